@@ -64,7 +64,7 @@ static Status join_threads(dps_rank *rank, dps_threads *threads, const dps_buffe
     for (uint32_t c = 0; c < chunks; c++)
         plans[c] = (ChunkPlan){.weight_gradient = buffers->gradients ? buffers->elements[c] : 0,
                                .element = buffers->element_bytes};
-    TRY(executor_connect(threads->members[number], rank->walk.program, plans, NULL, &rank->communicators,
+    TRY(executor_connect(threads->members[number], rank->walk.program, 1, plans, NULL, &rank->communicators,
                          &rank->error));
     exchange->pipeline = rank->communicators.pipeline;
     for (uint32_t c = 0; c < chunks; c++)

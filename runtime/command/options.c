@@ -55,6 +55,17 @@ TAKE(deadline)
     return STATUS_OK;
 }
 
+TAKE(expert_rows)
+{
+    char *end;
+    double *factor = &((CommandLine *)target)->run.expert_rows;
+    (void)arena;
+    *factor = strtod(value, &end);
+    if (end == value || *end || !(*factor > 0 && *factor <= 1e6))
+        return option_refuse(option, value, error, "a positive factor, such as 1.5");
+    return STATUS_OK;
+}
+
 TAKE(rank_map)
 {
     CommandLine *line = target;
@@ -114,6 +125,10 @@ static const Option rows[] = {
      .help = "auto (mpi under mpirun, else local), local, mpi or nccl"},
     {"replicas", "D", option_count, FIELD(replicas), .least = 1, .most = PROGRAM_RANKS_MAX,
      .help = "D copies of the pipeline train together, each on its own microbatches (default 1)"},
+    {"expert-parallel", "E", option_count, FIELD(shards), .least = 1, .most = PROGRAM_RANKS_MAX,
+     .help = "every E replicas divide the experts of a layer among them (default 1)"},
+    {"expert-rows", "FACTOR", take_expert_rows, .needs = "expert-parallel",
+     .help = "plans room for FACTOR times the rows of equal load instead of the worst case"},
     {"rank-map", "LIST", take_rank_map, .help = "process i runs rank LIST[i], such as 0,2,1,3; under mpirun"},
     {"deadline", "SECONDS", take_deadline,
      .help = "the run is given up when no rank has moved for so long (default 60; 0: never)"},
@@ -250,6 +265,7 @@ LoadOptions options_loading(const CommandLine *line, bool reference)
 {
     return (LoadOptions){
         .replicas = (uint32_t)line->replicas,
+        .shards = (uint32_t)line->shards,
         .reference = reference,
         .forward_only = line->forward_only,
         .in_order = line->run.transport->in_order,

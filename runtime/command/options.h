@@ -12,6 +12,7 @@ typedef struct CommandLine {
     bool forward_only, reference, check, json;
     bool help, version; /* if set, the caller prints this and runs nothing */
     uint64_t replicas;  /* of the pipeline; 0: one */
+    uint64_t shards;    /* replicas that divide the experts among them; 0: each has all */
     RunOptions run;
     const char *transport; /* the option's value, or `auto`; run.transport is the choice */
     uint64_t seed;         /* --seed; also in run.model */

@@ -58,6 +58,8 @@ static void print_header(const Report *report)
     if (facts->replicas > 1)
         fprintf(words, "replicas   %u, with %s and %s a step together\n", facts->replicas,
                 counted(all_ranks(facts), "rank").text, counted(step_microbatches(facts), "microbatch").text);
+    if (facts->shards > 1)
+        fprintf(words, "experts    of a layer are divided among %u replicas\n", facts->shards);
     if (report->options->simulated) {
         fprintf(words, "model      none: passes take their modelled time, and there are no losses\n");
     } else {

@@ -7,7 +7,7 @@
 
 #include "runtime/device/cpu_dnnl.h"
 #include "runtime/device/device.h"
-#include "runtime/device/exchange.h"
+#include "runtime/device/group.h"
 
 /* A oneDNN primitive with the memory objects of its arguments. These get their addresses when it runs. */
 enum { PRIMITIVE_ARGUMENTS = 4 };

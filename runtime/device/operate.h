@@ -14,7 +14,7 @@ static Status operate(Device *device, const Op *op, const OpMemory *memory, Erro
 #ifndef CPU_OPERATION
 #define GROUP_OPERATION(name, OPERANDS) \
     case OPERATION_##name:              \
-        return exchange_##name(device, op, &memory->name, error);
+        return group_##name(device, op, &memory->name, error);
 #endif
 #define OPERAND(effect, type, operand)
 #include "runtime/device/operations.def"

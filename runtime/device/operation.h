@@ -12,8 +12,8 @@
 
 typedef struct Device Device;
 typedef struct Kernel Kernel;
-typedef struct Exchange Exchange;         /* exchange.h */
-typedef struct PreparedList PreparedList; /* defined by the device: DeviceFusion */
+typedef struct GroupExchange GroupExchange; /* group.h */
+typedef struct PreparedList PreparedList;   /* defined by the device: DeviceFusion */
 
 typedef enum OpKind {
 #define OPERATION(name, OPERANDS) OPERATION_##name,
@@ -59,7 +59,7 @@ static const Address no_address = {0, 0};
 typedef struct Op {
     OpKind kind;
     const Kernel *kernel, *gelu;
-    Exchange *exchange;
+    GroupExchange *exchange;
     size_t count, rows, columns, sequence;
     double scale;
     union {

@@ -5,7 +5,7 @@
    and is used for finite differences and for comparison with other devices. */
 
 #include "runtime/device/device.h"
-#include "runtime/device/exchange.h"
+#include "runtime/device/group.h"
 
 /* The operations of operations.def. */
 #define ORACLE(name) OPERATION_HEAD(oracle_##name, name)

@@ -5,6 +5,7 @@
 typedef struct Joining {
     World *world;
     const Program *program;
+    int shards;
     Mesh mesh;
     int rank, replica;
     Device *device;
@@ -27,38 +28,65 @@ static Status connect_pipeline(const Joining *joining, Error *error)
     return STATUS_OK;
 }
 
-/* Writes the members that hold a copy of the chunk's stage: replica after replica, in the order of the stage's group.
-   Returns how many they are. */
-static int find_copies(const Joining *joining, uint32_t stage)
+/* Writes the members that hold a copy of the chunk's stage, or the same shard of it: replica after replica, in the
+   order of the stage's group. Returns how many they are. */
+static int find_copies(const Joining *joining, uint32_t stage, int shards)
 {
     const Group *group = program_group(joining->program, stage);
     int count = 0;
-    for (int replica = 0; replica < joining->mesh.replicas; replica++)
+    for (int replica = joining->replica % shards; replica < joining->mesh.replicas; replica += shards)
         for (int i = 0; i < (group ? group->member_count : 1); i++)
             joining->members[count++] =
                 mesh_member(joining->mesh, group ? group->members[i].rank : joining->rank, replica);
     return count;
 }
 
-static Status connect_sum(const Joining *joining, uint32_t chunk, const ChunkPlan *plan, Error *error)
+/* A sum of `elements` numbers over the copies of a stage, or over those of its shard. */
+static Status connect_sum(const Joining *joining, uint32_t stage, bool sharded, const ChunkPlan *plan, size_t elements,
+                          Communicator **made, Error *error)
 {
-    const uint32_t stage = joining->program->ranks[joining->rank].chunks[chunk].stage;
     const CommunicatorConfig config = {
         .members = joining->members,
-        .count = find_copies(joining, stage),
-        .number = 1 + (int)stage,
-        .sum_elements = plan->weight_gradient,
+        .count = find_copies(joining, stage, sharded ? joining->shards : 1),
+        .number = 1 + (int)(sharded ? joining->program->stages : 0) + (int)stage,
+        .sum_elements = elements,
         .sum_size = plan->element,
         .device = joining->device,
     };
-    if (config.count == 1 || !plan->weight_gradient)
+    if (config.count == 1 || !elements)
         return STATUS_OK;
-    TRY(joining->world->connect(joining->world, &config, &joining->made->sums[chunk], error));
-    joining->made->bytes += joining->made->sums[chunk]->bytes;
+    TRY(joining->world->connect(joining->world, &config, made, error));
+    joining->made->bytes += (*made)->bytes;
     return STATUS_OK;
 }
 
-Status executor_connect(World *world, const Program *program, const ChunkPlan *chunks, Device *device,
+static Status connect_sums(const Joining *joining, uint32_t chunk, const ChunkPlan *plan, Error *error)
+{
+    const uint32_t stage = joining->program->ranks[joining->rank].chunks[chunk].stage;
+    RankCommunicators *made = joining->made;
+    TRY(connect_sum(joining, stage, false, plan, plan->weight_gradient - plan->sharded, &made->sums[chunk], error));
+    return connect_sum(joining, stage, true, plan, plan->sharded, &made->sharded_sums[chunk], error);
+}
+
+/* All-to-alls among the replicas of this rank that together hold the shards. An F&B has two in flight. */
+static Status connect_shards(const Joining *joining, Error *error)
+{
+    const CommunicatorConfig config = {
+        .members = joining->members,
+        .count = joining->shards,
+        .number = 1 + 2 * (int)joining->program->stages,
+        .all_to_alls_in_flight = 2,
+        .device = joining->device,
+    };
+    if (joining->shards == 1)
+        return STATUS_OK;
+    for (int i = 0; i < joining->shards; i++)
+        joining->members[i] =
+            mesh_member(joining->mesh, joining->rank, joining->replica - joining->replica % joining->shards + i);
+    return joining->world->connect(joining->world, &config, &joining->made->shards, error);
+}
+
+Status executor_connect(World *world, const Program *program, int shards, const ChunkPlan *chunks, Device *device,
                         RankCommunicators *made, Error *error)
 {
     int members[PROGRAM_RANKS_MAX];
@@ -66,6 +94,7 @@ Status executor_connect(World *world, const Program *program, const ChunkPlan *c
     const Joining joining = {
         .world = world,
         .program = program,
+        .shards = shards,
         .mesh = mesh,
         .rank = mesh_rank(mesh, world->number),
         .replica = mesh_replica(mesh, world->number),
@@ -79,16 +108,23 @@ Status executor_connect(World *world, const Program *program, const ChunkPlan *c
     for (uint32_t s = 0; s < program->stages && !program->forward_only; s++) /* the same order on all members */
         for (uint32_t c = 0; c < own->chunk_count; c++)
             if (own->chunks[c].stage == s)
-                TRY(connect_sum(&joining, c, &chunks[c], error));
-    return STATUS_OK;
+                TRY(connect_sums(&joining, c, &chunks[c], error));
+    return connect_shards(&joining, error);
+}
+
+static void disconnect(Communicator *communicator)
+{
+    if (communicator)
+        communicator->run->close(communicator);
 }
 
 void executor_disconnect(RankCommunicators *communicators)
 {
-    for (int c = 0; c < PROGRAM_CHUNKS_MAX; c++)
-        if (communicators->sums[c])
-            communicators->sums[c]->run->close(communicators->sums[c]);
-    if (communicators->pipeline)
-        communicators->pipeline->run->close(communicators->pipeline);
+    for (int c = 0; c < PROGRAM_CHUNKS_MAX; c++) {
+        disconnect(communicators->sums[c]);
+        disconnect(communicators->sharded_sums[c]);
+    }
+    disconnect(communicators->shards);
+    disconnect(communicators->pipeline);
     *communicators = (RankCommunicators){0};
 }

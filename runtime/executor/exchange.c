@@ -11,13 +11,19 @@ static Status post(const Exchange *exchange, const Instruction *instruction, boo
 
 static Status reduce(const ExchangeSum *sum, Error *error)
 {
-    Communicator *among = sum->among;
-    return among ? among->run->sum_post(among, sum->buffer, sum->elements, sum->size, error) : STATUS_OK;
+    Communicator *among = sum->among, *sharded = sum->sharded;
+    if (among)
+        TRY(among->run->sum_post(among, sum->buffer, sum->elements, sum->size, error));
+    return sharded ? sharded->run->sum_post(sharded, sum->buffer + sum->elements * sum->size, sum->sharded_elements,
+                                            sum->size, error)
+                   : STATUS_OK;
 }
 
 static Status wait_reduce(const ExchangeSum *sum, Error *error)
 {
-    return sum->among ? sum->among->run->sum_wait(sum->among, error) : STATUS_OK;
+    if (sum->among)
+        TRY(sum->among->run->sum_wait(sum->among, error));
+    return sum->sharded ? sum->sharded->run->sum_wait(sum->sharded, error) : STATUS_OK;
 }
 
 Status exchange_run(const Exchange *exchange, const Instruction *instruction, Error *error)

@@ -9,9 +9,11 @@
 
 /* The sum of one chunk's weight gradient. */
 typedef struct ExchangeSum {
-    Communicator *among; /* of the copies of the chunk's stage; NULL: nothing is summed */
-    void *buffer;
-    size_t elements, size; /* size: bytes of an element */
+    Communicator *among;   /* of the copies of the chunk's stage; NULL: nothing is summed */
+    Communicator *sharded; /* of those with the same shard; NULL: their elements are not summed */
+    char *buffer;
+    /* the elements of `among`, after which come those of `sharded`; size: bytes of an element */
+    size_t elements, sharded_elements, size;
 } ExchangeSum;
 
 typedef struct Exchange {

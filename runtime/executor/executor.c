@@ -91,7 +91,9 @@ static bool make_sums(Executor *executor)
     for (uint32_t c = 0; sums && c < count; c++) {
         const ChunkPlan *chunk = &config->chunks[c];
         sums[c] = (ExchangeSum){.among = config->sums && chunk->weight_gradient ? config->sums[c] : NULL,
-                                .elements = chunk->weight_gradient,
+                                .sharded = config->sharded_sums ? config->sharded_sums[c] : NULL,
+                                .elements = chunk->weight_gradient - chunk->sharded,
+                                .sharded_elements = chunk->sharded,
                                 .size = chunk->element};
     }
     executor->exchange = (Exchange){.pipeline = config->pipeline, .sums = sums};

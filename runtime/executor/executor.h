@@ -28,12 +28,15 @@ typedef struct LoadedProgram {
     Program *program;  /* as in the file, or all of it on one rank, or its forward half */
     Program *forward;  /* the forward half; the same as `program` when that is one */
     uint32_t replicas; /* copies of the pipeline that run the program; a reference has one */
+    uint32_t shards;   /* as in LoadOptions, also of a reference */
 } LoadedProgram;
 
 /* What to make of a program. Zeros: it runs as it is, by one pipeline. */
 typedef struct LoadOptions {
     uint32_t replicas; /* how many copies of the pipeline train together; 0: one */
-    bool reference;    /* the whole model on one rank, with the microbatches of all replicas (program_reference) */
+    /* Divides the replicas, of which so many consecutive ones together hold one copy of sharded parameters; 0: 1 */
+    uint32_t shards;
+    bool reference; /* the whole model on one rank, with the microbatches of all replicas (program_reference) */
     bool forward_only;
     bool in_order; /* the transport runs messages in the order of their posts (NCCL): none is posted early */
 } LoadOptions;
@@ -122,6 +125,7 @@ typedef struct ChunkPlan {
     size_t message; /* the same for all chunks of all ranks */
     size_t context, stash, gradient;
     size_t weight_gradient; /* elements of the weight gradient that REDUCE sums over all copies of a stage; 0: none */
+    size_t sharded;         /* the last elements of it, which are summed over the replicas that hold the same shard */
     size_t element;         /* bytes of an element of the weight gradient: 4 or 8 */
 } ChunkPlan;
 
@@ -134,6 +138,7 @@ typedef struct ExecutorConfig {
     Communicator *pipeline;  /* of all ranks of the program, member r being rank r; see executor_connect */
     /* [the rank's chunks] of the copies of the chunk's stage, in all replicas; an element or all may be NULL */
     Communicator *const *sums;
+    Communicator *const *sharded_sums; /* the same for sharded elements; copies with the same shard */
     Device *device;     /* whose memory the slots are in; NULL: the host's, and passes are done when they return */
     double deadline;    /* seconds that a device which only enqueues may take for an instruction; <= 0: no limit */
     Progress *progress; /* where this rank's place is written; NULL: nobody watches */
@@ -143,16 +148,20 @@ typedef struct ExecutorConfig {
 
 /* What a member of the world needs for its program: messages among all ranks of its replica, and sums among the copies
    of each stage in all replicas, added replica after replica. All members make them together, in the same order. Their
-   numbers (CommunicatorConfig.number) are 0 to Program.stages. */
+   numbers (CommunicatorConfig.number) are 0 to 2 * Program.stages + 1. */
 typedef struct RankCommunicators {
     Communicator *pipeline;
     Communicator *sums[PROGRAM_CHUNKS_MAX]; /* of the rank's chunks; NULL: the stage has no other copies */
-    size_t bytes;                           /* of memory that they have taken for themselves */
+    Communicator *sharded_sums[PROGRAM_CHUNKS_MAX];
+    /* All-to-alls among the replicas of this rank that together hold the shards, in their order; NULL: one shard */
+    Communicator *shards;
+    size_t bytes; /* of memory that they have taken for themselves */
 } RankCommunicators;
 
-/* The world has Program.rank_count members, or a multiple of it: replicas (world_mesh). `device` as in ExecutorConfig.
+/* The world has Program.rank_count members, or a multiple of it: replicas (world_mesh). So many consecutive replicas as
+   `shards` says together hold one copy of sharded parameters. `device` as in ExecutorConfig.
    What was made before a failure is disconnected like the rest. */
-Status executor_connect(World *world, const Program *program, const ChunkPlan *chunks, Device *device,
+Status executor_connect(World *world, const Program *program, int shards, const ChunkPlan *chunks, Device *device,
                         RankCommunicators *made, Error *error);
 void executor_disconnect(RankCommunicators *communicators);
 

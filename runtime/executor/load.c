@@ -17,13 +17,26 @@ static Status check_replicas(const Program *program, uint64_t replicas, Error *e
     return STATUS_OK;
 }
 
+static Status check_shards(const Program *program, uint32_t replicas, uint32_t shards, Error *error)
+{
+    if (replicas % shards != 0)
+        return error_set(error, STATUS_BAD_USAGE, "--expert-parallel %u does not divide --replicas %u", shards,
+                         replicas);
+    if (shards > 1 && program->asynchronous)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--expert-parallel needs a synchronous schedule: this one updates weights within a step");
+    return STATUS_OK;
+}
+
 Status program_derive(Program *program, const LoadOptions *options, Arena *arena, LoadedProgram *loaded, Error *error)
 {
     const uint32_t replicas = options->replicas ? options->replicas : 1;
     TRY(program_verify(program, error));
+    const uint32_t shards = options->shards ? options->shards : 1;
     TRY(check_replicas(program, replicas, error));
+    TRY(check_shards(program, replicas, shards, error));
     if (options->reference) {
-        TRY(program_reference(program, replicas, arena, &program, error));
+        TRY(program_reference(program, replicas, shards, arena, &program, error));
         TRY(program_verify(program, error));
     }
     Program *forward = program;
@@ -37,7 +50,8 @@ Status program_derive(Program *program, const LoadOptions *options, Arena *arena
         TRY(program_post_early(forward, arena, error));
     *loaded = (LoadedProgram){.program = options->forward_only ? forward : program,
                               .forward = forward,
-                              .replicas = options->reference ? 1 : replicas};
+                              .replicas = options->reference ? 1 : replicas,
+                              .shards = shards};
     return STATUS_OK;
 }
 

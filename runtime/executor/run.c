@@ -153,7 +153,7 @@ static void find_gradients(Executor *executor)
     const ExecutorConfig *config = &executor->config;
     const uint32_t chunks = config->loaded->program->ranks[config->rank].chunk_count;
     for (uint32_t c = 0; c < chunks; c++)
-        if (executor->exchange.sums[c].among)
+        if (executor->exchange.sums[c].among || executor->exchange.sums[c].sharded)
             executor->exchange.sums[c].buffer = config->stages->weight_gradient(config->host, c);
 }
 

@@ -71,7 +71,7 @@ struct Component {
     size_t data_bytes; /* bytes of a microbatch's inputs (first component of a model) or targets (last component) */
     size_t outputs;    /* the last component: elements of the model's output */
     const Kernel *kernels[COMPONENT_KERNELS];
-    Exchange *exchanges[COMPONENT_EXCHANGES]; /* its all-to-alls, which the stage frees */
+    GroupExchange *exchanges[COMPONENT_EXCHANGES]; /* its all-to-alls, which the stage frees */
 };
 
 /* For `open`: adds a parameter. */

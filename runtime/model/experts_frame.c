@@ -109,7 +109,7 @@ size_t experts_room(const Component *component)
                  most = config->experts_per_token < held ? config->experts_per_token : held;
     const size_t worst = members(config) * component->rows * most;
     const double planned = ceil(config->expert_rows * (double)component->rows * config->experts_per_token);
-    return config->expert_rows > 0 && planned < (double)worst ? (size_t)planned : worst;
+    return config->expert_group && config->expert_rows > 0 && planned < (double)worst ? (size_t)planned : worst;
 }
 
 Status experts_exchange(Component *component, int number, const char *what, bool back, Error *error)
@@ -117,7 +117,7 @@ Status experts_exchange(Component *component, int number, const char *what, bool
     const ModelConfig *config = &component->config;
     if (!config->expert_group)
         return STATUS_OK;
-    Exchange fields = {
+    GroupExchange fields = {
         .group = config->expert_group,
         .experts = config->experts,
         .row_bytes = config->hidden * component->device->run->size[ELEMENTS],
@@ -125,14 +125,14 @@ Status experts_exchange(Component *component, int number, const char *what, bool
         .back = back,
     };
     snprintf(fields.name, sizeof fields.name, "%s of layer %u", what, component->layer);
-    component->exchanges[number] = exchange_make(&fields);
+    component->exchanges[number] = group_make_exchange(&fields);
     return component->exchanges[number] ? STATUS_OK : error_set(error, STATUS_RUN_FAILED, "out of memory");
 }
 
 void experts_send_rows(const Component *component, const ExpertsFrame *frame, int exchange, Address x, Address y,
                        OpList *list)
 {
-    Exchange *own = component->exchanges[exchange];
+    GroupExchange *own = component->exchanges[exchange];
     if (!own)
         return;
     op_append(list,

@@ -13,7 +13,7 @@
 #include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
 #include "runtime/device/device.h"
-#include "runtime/device/exchange.h"
+#include "runtime/device/group.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -145,6 +145,9 @@ typedef struct RankProgram {
 typedef struct StageCopies {
     uint32_t count; /* 0: only one */
     uint16_t *of;   /* [Program.microbatches]: the copy that a microbatch uses, as an index in the group */
+    /* [Program.microbatches]: the same for sharded parameters, of which `shards` replicas together have one copy; `of`
+       of the first of these replicas */
+    uint16_t *sharded_of;
 } StageCopies;
 
 typedef struct Program {
@@ -221,7 +224,8 @@ Status program_forward_only(const Program *program, Arena *arena, Program **deri
    version as in the program. So losses, norms and weights equal those of the program, to the bit. Forward-only if
    the program is. With `replicas` > 1 it runs the microbatches of so many replicas of the program, which sum their
    gradients replica after replica. STATUS_BAD_INPUT if there are more stages or buffers than a rank can hold. */
-Status program_reference(const Program *program, uint32_t replicas, Arena *arena, Program **derived, Error *error);
+Status program_reference(const Program *program, uint32_t replicas, uint32_t shards, Arena *arena, Program **derived,
+                         Error *error);
 
 /* --- post_early.c --- */
 

@@ -37,6 +37,8 @@ typedef struct Line {
     Instruction *instructions; /* of its rank, without slots */
     uint32_t count;
     uint32_t replicas;            /* U counts the microbatches of one */
+    uint32_t shards;              /* so many replicas together hold sharded parameters */
+    uint32_t each;                /* microbatches of one replica */
     Visit *visits;                /* [stage][microbatch of the step] */
     Weights *weights;             /* [stage] */
     Copy **copies;                /* [rank][chunk] */
@@ -68,7 +70,9 @@ static bool find_copies(Line *line, Arena *arena, Arena *scratch)
         const Group *group = &program->groups[g];
         StageCopies *copies = &line->result->copies[group->stage];
         copies->count = line->weights[group->stage].copies = group->member_count;
-        if (!(copies->of = arena_array(arena, program->microbatches, sizeof *copies->of)))
+        copies->of = arena_array(arena, program->microbatches, sizeof *copies->of);
+        copies->sharded_of = arena_array(arena, program->microbatches, sizeof *copies->sharded_of);
+        if (!copies->of || !copies->sharded_of)
             return false;
         for (uint32_t m = 0; m < group->member_count; m++)
             line->copies[group->members[m].rank][group->members[m].chunk].place = m;
@@ -85,8 +89,11 @@ static void note_forward(Line *line, Copy *copy, const Chunk *chunk, const Instr
     visit->copy = copy;
     visit->forward_line = forward->line;
     visit->next_weight = NOBODY;
-    if (copies->of)
-        copies->of[number] = (uint16_t)copy->place;
+    if (!copies->of)
+        return;
+    const uint32_t of_replica = copies->count / line->replicas, before = copy->place / of_replica % line->shards;
+    copies->of[number] = (uint16_t)copy->place;
+    copies->sharded_of[number] = (uint16_t)(copy->place - before * of_replica);
 }
 
 static void note_weight(Line *line, Copy *copy, const Chunk *chunk, const Instruction *weight)
@@ -181,31 +188,41 @@ static void add_own(Line *line, Opcode opcode, uint32_t stage, uint32_t microbat
     add_pass(line, opcode, stage, microbatch, opcode == OP_FORWARD ? visit->forward_line : visit->weight_line);
 }
 
+/* Adds a pass of a microbatch, and of the same one in the other replicas that hold shards with its replica. */
+static void add_of_shards(Line *line, Opcode opcode, uint32_t stage, uint32_t microbatch)
+{
+    for (uint32_t shard = 0; shard < line->shards; shard++)
+        add_own(line, opcode, stage, microbatch + shard * line->each);
+}
+
 /* Adds the I of a microbatch, and every W whose turn it is then: each copy adds up its gradient in the order of the
-   program. The F of a forward-only program also get a backward, until program_forward_only removes it. */
+   program, and that of sharded parameters in each W replica after replica. The F of a forward-only program also get a
+   backward, until program_forward_only removes it. */
 static void add_backward(Line *line, uint32_t stage, uint32_t microbatch)
 {
     const Visit *visit = visit_of(line, stage, microbatch);
     Copy *copy = visit->copy;
-    const bool whole = copy->next_weight == microbatch || line->program->forward_only;
-    add_own(line, whole ? OP_BACKWARD : OP_BACKWARD_INPUT, stage, microbatch);
-    if (!whole)
+    const bool due = copy->next_weight == microbatch || line->program->forward_only;
+    const bool whole = due && (line->shards == 1 || line->program->forward_only);
+    add_of_shards(line, whole ? OP_BACKWARD : OP_BACKWARD_INPUT, stage, microbatch);
+    if (!due)
         return;
-    uint32_t next = visit->next_weight;
+    uint32_t next = whole ? visit->next_weight : microbatch;
     for (; next != NOBODY && visit_of(line, stage, next)->backward; next = visit_of(line, stage, next)->next_weight)
-        add_own(line, OP_BACKWARD_WEIGHT, stage, next);
+        add_of_shards(line, OP_BACKWARD_WEIGHT, stage, next);
     copy->next_weight = next;
 }
 
 static void synchronous(Line *line)
 {
     const uint32_t stages = line->program->stages;
-    for (uint32_t m = 0; m < line->program->microbatches; m++) {
-        for (uint32_t s = 0; s < stages; s++)
-            add_own(line, OP_FORWARD, s, m);
-        for (uint32_t s = stages; s-- > 0;)
-            add_backward(line, s, m);
-    }
+    for (uint32_t r = 0; r < line->replicas; r += line->shards)
+        for (uint32_t m = r * line->each; m < (r + 1) * line->each; m++) {
+            for (uint32_t s = 0; s < stages; s++)
+                add_of_shards(line, OP_FORWARD, s, m);
+            for (uint32_t s = stages; s-- > 0;)
+                add_backward(line, s, m);
+        }
     for (uint32_t s = 0; s < stages; s++)
         add_sum(line, s, line->lines[OP_REDUCE]);
     append(line, instruction_blank(OP_NORM, line->lines[OP_NORM]));
@@ -277,7 +294,8 @@ static Status fill_in(Line *line, Arena *arena, Arena *scratch, Error *error)
     return derive_slots(line->result, line->result->ranks, line->instructions, line->count, arena, error);
 }
 
-Status program_reference(const Program *program, uint32_t replicas, Arena *arena, Program **derived, Error *error)
+Status program_reference(const Program *program, uint32_t replicas, uint32_t shards, Arena *arena, Program **derived,
+                         Error *error)
 {
     if (replicas > 1 && !(program = derive_mesh(program, replicas, arena)))
         return derive_no_memory(error);
@@ -309,8 +327,12 @@ Status program_reference(const Program *program, uint32_t replicas, Arena *arena
         memcpy(result->pipes[0].versions + program->pipes[p].first, program->pipes[p].versions,
                program->pipes[p].microbatches * sizeof(uint32_t));
     Arena scratch = {0};
-    const Status status =
-        fill_in(&(Line){.program = program, .result = result, .replicas = replicas}, arena, &scratch, error);
+    Line line = {.program = program,
+                 .result = result,
+                 .replicas = replicas,
+                 .shards = shards,
+                 .each = program->microbatches / replicas};
+    const Status status = fill_in(&line, arena, &scratch, error);
     arena_free(&scratch);
     *derived = result;
     return status == STATUS_OK && program->forward_only ? program_forward_only(result, arena, derived, error) : status;

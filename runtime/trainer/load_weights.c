@@ -122,27 +122,41 @@ Status weights_check(Session *session, Error *error)
     return status;
 }
 
-static Status read_chunk(Rank *rank, const BoundChunk *chunk, uint64_t before, FILE *file, Error *error)
+/* Reads `elements` numbers of the file, from number `at` on, to the weights from `offset` on. */
+static Status read_numbers(Rank *rank, const StageWeights *weights, size_t offset, size_t elements, uint64_t at,
+                           FILE *file, Error *error)
 {
     enum { PIECE = 4096 };
     const DeviceTable *run = rank->device->run;
-    const StageWeights *weights = &chunk->weights;
     const bool masters = weights->masters != weights->parameters;
     float piece[PIECE];
-    if (fseeko(file, rank->session->saved_begin + (off_t)(before * sizeof *piece), SEEK_SET) != 0)
+    if (fseeko(file, rank->session->saved_begin + (off_t)(at * sizeof *piece), SEEK_SET) != 0)
         return unreadable(rank->session->options->load, error);
-    for (size_t done = 0, count; done < chunk->sizes->parameters; done += count) {
-        const size_t left = chunk->sizes->parameters - done;
+    for (size_t done = 0, count; done < elements; done += count) {
+        const size_t left = elements - done;
         count = left < PIECE ? left : PIECE;
         errno = 0;
         if (fread(piece, sizeof *piece, count, file) != count)
             return errno ? unreadable(rank->session->options->load, error)
                          : error_set(error, STATUS_RUN_FAILED, "%s became shorter", rank->session->options->load);
         TRY(run->load_floats(rank->device, ELEMENTS, count, piece,
-                             (char *)weights->parameters + done * run->size[ELEMENTS], error));
+                             (char *)weights->parameters + (offset + done) * run->size[ELEMENTS], error));
         if (masters)
             TRY(run->load_floats(rank->device, MASTERS, count, piece,
-                                 (char *)weights->masters + done * run->size[MASTERS], error));
+                                 (char *)weights->masters + (offset + done) * run->size[MASTERS], error));
+    }
+    return STATUS_OK;
+}
+
+/* Reads a stage, whose numbers begin at `at` in the file. Of divided experts it reads its own. */
+static Status read_chunk(Rank *rank, const BoundChunk *chunk, uint64_t at, FILE *file, Error *error)
+{
+    const ExpertGroup *group = rank->model.expert_group;
+    for (size_t i = 0; i < stage_segments(chunk->stage); i++) {
+        const StageSegment segment = stage_segment(chunk->stage, i);
+        const size_t own = segment.of_all && group ? (size_t)group->self * segment.elements : 0;
+        TRY(read_numbers(rank, &chunk->weights, segment.offset, segment.elements, at + own, file, error));
+        at += segment.saved;
     }
     return STATUS_OK;
 }
@@ -154,7 +168,7 @@ static Status load_stages(Rank *rank, uint64_t *counts, FILE *file, Error *error
     uint64_t before = 0;
     for (uint32_t s = 0; s < session->loaded->program->stages; s++) {
         const Home *home = &session->counting[s];
-        const uint64_t mine = home->rank == rank->member ? rank->chunks[home->chunk].sizes->parameters : 0;
+        const uint64_t mine = home->rank == rank->member ? rank->chunks[home->chunk].sizes->saved : 0;
         TRY(rank_gather(rank, &mine, sizeof mine, counts, error));
         for (uint32_t c = 0; c < rank->chunk_count; c++)
             if (rank->chunks[c].number == s)

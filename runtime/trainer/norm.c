@@ -24,10 +24,24 @@ static Status complete_gradient(const Rank *rank, const BoundChunk *chunk, Error
                               chunk->counts ? &rank->records.own->tallies : &reported_elsewhere, error);
 }
 
+/* One of the sums of a stage, as `member` has computed it. */
+static double squares_from(const Rank *rank, const Home *home, int member, size_t number)
+{
+    const Session *session = rank->session;
+    const size_t chunk = (size_t)member * session->most_chunks + home->chunk;
+    return rank->squares.all[chunk * square_sums(session) + number];
+}
+
 double stage_squares(const Rank *rank, uint32_t stage)
 {
-    const Home *home = &rank->session->counting[stage];
-    return rank->squares.all[home->rank * rank->session->most_chunks + home->chunk];
+    const Session *session = rank->session;
+    const Home *home = &session->counting[stage];
+    double sum = squares_from(rank, home, home->rank, 0);
+    for (int shard = 0; shard < (int)session->loaded->shards; shard++) {
+        const int holder = expert_members(session) > 1 ? shard : 0; /* its replica */
+        sum += squares_from(rank, home, mesh_member(session->mesh, home->rank, holder), 1 + (size_t)shard);
+    }
+    return sum;
 }
 
 /* Each rank contributes the sums of stages with `counts`; all ranks add them up in the order of the stages. */
@@ -36,16 +50,16 @@ Status sum_squares(Rank *rank, bool of_weights, double *sum, Error *error)
     const Session *session = rank->session;
     const DeviceTable *run = rank->device->run;
     const Squares *squares = &rank->squares;
+    const size_t each = square_sums(session);
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         const BoundChunk *chunk = &rank->chunks[c];
-        if (chunk->counts)
-            TRY(run->sum_of_squares(rank->device, chunk->sizes->parameters,
-                                    of_weights ? chunk->weights.masters : chunk->weights.gradients, &squares->own[c],
-                                    error));
+        if (chunk->counts_experts)
+            TRY(stage_sum_squares(chunk->stage, of_weights ? chunk->weights.masters : chunk->weights.gradients,
+                                  session->loaded->shards, &squares->own[c * each], error));
     }
     TRY(executor_settle(rank->executor, error)); /* the host waits for the device here */
-    TRY(run->download(rank->device, rank->chunk_count * sizeof(double), squares->own, squares->host, error));
-    TRY(rank_gather(rank, squares->host, session->most_chunks * sizeof(double), squares->all, error));
+    TRY(run->download(rank->device, rank->chunk_count * each * sizeof(double), squares->own, squares->host, error));
+    TRY(rank_gather(rank, squares->host, session->most_chunks * each * sizeof(double), squares->all, error));
     *sum = 0;
     for (uint32_t s = 0; s < session->loaded->program->stages; s++)
         *sum += stage_squares(rank, s);

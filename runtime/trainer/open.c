@@ -8,8 +8,9 @@ static bool make_tables(Rank *rank)
 {
     const Session *session = rank->session;
     const size_t ranks = (size_t)member_count(rank);
-    rank->squares.all = rank_table(rank, ranks * session->most_chunks, sizeof *rank->squares.all);
-    rank->squares.host = rank_table(rank, session->most_chunks, sizeof *rank->squares.host);
+    rank->squares.all =
+        rank_table(rank, ranks * session->most_chunks * square_sums(session), sizeof *rank->squares.all);
+    rank->squares.host = rank_table(rank, session->most_chunks * square_sums(session), sizeof *rank->squares.host);
     rank->records.own = rank_table(rank, 1, session->record_bytes);
     rank->records.all = rank_table(rank, ranks, session->record_bytes);
     rank->records.losses = rank_table(rank, session->microbatches, sizeof *rank->records.losses);
@@ -66,7 +67,8 @@ static Status open_executor(Rank *rank, Error *error)
     ChunkPlan plans[PROGRAM_CHUNKS_MAX];
     for (uint32_t c = 0; c < program->ranks[rank->number].chunk_count; c++)
         plans[c] = simulated ? simulator_chunk(program) : stages_plan(rank, c);
-    TRY(executor_connect(rank->world, program, plans, rank->device, &rank->communicators, error));
+    TRY(executor_connect(rank->world, program, expert_members(session), plans, rank->device, &rank->communicators,
+                         error));
     const ExecutorConfig config = {
         .loaded = session->loaded,
         .rank = rank->number,
@@ -75,6 +77,7 @@ static Status open_executor(Rank *rank, Error *error)
         .chunks = plans,
         .pipeline = rank->communicators.pipeline,
         .sums = rank->communicators.sums,
+        .sharded_sums = rank->communicators.sharded_sums,
         .device = rank->device,
         .deadline = session->options->deadline,
         .progress = rank->progress,

@@ -11,10 +11,11 @@ static inline PassBuffers buffers_of(const Rank *rank, const PassSlots *slots)
 {
     const BoundChunk *chunk = &rank->chunks[slots->chunk];
     const uint32_t place = chunk->places ? chunk->places[slots->microbatch] : PLACE_NONE;
+    const uint32_t copy = chunk->copies ? chunk->copies->of[slots->microbatch] : 0;
     return (PassBuffers){
         .parameters = slots->weights == SLOT_NONE ? NULL : rank->weights[slots->weights],
-        .parameter_gradients =
-            chunk->copies ? gradient_of(chunk, chunk->copies->of[slots->microbatch]) : chunk->weights.gradients,
+        .parameter_gradients = gradient_of(chunk, copy),
+        .expert_gradients = gradient_of(chunk, chunk->copies ? chunk->copies->sharded_of[slots->microbatch] : 0),
         .x = slots->x,
         .y = slots->y,
         .dx = slots->dx,

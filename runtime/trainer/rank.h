@@ -25,6 +25,7 @@ typedef struct BoundChunk {
     double *host_losses;       /* the losses in the rank's record, in host memory */
     bool is_first, is_last;    /* first or last stage of the pipe */
     bool counts;               /* this copy of the stage is used for the norm and the saved weights */
+    bool counts_experts;       /* so is it in the replicas that hold the other experts, for their experts */
     const StageCopies *copies; /* a reference run's chunk that represents several copies of a stage; else NULL */
     size_t gradient_bytes;     /* distance from one copy's gradient to the next; the first is weights.gradients */
     /* `parameters` are the weights between steps. Forward only: no gradients and moments, and `masters` is
@@ -63,11 +64,12 @@ typedef struct End {
     uint32_t loss;  /* index of its loss in RankRecord.losses */
 } End;
 
-/* Sums of squares of the gradients or weights of stages (norm.c). */
+/* Sums of squares of the gradients or weights of stages (norm.c), each of square_sums numbers: without experts, then of
+   the experts of each member of an expert group. */
 typedef struct Squares {
-    double *all;       /* [members][most_chunks]: gathered from all members */
-    double *own;       /* [chunks], in the device's memory */
-    double *host;      /* [most_chunks] */
+    double *all;       /* [members][most_chunks][square_sums]: gathered from all members */
+    double *own;       /* [chunks][square_sums], in the device's memory */
+    double *host;      /* [most_chunks][square_sums] */
     double norm, clip; /* of the last NORM; asynchronous: norm is the largest of the step's U */
 } Squares;
 
@@ -105,6 +107,8 @@ typedef struct Rank {
     Device *device;
     Executor *executor;
     RankCommunicators communicators;
+    ExpertGroup experts;  /* on communicators.shards */
+    ModelConfig model;    /* Session.model with the group, if there is one */
     StageTable stages;    /* the functions that the executor calls: the model's or the simulator's */
     const Recipe *recipe; /* the recipe of F&Bs; NULL: their halves run one after the other */
     Simulator simulator;
@@ -164,6 +168,14 @@ static inline const RankRecord *rank_record(const Rank *rank, int member)
 {
     return (const RankRecord *)(const void *)(rank->records.all + (size_t)member * rank->session->record_bytes);
 }
+
+/* The number of members that hold the experts of a stage: a reference holds all of them. */
+static inline int expert_members(const Session *session)
+{
+    return session->mesh.replicas > 1 ? (int)session->loaded->shards : 1;
+}
+
+static inline size_t square_sums(const Session *session) { return 1 + session->loaded->shards; }
 
 static inline int member_count(const Rank *rank) { return mesh_size(rank->session->mesh); }
 

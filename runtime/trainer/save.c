@@ -71,32 +71,63 @@ static void write_checksum(uint32_t checksum, FILE *stream)
         putc((int)(checksum >> shift & 0xff), stream);
 }
 
-Status save_weights(Rank *rank, FILE *stream, Error *error)
+/* A part of a stage's weights, in the order of the file. Of a segment with divided experts it has those of one member.
+   The last one also has the zeros that fill up the segment. */
+typedef struct Piece {
+    size_t offset, elements, zeros;
+} Piece;
+
+static Piece piece_of(const Stage *stage, size_t segment, int member, int members)
+{
+    const StageSegment own = stage_segment(stage, segment);
+    if (!own.of_all)
+        return (Piece){own.offset, member == 0 ? own.elements : 0, 0};
+    return (Piece){own.offset, own.elements, member + 1 == members ? own.saved - own.of_all : 0};
+}
+
+/* Writes a piece, which `owner` has. */
+static Status save_piece(Rank *rank, const Home *home, size_t segment, int member, int owner, FILE *stream,
+                         Error *error)
+{
+    if (rank->member != owner)
+        return collect(rank, owner, NULL, 0, stream, error);
+    const BoundChunk *chunk = &rank->chunks[home->chunk];
+    const Piece piece = piece_of(chunk->stage, segment, member, expert_members(rank->session));
+    const size_t count = piece.elements + piece.zeros;
+    const char *masters = (const char *)chunk->weights.masters + piece.offset * rank->device->run->size[MASTERS];
+    float *numbers = calloc(count + 1, sizeof *numbers);
+    if (!numbers)
+        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its weights to be saved", rank_name(rank).text);
+    Status status = rank->device->run->store_floats(rank->device, MASTERS, piece.elements, masters, numbers, error);
+    if (status == STATUS_OK)
+        status = collect(rank, owner, numbers, count * sizeof *numbers, stream, error);
+    free(numbers);
+    return status;
+}
+
+/* The rank with the stage's first copy knows how many segments it has. */
+static Status save_stage(Rank *rank, uint32_t stage, FILE *stream, Error *error)
 {
     const Session *session = rank->session;
-    const Program *program = session->loaded->program;
+    const Home *home = &session->counting[stage];
+    const int members = expert_members(session);
+    uint64_t segments = home->rank == rank->member ? stage_segments(rank->chunks[home->chunk].stage) : 0;
+    TRY(rank_gather(rank, &segments, sizeof segments, rank->collection.pieces, error));
+    memcpy(&segments, rank->collection.pieces + (size_t)home->rank * sizeof segments, sizeof segments);
+    for (size_t i = 0; i < segments; i++)
+        for (int m = 0; m < members; m++)
+            TRY(save_piece(rank, home, i, m, mesh_member(session->mesh, home->rank, m), stream, error));
+    return STATUS_OK;
+}
+
+Status save_weights(Rank *rank, FILE *stream, Error *error)
+{
     uint64_t parameters = 0;
-    for (int r = 0; r < member_count(rank); r++)
-        parameters += rank_record(rank, r)->parameters;
+    for (int m = 0; m < member_count(rank); m++)
+        parameters += rank_record(rank, m)->parameters;
     Status status = stream ? write_head(rank, parameters, stream, error) : STATUS_OK;
-    for (uint32_t s = 0; status == STATUS_OK && s < program->stages; s++) {
-        const Home *home = &session->counting[s];
-        float *weights = NULL;
-        size_t count = 0;
-        if (home->rank == rank->member) {
-            const BoundChunk *chunk = &rank->chunks[home->chunk];
-            count = chunk->sizes->parameters;
-            weights = malloc(count * sizeof *weights);
-            if (!weights)
-                return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its weights to be saved",
-                                 rank_name(rank).text);
-            status =
-                rank->device->run->store_floats(rank->device, MASTERS, count, chunk->weights.masters, weights, error);
-        }
-        if (status == STATUS_OK)
-            status = collect(rank, home->rank, weights, count * sizeof *weights, stream, error);
-        free(weights);
-    }
+    for (uint32_t s = 0; status == STATUS_OK && s < rank->session->loaded->program->stages; s++)
+        status = save_stage(rank, s, stream, error);
     if (stream)
         write_checksum(rank->collection.checksum, stream);
     return status;

@@ -135,6 +135,19 @@ static uint64_t windows_to_try(const Session *session)
     return wanted >= all ? all : wanted > 0 ? wanted : 1;
 }
 
+static Status check_shards(const Session *session, Error *error)
+{
+    const ModelConfig *model = &session->model;
+    const uint32_t shards = session->loaded->shards;
+    if (shards > 1 && !model->experts)
+        return error_set(error, STATUS_BAD_USAGE, "--expert-parallel %u: model %s has no experts; --model moe has",
+                         shards, model_name(model));
+    if (shards > 1 && model->experts % shards != 0)
+        return error_set(error, STATUS_BAD_USAGE, "--expert-parallel %u does not divide the %u experts of a layer",
+                         shards, model->experts);
+    return STATUS_OK;
+}
+
 static Status open_all(Session *session, Error *error)
 {
     const RunOptions *options = session->options;
@@ -151,6 +164,7 @@ static Status open_all(Session *session, Error *error)
         TRY(weights_check(session, error));
     if (!options->simulated) {
         TRY(model_config_check(&session->model, program->stages, error));
+        TRY(check_shards(session, error));
         TRY(dataset_open(&session->model, options->data, &session->dataset, error));
         session->held_out = windows_to_try(session);
     }

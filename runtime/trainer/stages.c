@@ -76,7 +76,8 @@ void stages_place(Rank *rank, Layout *layout)
         workspace = bytes > workspace ? bytes : workspace;
     }
     rank->workspace = place(layout, workspace);
-    rank->squares.own = (double *)(void *)place(layout, rank->chunk_count * sizeof *rank->squares.own);
+    rank->squares.own =
+        (double *)(void *)place(layout, rank->chunk_count * square_sums(rank->session) * sizeof *rank->squares.own);
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         place_weights(rank, layout, &rank->chunks[c], learns);
         place_data(layout, &rank->chunks[c], rank->session->options->outputs != NULL);
@@ -118,6 +119,8 @@ static void describe(const Rank *rank, uint32_t index, BoundChunk *chunk)
         .is_first = own->stage == 0,
         .is_last = own->stage + 1u == program->stages,
         .counts = counting->rank == rank->member && counting->chunk == index,
+        .counts_experts =
+            counting->rank == rank->number && counting->chunk == index && rank->replica < expert_members(rank->session),
         .copies = program->copies && program->copies[own->stage].count ? &program->copies[own->stage] : NULL,
     };
 }
@@ -137,18 +140,46 @@ static Status open_stage(Rank *rank, uint32_t index, double **losses, Error *err
     }
     const uint32_t together = program->asynchronous ? 1 : session->microbatches; /* U computes the mean itself */
     const Status status =
-        stage_open(&session->model, rank->device, chunk->number, program->stages, together, &chunk->stage, error);
+        stage_open(&rank->model, rank->device, chunk->number, program->stages, together, &chunk->stage, error);
     if (status != STATUS_OK) {
         error_prefix(error, "%s, stage %u: ", rank_name(rank).text, chunk->number);
         return status;
     }
     chunk->sizes = stage_sizes(chunk->stage);
-    rank->records.own->parameters += chunk->counts ? chunk->sizes->parameters : 0;
+    rank->records.own->parameters += chunk->counts ? chunk->sizes->saved : 0;
     return STATUS_OK;
+}
+
+static Status post_pieces(void *context, AllToAll *pieces, Error *error)
+{
+    Communicator *shards = ((Rank *)context)->communicators.shards;
+    return shards->run->all_to_all_post(shards, pieces, error);
+}
+
+static Status await_pieces(void *context, AllToAll *pieces, Error *error)
+{
+    Communicator *shards = ((Rank *)context)->communicators.shards;
+    return shards->run->all_to_all_wait(shards, pieces, error);
+}
+
+/* The consecutive replicas of the rank that together hold the experts of its stages. */
+static void divide_experts(Rank *rank)
+{
+    const int members = expert_members(rank->session);
+    rank->model = rank->session->model;
+    rank->model.expert_rows = rank->session->options->expert_rows;
+    rank->experts = (ExpertGroup){.members = members,
+                                  .self = rank->replica % members,
+                                  .context = rank,
+                                  .post = post_pieces,
+                                  .wait = await_pieces};
+    if (members > 1)
+        rank->model.expert_group = &rank->experts;
 }
 
 Status stages_open(Rank *rank, Error *error)
 {
+    divide_experts(rank);
     const uint32_t count = rank->session->loaded->program->ranks[rank->number].chunk_count;
     double *losses = rank->records.own->losses;
     size_t data = 0;
@@ -175,6 +206,7 @@ ChunkPlan stages_plan(const Rank *rank, uint32_t chunk)
         .stash = sizes->stash * element,
         .gradient = sizes->gradient * element,
         .weight_gradient = sizes->parameters,
+        .sharded = rank->model.expert_group ? sizes->experts : 0,
         .element = rank->device->run->size[MASTERS],
     };
 }

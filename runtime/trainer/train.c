@@ -162,6 +162,7 @@ static Status tell_ready(Rank *rank, Error *error)
     RunFacts facts = {
         .program = session->loaded->program,
         .replicas = session->loaded->replicas,
+        .shards = session->loaded->shards,
         .model = &session->model,
         .device = session->options->simulated ? "sim" : session->device,
         .transport = session->options->transport->name,

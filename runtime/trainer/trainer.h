@@ -32,7 +32,8 @@ typedef struct RunOptions {
     double seconds;
     const char *trace, *save, *outputs, *profile; /* paths to write; NULL: not wanted */
     bool in_turn, overcommit;
-    bool simulated; /* passes take the time that `costs` gives, and compute nothing */
+    double expert_rows; /* ModelConfig.expert_rows */
+    bool simulated;     /* passes take the time that `costs` gives, and compute nothing */
     Costs costs;
 } RunOptions;
 
@@ -42,6 +43,7 @@ typedef struct RunOptions {
 typedef struct RunFacts {
     const Program *program;
     uint32_t replicas; /* how many of them train together */
+    uint32_t shards;   /* how many of them together hold the experts of a layer */
     const ModelConfig *model;
     const char *data;    /* name of the data; NULL: simulated */
     double byte_entropy; /* nats; 0: not applicable */

@@ -87,6 +87,7 @@ struct LocalCommunicator {
     LocalCommunicator *summing;  /* next entry of the list LocalMember.summing */
     DeviceEvent *given, *summed; /* with a device: other members may use the buffer; its owner may use it again */
     uint64_t all_to_alls;        /* number of all-to-alls that this member has posted */
+    uint64_t all_to_alls_open;   /* of these, how many it has not waited for */
 };
 
 typedef struct LocalChannel LocalChannel;
@@ -94,7 +95,7 @@ typedef struct LocalChannel LocalChannel;
 /* What a member has posted of an all-to-all. */
 typedef struct LocalPosted {
     AllToAll all_to_all;
-    bool busy;                                   /* posted and not waited for. Only its owner uses it */
+    bool busy;                                   /* its pieces may not all be moved. Only its owner uses it */
     alignas(CACHE_LINE) _Atomic uint64_t number; /* of the all-to-all, from 1 */
     _Atomic uint64_t done;                       /* number of pieces moved from and to this member */
 } LocalPosted;

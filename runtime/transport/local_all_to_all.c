@@ -72,24 +72,6 @@ static Status move(const LocalCommunicator *side, uint64_t number, int from, int
     return STATUS_OK;
 }
 
-Status local_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error)
-{
-    LocalCommunicator *side = (LocalCommunicator *)communicator;
-    if (!side->shared->all_to_alls)
-        return communicator_overrun(communicator, "all-to-alls", error);
-    LocalPosted *posted = entry_of(side->shared, side->all_to_alls + 1, communicator->self);
-    if (posted->busy)
-        return communicator_overrun(communicator, "all-to-alls", error);
-    all_to_all->number = ++side->all_to_alls;
-    posted->all_to_all = *all_to_all;
-    posted->busy = true;
-    atomic_store(&posted->done, 0);
-    atomic_store(&posted->number, all_to_all->number);
-    for (int i = 0; i < communicator->count; i++)
-        local_unpark(&side->member->local->members[communicator->members[i]], PIECES);
-    return STATUS_OK;
-}
-
 /* The first member whose piece to or from this one has not been moved. */
 static int unfinished(const LocalCommunicator *side, uint64_t number)
 {
@@ -100,11 +82,11 @@ static int unfinished(const LocalCommunicator *side, uint64_t number)
     return peer;
 }
 
-Status local_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Error *error)
+/* Waits until all pieces of an all-to-all from and to this member are moved. */
+static Status finish(LocalCommunicator *side, uint64_t number, Error *error)
 {
-    LocalCommunicator *side = (LocalCommunicator *)communicator;
+    const Communicator *communicator = &side->communicator;
     const int self = communicator->self, count = communicator->count;
-    const uint64_t number = all_to_all->number;
     LocalPosted *own = entry_of(side->shared, number, self);
     for (int i = 0; i < count; i++) {
         const int peer = (self + i) % count;
@@ -117,4 +99,34 @@ Status local_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, E
         return local_failure(side->member, communicator->members[unfinished(side, number)], error);
     own->busy = false;
     return STATUS_OK;
+}
+
+/* The entry may be busy with the all-to-all `all_to_alls` numbers before, which this member has not waited for. It has
+   waited for a later one, so everybody has posted that one, and no thread has to wait for another here. */
+Status local_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error)
+{
+    LocalCommunicator *side = (LocalCommunicator *)communicator;
+    if (side->all_to_alls_open == side->shared->all_to_alls)
+        return communicator_overrun(communicator, "all-to-alls", error);
+    LocalPosted *posted = entry_of(side->shared, side->all_to_alls + 1, communicator->self);
+    if (posted->busy)
+        TRY(finish(side, posted->all_to_all.number, error));
+    side->all_to_alls_open++;
+    all_to_all->number = ++side->all_to_alls;
+    posted->all_to_all = *all_to_all;
+    posted->busy = true;
+    atomic_store(&posted->done, 0);
+    atomic_store(&posted->number, all_to_all->number);
+    for (int i = 0; i < communicator->count; i++)
+        local_unpark(&side->member->local->members[communicator->members[i]], PIECES);
+    return STATUS_OK;
+}
+
+Status local_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Error *error)
+{
+    LocalCommunicator *side = (LocalCommunicator *)communicator;
+    const LocalPosted *own = entry_of(side->shared, all_to_all->number, communicator->self);
+    side->all_to_alls_open--;
+    return own->busy && own->all_to_all.number == all_to_all->number ? finish(side, all_to_all->number, error)
+                                                                     : STATUS_OK;
 }

@@ -2,7 +2,7 @@
    does not depend on its old content; one that it adds to or changes does. Tested by running every operation on the CPU
    device and the oracle, with one operand changed at a time. */
 
-#include "runtime/device/exchange.h"
+#include "runtime/device/group.h"
 #include "tests/device/pair.h"
 
 #include <string.h>
@@ -175,7 +175,7 @@ static void fill_operand(const Trial *trial, int operand, uint64_t seed)
 
 static void begin_exchange(Trial *trial)
 {
-    Exchange *exchange = exchange_make(&(Exchange){
+    GroupExchange *exchange = group_make_exchange(&(GroupExchange){
         .group = &mirrors,
         .experts = EXPERTS,
         .row_bytes = COLUMNS * trial->device->run->size[ELEMENTS],

@@ -101,21 +101,23 @@ typedef struct Training {
     const char *path, *model;
     uint32_t layers; /* 0: one per stage */
     int replicas;    /* 0: one */
+    int shards;      /* replicas among which experts are divided; 0: one */
     bool reference;
     Recipe *recipe; /* of the F&Bs; NULL: the program's */
 } Training;
 
 static inline void train(const Training *training, Result *result)
 {
-    char weights[100], layers[32], replicas[32];
+    char weights[100], layers[32], replicas[32], shards[40];
     snprintf(weights, sizeof weights, "%s/weights", folder);
     snprintf(layers, sizeof layers, "layers=%u", training->layers);
     snprintf(replicas, sizeof replicas, "--replicas=%d", training->replicas ? training->replicas : 1);
+    snprintf(shards, sizeof shards, "--expert-parallel=%d", training->shards ? training->shards : 1);
     *result = (Result){.lock = PTHREAD_MUTEX_INITIALIZER};
     // clang-format off
     char *arguments[] = {"dprun", "--model", (char *)training->model, "--set", "hidden=16", "--set", "sequence=8",
                          "--set", layers, "--set", "heads=2", "--set", "microbatch_size=2", "--steps", "4",
-                         "--deadline", "60", "--save", weights, replicas,
+                         "--deadline", "60", "--save", weights, replicas, shards,
                          training->reference ? "--reference" : "--transport=local", (char *)training->path, NULL};
     // clang-format on
     Run run;
@@ -126,7 +128,9 @@ static inline void train(const Training *training, Result *result)
     result->microbatches = run.loaded.replicas * program->microbatches;
     result->asynchronous = program->asynchronous;
     assert_true(result->microbatches <= MICROBATCHES_MAX && program->stages <= STAGES_MAX);
-    run_to_end(&run, &(SessionHooks){.observer = {.context = result, .step = on_step, .gradient = on_gradient}});
+    const bool divided = run.loaded.shards > 1; /* then each replica has gradients of experts of its own */
+    run_to_end(&run, &(SessionHooks){
+                         .observer = {.context = result, .step = on_step, .gradient = divided ? NULL : on_gradient}});
     assert_false(result->copies_differ);
     if (file_read(weights, &result->arena, &result->weights, &result->bytes, &error) != STATUS_OK)
         fail_msg("%s", error.text);

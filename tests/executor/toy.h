@@ -102,7 +102,7 @@ static Status train(Toy *toy, Error *error)
         plans[c] = (ChunkPlan){
             .message = BYTES, .context = BYTES, .stash = BYTES, .weight_gradient = WIDTH, .element = sizeof(double)};
     }
-    TRY(executor_connect(toy->world, toy->loaded.program, plans, NULL, &toy->communicators, error));
+    TRY(executor_connect(toy->world, toy->loaded.program, 1, plans, NULL, &toy->communicators, error));
     const ExecutorConfig config = {
         .loaded = &toy->loaded,
         .rank = toy->world->number,

@@ -26,7 +26,7 @@ static void try_verified(const Program *program, Arena *arena)
         program_verify(forward, &error) != STATUS_OK)
         fail(error.text);
     if (program->stages <= PROGRAM_CHUNKS_MAX && (uint64_t)program->stages * program->microbatches < 100000)
-        if (program_reference(program, 1, arena, &reference, &error) != STATUS_OK ||
+        if (program_reference(program, 1, 1, arena, &reference, &error) != STATUS_OK ||
             program_verify(reference, &error) != STATUS_OK)
             fail(error.text);
 }

@@ -28,7 +28,7 @@ static Program *reference(const Program *program, Arena *arena)
 {
     Program *derived = NULL;
     Error error = {""};
-    assert_int_equal(program_reference(program, 1, arena, &derived, &error), STATUS_OK);
+    assert_int_equal(program_reference(program, 1, 1, arena, &derived, &error), STATUS_OK);
     return derived;
 }
 
@@ -216,7 +216,7 @@ static void a_reference_of_too_many_stages_is_refused(void **state)
         if (stages == PROGRAM_CHUNKS_MAX) {
             assert_good(reference(program, &arena));
         } else {
-            assert_int_equal(program_reference(program, 1, &arena, &derived, &error), STATUS_BAD_INPUT);
+            assert_int_equal(program_reference(program, 1, 1, &arena, &derived, &error), STATUS_BAD_INPUT);
             assert_non_null(strstr(error.text, "256 stages"));
         }
     }

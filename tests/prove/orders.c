@@ -260,7 +260,7 @@ static void check_derived(const Program *program, Arena *arena)
     Program *forward, *reference;
     assert_int_equal(program_forward_only(program, arena, &forward, &error), STATUS_OK);
     assert_int_equal(program_verify(forward, &error), STATUS_OK);
-    assert_int_equal(program_reference(program, 1, arena, &reference, &error), STATUS_OK);
+    assert_int_equal(program_reference(program, 1, 1, arena, &reference, &error), STATUS_OK);
     assert_int_equal(program_verify(reference, &error), STATUS_OK);
 }
 

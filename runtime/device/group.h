@@ -1,5 +1,5 @@
-#ifndef DEVICE_EXCHANGE_H
-#define DEVICE_EXCHANGE_H
+#ifndef DEVICE_GROUP_H
+#define DEVICE_GROUP_H
 
 /* The experts of a layer divided among the members of a group: each member holds an equal number of consecutive
    experts, and sees tokens of its own. Dispatch sends the rows of tokens to the members that hold their experts;
@@ -20,7 +20,7 @@ typedef struct ExpertGroup {
 } ExpertGroup;
 
 /* One all-to-all of a list, with its tables. It is used again in each run of the list. */
-typedef struct Exchange {
+typedef struct GroupExchange {
     const ExpertGroup *group;
     char name[40];    /* in messages: "dispatch of layer 3" */
     size_t experts;   /* of the layer, all members together */
@@ -29,13 +29,13 @@ typedef struct Exchange {
     bool back;        /* rows return to the members that own their tokens */
     AllToAll posted;  /* points into `begins` */
     size_t begins[];  /* [2][members + 1] */
-} Exchange;
+} GroupExchange;
 
 /* Makes an exchange from the fields before `posted`. NULL: no memory. The caller frees it. */
-Exchange *exchange_make(const Exchange *fields);
+GroupExchange *group_make_exchange(const GroupExchange *fields);
 
 /* The operations of the same names, for devices whose operations are done when their calls return. */
-#define EXCHANGE(name) OPERATION_HEAD(exchange_##name, name)
+#define EXCHANGE(name) OPERATION_HEAD(group_##name, name)
 #define OPERATION(name, OPERANDS)
 #define CPU_OPERATION(name, OPERANDS)
 #define GROUP_OPERATION(name, OPERANDS) EXCHANGE(name);

@@ -1,13 +1,13 @@
-#include "runtime/device/exchange.h"
+#include "runtime/device/group.h"
 
 #include <stdlib.h>
 
-static size_t members_of(const Exchange *exchange) { return (size_t)exchange->group->members; }
+static size_t members_of(const GroupExchange *exchange) { return (size_t)exchange->group->members; }
 
-Exchange *exchange_make(const Exchange *fields)
+GroupExchange *group_make_exchange(const GroupExchange *fields)
 {
     const size_t begins = members_of(fields) + 1;
-    Exchange *made = calloc(1, sizeof *made + 2 * begins * sizeof *made->begins);
+    GroupExchange *made = calloc(1, sizeof *made + 2 * begins * sizeof *made->begins);
     if (!made)
         return NULL;
     *made = *fields;
@@ -16,7 +16,7 @@ Exchange *exchange_make(const Exchange *fields)
     return made;
 }
 
-static Status post(Exchange *exchange, const void *send, void *receive, Error *error)
+static Status post(GroupExchange *exchange, const void *send, void *receive, Error *error)
 {
     exchange->posted.send = send;
     exchange->posted.receive = receive;
@@ -26,7 +26,7 @@ static Status post(Exchange *exchange, const void *send, void *receive, Error *e
     return status;
 }
 
-static Status await(Exchange *exchange, Error *error)
+static Status await(GroupExchange *exchange, Error *error)
 {
     const Status status = exchange->group->wait(exchange->group->context, &exchange->posted, error);
     if (status != STATUS_OK)

@@ -1,0 +1,190 @@
+/* Experts divided among replicas: losses, norms of gradients, held-out loss and saved weights of several steps are
+   equal to the bit to those of the whole model on one rank, as threads and as processes. A file saved under one
+   division of the experts loads under any other. */
+#include "tests/exec/sanitized.h"
+#include "tests/exec/training.h"
+#include "tests/transport/plugin.h"
+
+#include <sys/wait.h>
+
+enum { MICROBATCHES = 4, REPLICAS = 4 };
+
+static const char settings[] = "model = moe\ndense_layers = 1\nexperts = 8\nexperts_per_token = 2\nexpert_groups = 4\n"
+                               "groups_per_token = 2\nexpert_hidden = 8\nbias_rate = 0.01\nbalance_loss = 0.01\n";
+static char model[sizeof folder + 20];
+
+static int make_model(void **state)
+{
+    if (make_folder(state))
+        return 1;
+    snprintf(model, sizeof model, "%s/divided.model", folder);
+    FILE *file = fopen(model, "w");
+    return !file || fputs(settings, file) < 0 || fclose(file) != 0;
+}
+
+static void compile_schedule(const char *schedule, int ranks, char program[static 200])
+{
+    char arguments[300];
+    snprintf(arguments, sizeof arguments, "--ranks %d --microbatches %d schedules/%s.dps", ranks, MICROBATCHES,
+             schedule);
+    compile_program(arguments, program);
+}
+
+static void check(const char *schedule, int ranks, int replicas, int shards)
+{
+    char what[300], program[200];
+    Result together, reference;
+    snprintf(what, sizeof what, "%s, %d ranks, %d replicas, experts over %d", schedule, ranks, replicas, shards);
+    compile_schedule(schedule, ranks, program);
+    const Training training = {.path = program, .model = model, .layers = 8, .replicas = replicas, .shards = shards};
+    Training on_one = training;
+    on_one.reference = true;
+    train(&training, &together);
+    train(&on_one, &reference);
+    assert_equal_numbers(what, &together, &reference);
+    release(&together);
+    release(&reference);
+}
+
+/* Schedules with one and two copies of the stages, with F&Bs, with I and W apart. */
+static void divided_experts_equal_the_reference(void **state)
+{
+    (void)state;
+    static const char *const schedules[] = {"1f1b", "zb-h1", "dualpipev", "chimera", "dualpipe"};
+    for (int s = 0; s < 5; s++)
+        for (int ranks = s < 3 ? 1 : 2; ranks <= 2; ranks++)
+            for (int shards = 1 + SANITIZED; shards <= REPLICAS >> SANITIZED; shards *= 2)
+                if (s != 2 || ranks == 2)
+                    check(schedules[s], ranks, shards == 1 ? 2 : REPLICAS, shards);
+}
+
+/* Runs dprun with these arguments, behind `before`. Returns its exit status; what it prints goes to folder/output. */
+static int run_dprun(const char *before, const char *arguments)
+{
+    char command[4096];
+    const char *build = getenv("BUILD");
+    snprintf(command, sizeof command,
+             "timeout -k 5 300 %s %s/dprun --model %s --set hidden=16 --set sequence=8 --set "
+             "layers=8 --set heads=2 --held-out 1024 %s %s/prog.bin >%s/output 2>&1",
+             before, build ? build : "build", model, arguments, folder, folder);
+    const int status = system(command);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void assert_prints(const char *text)
+{
+    static char output[1 << 14];
+    char path[100];
+    snprintf(path, sizeof path, "%s/output", folder);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    output[fread(output, 1, sizeof output - 1, file)] = '\0';
+    fclose(file);
+    if (!strstr(output, text))
+        fail_msg("no \"%s\" in:\n%s", text, output);
+}
+
+static void assert_runs(const char *before, const char *arguments)
+{
+    if (run_dprun(before, arguments) != 0) {
+        assert_prints("this run should succeed");
+        fail();
+    }
+}
+
+static void assert_same_files(const char *one, const char *other)
+{
+    char command[300];
+    snprintf(command, sizeof command, "cmp %s/%s %s/%s", folder, one, folder, other);
+    assert_int_equal(system(command), 0);
+}
+
+/* A step with a learning rate of 0 changes no weight but the bias, which has its own rate. */
+static void a_saved_file_loads_under_any_division(void **state)
+{
+    (void)state;
+    char program[200], arguments[500];
+    compile_schedule("1f1b", 2, program);
+    snprintf(arguments, sizeof arguments, "--steps 2 --replicas 4 --expert-parallel 4 --save %s/first", folder);
+    assert_runs("", arguments);
+    for (int shards = 1; shards <= REPLICAS; shards *= 2) {
+        snprintf(arguments, sizeof arguments,
+                 "--steps 1 --set learning_rate=0 --set bias_rate=0 --replicas 4 --expert-parallel %d --load %s/first "
+                 "--save %s/again",
+                 shards, folder, folder);
+        assert_runs("", arguments);
+        assert_same_files("first", "again");
+    }
+}
+
+static void processes_give_the_same_bits(void **state)
+{
+    (void)state;
+    char program[200], arguments[300], before[200];
+    if (!mpirun_is_there())
+        skip();
+    compile_schedule("dualpipe", 2, program);
+    snprintf(arguments, sizeof arguments, "--steps 2 --replicas 2 --expert-parallel 2 --save %s/threads", folder);
+    assert_runs("", arguments);
+    snprintf(arguments, sizeof arguments, "--steps 2 --replicas 2 --expert-parallel 2 --save %s/processes", folder);
+    snprintf(before, sizeof before, "%s -n 4", mpirun_command());
+    assert_runs(before, arguments);
+    assert_same_files("threads", "processes");
+}
+
+static void in_turn_gives_the_same_bits(void **state)
+{
+    (void)state;
+    char program[200], arguments[300];
+    compile_schedule("dualpipe", 2, program);
+    for (int in_turn = 0; in_turn < 2; in_turn++) {
+        snprintf(arguments, sizeof arguments, "--steps 2 --replicas 2 --expert-parallel 2 %s --save %s/%s",
+                 in_turn ? "--in-turn" : "", folder, in_turn ? "in-turn" : "overlapped");
+        assert_runs("", arguments);
+    }
+    assert_same_files("in-turn", "overlapped");
+}
+
+static void assert_refused(const char *arguments, int status, const char *text)
+{
+    assert_int_equal(run_dprun("", arguments), status);
+    assert_prints(text);
+}
+
+static void what_cannot_be_divided_is_refused(void **state)
+{
+    (void)state;
+    char program[200];
+    compile_schedule("1f1b", 2, program);
+    assert_refused("--expert-parallel 2", 2, "--expert-parallel 2 does not divide --replicas 1");
+    assert_refused("--replicas 3 --expert-parallel 3", 2,
+                   "--expert-parallel 3 does not divide the 8 experts of a layer");
+    assert_refused("--replicas 2 --expert-parallel 2 --model gpt", 2,
+                   "--expert-parallel 2: model gpt has no experts; --model moe has");
+    assert_refused("--replicas 2 --expert-parallel 2 --expert-rows 0", 2, "a positive factor, such as 1.5");
+    compile_schedule("pipedream", 2, program);
+    assert_refused("--replicas 2 --expert-parallel 2", 2, "--expert-parallel needs a synchronous schedule");
+}
+
+/* The message names rank, instruction, component and layer. */
+static void rows_beyond_the_plan_end_the_run(void **state)
+{
+    (void)state;
+    char program[200];
+    compile_schedule("1f1b", 1, program);
+    assert_runs("", "--steps 1 --replicas 2 --expert-parallel 2 --expert-rows 2");
+    assert_refused("--steps 1 --replicas 2 --expert-parallel 2 --expert-rows 0.5", 3, ": dispatch of layer 1: ");
+    assert_prints("and --expert-rows has planned room for 8: give it a larger factor");
+    assert_prints("rank 0 of replica ");
+    assert_prints("instruction 0 (F m0");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(divided_experts_equal_the_reference), cmocka_unit_test(a_saved_file_loads_under_any_division),
+        cmocka_unit_test(in_turn_gives_the_same_bits),         cmocka_unit_test(processes_give_the_same_bits),
+        cmocka_unit_test(what_cannot_be_divided_is_refused),   cmocka_unit_test(rows_beyond_the_plan_end_the_run),
+    };
+    return cmocka_run_group_tests(tests, make_model, remove_folder);
+}
