@@ -265,9 +265,12 @@ static ValueText value_of(const ModelConfig *config, const Key *key)
 {
     ValueText value;
     const void *const field = (const char *)config + key->offset;
-    if (key->type == KEY_REAL)
-        snprintf(value.text, sizeof value.text, "%.17g", *(const double *)field);
-    else if (key->type == KEY_U64)
+    if (key->type == KEY_REAL) {
+        const double real = *(const double *)field;
+        snprintf(value.text, sizeof value.text, "%.15g", real);
+        if (strtod(value.text, NULL) != real)
+            snprintf(value.text, sizeof value.text, "%.17g", real);
+    } else if (key->type == KEY_U64)
         snprintf(value.text, sizeof value.text, "%" PRIu64, *(const uint64_t *)field);
     else if (key->type == KEY_ROUTER)
         snprintf(value.text, sizeof value.text, "%s", router_names[*(const uint32_t *)field]);
@@ -298,6 +301,13 @@ void model_config_write_sizes(const ModelConfig *config, FILE *stream)
     fprintf(stream, "model %s\nlayers %u\nhidden %u\n", model_name(config), config->layers, config->hidden);
     for (size_t i = 0; i < MODEL_SIZES && config->model->sizes[i]; i++)
         fprintf(stream, "%s %s\n", config->model->sizes[i], value_of(config, key_named(config->model->sizes[i])).text);
+}
+
+void model_config_write(const ModelConfig *config, FILE *stream)
+{
+    fprintf(stream, "model %s\n", model_name(config));
+    for (const Key *key = keys; key < keys + KEYS; key++)
+        fprintf(stream, "%s %s\n", key->name, value_of(config, key).text);
 }
 
 /* Refuses settings of experts for a model without experts: they would have no effect. */

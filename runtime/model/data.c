@@ -1,3 +1,4 @@
+#include "runtime/base/bytes.h"
 #include "runtime/base/file.h"
 #include "runtime/model/random.h"
 #include "runtime/model/spec.h"
@@ -76,6 +77,8 @@ void dataset_close(Dataset *dataset)
     arena_free(&dataset->arena);
     free(dataset);
 }
+
+uint32_t dataset_checksum(const Dataset *dataset) { return bytes_checksum_on(0, dataset->text, dataset->size); }
 
 const char *dataset_name(const Dataset *dataset) { return dataset->name; }
 

@@ -67,6 +67,8 @@ Status model_config_set(ModelConfig *config, const char *assignment, Error *erro
 Status model_config_adopt(ModelConfig *config, const char *key, const char *value, Error *contradictions, Error *error);
 /* Writes the settings that weights depend on, for model_config_adopt: one line `key value` each, the model first. */
 void model_config_write_sizes(const ModelConfig *config, FILE *stream);
+/* Writes all settings: one line `key value` each, the model first. */
+void model_config_write(const ModelConfig *config, FILE *stream);
 /* Checks that the values are consistent (hidden % heads == 0, layers >= stages, ...). Sets layers = stages if it is
    0. */
 Status model_config_check(ModelConfig *config, uint32_t stages, Error *error);
@@ -217,6 +219,8 @@ typedef struct Dataset Dataset;
 Status dataset_open(const ModelConfig *config, const char *path, Dataset **opened, Error *error);
 void dataset_close(Dataset *dataset);
 const char *dataset_name(const Dataset *dataset);
+/* Of the text; 0: there is none. */
+uint32_t dataset_checksum(const Dataset *dataset);
 /* Writes the data of microbatch `number` of step `step`, which depend only on (seed, step, number). Either pointer may
    be NULL. */
 void dataset_microbatch(const Dataset *dataset, uint64_t step, uint32_t number, void *inputs, void *targets);

@@ -22,7 +22,8 @@ static Status no_weights(const char *path, FILE *file, Error *error)
 typedef struct Head {
     unsigned version;
     unsigned long long parameters;
-    off_t begin; /* offset of the numbers */
+    off_t begin;       /* offset of the numbers */
+    uint32_t checksum; /* of the head and the numbers */
 } Head;
 
 /* Takes a line `key value` of the head, without its line end. */
@@ -66,7 +67,7 @@ static Status read_head(Session *session, const char *path, FILE *file, Head *he
 }
 
 /* Checks that all numbers are finite and that the checksum is right. */
-static Status check_numbers(const char *path, FILE *file, const Head *head, Error *error)
+static Status check_numbers(const char *path, FILE *file, Head *head, Error *error)
 {
     enum { PIECE = 1 << 14 };
     float piece[PIECE];
@@ -86,6 +87,7 @@ static Status check_numbers(const char *path, FILE *file, const Head *head, Erro
                                  "%s: weight %lld is not finite: the run that saved it had diverged", path,
                                  (long long)((at - head->begin) / (off_t)sizeof *piece + i));
     }
+    head->checksum = checksum;
     if (head->version < 2)
         return STATUS_OK;
     if (fread(stored, 1, sizeof stored, file) != sizeof stored)
@@ -107,6 +109,7 @@ static Status check_file(Session *session, const char *path, FILE *file, Error *
                          (unsigned long long)bytes, head.parameters);
     TRY(check_numbers(path, file, &head, error));
     session->saved_begin = head.begin;
+    session->saved_checksum = head.checksum;
     session->saved_parameters = head.parameters;
     return STATUS_OK;
 }

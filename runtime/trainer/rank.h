@@ -154,6 +154,7 @@ struct Session {
     size_t piece_bytes;
     int64_t saved_begin;       /* offset of the weights in the file of --load */
     uint64_t saved_parameters; /* number of weights in the file of --load */
+    uint32_t saved_checksum;   /* of that file */
     uint32_t kept_steps;       /* number of steps that the trace shows */
     int64_t begun;             /* start of session_run, ns */
     bool stuck;                /* a rank never returned */
@@ -266,6 +267,12 @@ Status diverged_in_weights(Rank *rank, Error *error);
 /* On rank 0: the name under which a diverged run writes the file that was to be `path`; adds it to the message. The
    caller frees it. NULL: `path` is standard output, a pipe or a device, and nothing is renamed. */
 Status diverged_path(Rank *rank, const char *path, char **other, Error *error);
+
+/* --- agree.c --- */
+
+/* STATUS_BAD_USAGE: not all processes run the same program with the same data and settings; the error names one that
+   differs, and in what. A collective of all members. */
+Status session_agree(const Session *session, World *world, Error *error);
 
 /* --- load_weights.c --- */
 

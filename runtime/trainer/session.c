@@ -169,6 +169,9 @@ static Status open_all(Session *session, Error *error)
         session->held_out = windows_to_try(session);
     }
     TRY(open_world(session, error));
+    for (size_t r = 0; r < ranks && options->transport->processes; r++)
+        if (session->members[r])
+            TRY(session_agree(session, session->members[r], error));
     if (session->members[0])
         TRY(check_outputs(options, error));
     for (size_t r = 0; r < ranks; r++) {

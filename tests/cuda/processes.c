@@ -48,31 +48,34 @@ static void assert_close(const char *left, const char *right)
 }
 
 /* In any order in which the ranks' streams progress, losses and weights have the bits of a run in one process, whose
-   messages are copies; also with ranks on other processes. Chimera and DualPipe sum gradients over ranks, all schedules
-   sum norms. */
+   messages are copies; also with ranks on other processes. Chimera and DualPipe sum gradients over ranks, replicas do
+   in every schedule, all schedules sum norms. */
 static void test_equals_local(void **state)
 {
     (void)state;
     need_mpirun();
     static const struct {
-        const char *name, *options;
-    } schedules[] = {{"dualpipe", "--ranks 4 --microbatches 8"},
-                     {"chimera", "--ranks 4 --microbatches 4"},
-                     {"zb-v", "--ranks 4 --microbatches 8"}};
+        const char *name, *options, *replicas;
+    } schedules[] = {{"dualpipe", "--ranks 4 --microbatches 8", ""},
+                     {"chimera", "--ranks 4 --microbatches 4", ""},
+                     {"zb-v", "--ranks 4 --microbatches 8", ""},
+                     {"zb-h1", "--ranks 2 --microbatches 4", "--replicas 2"},
+                     {"dualpipe", "--ranks 2 --microbatches 4", "--replicas 2"}};
     static char local[1 << 14], cpu[1 << 14], nccl[1 << 14];
     for (size_t s = 0; s < sizeof schedules / sizeof *schedules; s++) {
         char options[PATH_MAX];
         compile(schedules[s].name, schedules[s].options);
-        run_well("", "--device cpu", cpu, sizeof cpu);
-        snprintf(options, sizeof options, "--device cuda-fp32 --save %s/local", folder);
+        snprintf(options, sizeof options, "--device cpu %s", schedules[s].replicas);
+        run_well("", options, cpu, sizeof cpu);
+        snprintf(options, sizeof options, "--device cuda-fp32 --save %s/local %s", folder, schedules[s].replicas);
         run_well("", options, local, sizeof local);
         assert_close(local, cpu);
         for (int order = 0; order < 3; order++) {
             char environment[64];
             snprintf(environment, sizeof environment, "STANDIN_ORDER=%d %s", order,
                      order == 1 ? "STANDIN_ALONE=1" : "STANDIN_DEVICES=4");
-            snprintf(options, sizeof options, "--device cuda-fp32 --save %s/nccl --trace %s/trace %s", folder, folder,
-                     order == 2 ? "--rank-map 2,0,3,1" : "");
+            snprintf(options, sizeof options, "--device cuda-fp32 --save %s/nccl --trace %s/trace %s %s", folder,
+                     folder, schedules[s].replicas, order == 2 ? "--rank-map 2,0,3,1" : "");
             run_well(under_mpirun(environment), options, nccl, sizeof nccl);
             assert_string_equal(local, nccl);
             expect(finish(start("cmp %s/local %s/nccl", folder, folder)), 0, "");

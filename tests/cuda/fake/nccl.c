@@ -29,7 +29,7 @@ typedef struct Group {
     Comm *comm;
     CudaStream *stream;
     int count;
-    bool first;
+    bool greets; /* its transfers have one byte each: they only connect ranks */
     Transfer transfers[TRANSFERS_MAX];
 } Group;
 
@@ -50,7 +50,7 @@ typedef struct Clique {
 
 struct ncclComm {
     Clique *clique;
-    int ranks, rank, groups;
+    int ranks, rank;
     unsigned asked; /* queries of its state since the last call */
     Group *waiting; /* groups that are ended and not enqueued yet */
     bool aborted, finalizes;
@@ -122,13 +122,13 @@ static void push(Ring *ring, Transfer *transfer)
     transfer->done = transfer->end > 0 && atomic_load(&ring->read) >= transfer->end;
 }
 
-static void pull(Ring *ring, Transfer *transfer, bool first)
+static void pull(Ring *ring, Transfer *transfer, bool greets)
 {
     if (!transfer->told && atomic_load(&ring->written) - atomic_load(&ring->read) >= sizeof transfer->other_bytes) {
         take(ring, (char *)&transfer->other_bytes, sizeof transfer->other_bytes);
         transfer->told = true;
         report.mismatches += transfer->other_bytes != transfer->bytes;
-        report.late_connections += !first && !ring->connected;
+        report.late_connections += !greets && !ring->connected;
         ring->connected = true;
     }
     if (!transfer->told)
@@ -159,7 +159,7 @@ static bool attempt(void *data)
     pthread_mutex_lock(&lock);
     if (comm->aborted) {
         all = true;
-    } else if (comm->rank == setting.silent_rank && !group->first) {
+    } else if (comm->rank == setting.silent_rank && !group->greets) {
         all = false;
     } else {
         for (int i = 0; i < group->count; i++) {
@@ -168,7 +168,7 @@ static bool attempt(void *data)
                 if (transfer->is_send)
                     push(&comm->clique->rings[comm->rank][transfer->peer], transfer);
                 else
-                    pull(&comm->clique->rings[transfer->peer][comm->rank], transfer, group->first);
+                    pull(&comm->clique->rings[transfer->peer][comm->rank], transfer, group->greets);
             }
             all &= transfer->done;
         }
@@ -328,6 +328,14 @@ int ncclGroupStart(void)
     return OK;
 }
 
+static bool greets(const Group *group)
+{
+    bool all = true;
+    for (int i = 0; i < group->count; i++)
+        all &= group->transfers[i].bytes == 1;
+    return all;
+}
+
 int ncclGroupEnd(void)
 {
     Group *group = open_group;
@@ -339,10 +347,10 @@ int ncclGroupEnd(void)
     pthread_mutex_lock(&lock);
     const bool failing = fails("GroupEnd");
     if (!failing && group->comm) {
-        group->first = group->comm->groups++ == 0;
+        group->greets = greets(group);
         report.groups++;
         report.transfers += group->count;
-        if (!group->first && group->count > report.most_transfers)
+        if (!group->greets && group->count > report.most_transfers)
             report.most_transfers = group->count;
         report.early_uses += group->comm->waiting != NULL;
         group->comm->waiting = group;

@@ -1,0 +1,112 @@
+/* Whether all processes run the same thing. A process started with another program or other settings would otherwise
+   give wrong numbers, or wait for messages that nobody sends. */
+#include "runtime/trainer/rank.h"
+
+#include "runtime/base/bytes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What a process runs: lines "name value". Zeros fill the rest. */
+typedef struct Terms {
+    char text[4096];
+} Terms;
+
+static Status put_program(const Session *session, FILE *stream, Error *error)
+{
+    const Program *program = session->loaded->program;
+    ByteWriter writer = {0};
+    const bool good = program_encode(program, &writer);
+    /* The checksum at its end is left out: with it, every program would have the same. */
+    const uint32_t checksum = good ? bytes_checksum(writer.bytes, writer.size - sizeof checksum) : 0;
+    bytes_free(&writer);
+    fprintf(stream, "program %s (%u ranks, %u microbatches, checksum %08x)\n", program->source, program->rank_count,
+            program->microbatches, checksum);
+    return good ? STATUS_OK : error_set(error, STATUS_RUN_FAILED, "no memory to compare the program");
+}
+
+/* Options that change the numbers, or what the processes do together. */
+static void put_options(const Session *session, FILE *stream)
+{
+    const RunOptions *options = session->options;
+    fprintf(stream, "--replicas %d\n--transport %s\n--device %s\n--steps %llu\n--held-out %llu\n--trace-steps %llu\n",
+            session->mesh.replicas, options->transport->name, options->simulated ? "sim" : session->device,
+            (unsigned long long)options->steps, (unsigned long long)options->held_out,
+            (unsigned long long)options->trace_steps);
+    const char *const files[] = {options->outputs, options->save, options->trace, options->profile, options->load};
+    const char *const names[] = {"--outputs", "--save", "--trace", "--profile", "--load"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        fprintf(stream, "%s %s\n", names[i], files[i] ? "given" : "not given");
+    if (options->load)
+        fprintf(stream, "weights with checksum %08x\n", session->saved_checksum);
+    if (session->dataset)
+        fprintf(stream, "data with checksum %08x\n", dataset_checksum(session->dataset));
+}
+
+static Status write_terms(const Session *session, Terms *terms, Error *error)
+{
+    memset(terms, 0, sizeof *terms);
+    FILE *stream = fmemopen(terms->text, sizeof terms->text, "w");
+    if (!stream)
+        return error_set(error, STATUS_RUN_FAILED, "no memory to compare the settings");
+    const Status status = put_program(session, stream, error);
+    put_options(session, stream);
+    if (!session->options->simulated)
+        model_config_write(&session->model, stream);
+    fclose(stream);
+    return status;
+}
+
+/* The first line of `text` that differs from the one at the same place in `other`. */
+static size_t first_difference(const char *text, const char *other)
+{
+    size_t line = 0;
+    for (size_t i = 0; text[i] && text[i] == other[i]; i++)
+        if (text[i] == '\n')
+            line = i + 1;
+    return line;
+}
+
+static Status refuse(const Session *session, const Terms *all, int member, Error *error)
+{
+    const char *text = all[member].text, *first = all[0].text;
+    const size_t line = first_difference(text, first);
+    return error_set(error, STATUS_BAD_USAGE,
+                     "%s has %.*s, but %s has %.*s: start all processes with the same program and options",
+                     mesh_name(session->mesh, member).text, (int)strcspn(text + line, "\n"), text + line,
+                     mesh_name(session->mesh, 0).text, (int)strcspn(first + line, "\n"), first + line);
+}
+
+/* Gathers what all members run, and names the first one that differs from member 0. */
+static Status name_difference(const Session *session, World *world, const Terms *own, Error *error)
+{
+    Terms *all = calloc((size_t)world->config.size, sizeof *all);
+    if (!all)
+        return error_set(error, STATUS_BAD_USAGE, "not all processes have the same program and options");
+    Status status = world->run->gather(world, own, sizeof *own, all, error);
+    int member = 1;
+    while (member < world->config.size && memcmp(&all[member], &all[0], sizeof *all) == 0)
+        member++;
+    if (status == STATUS_OK && member < world->config.size)
+        status = refuse(session, all, member, error);
+    free(all);
+    return status;
+}
+
+Status session_agree(const Session *session, World *world, Error *error)
+{
+    Terms own;
+    TRY(write_terms(session, &own, error));
+    uint32_t *checksums = calloc((size_t)world->config.size, sizeof *checksums);
+    if (!checksums)
+        return error_set(error, STATUS_RUN_FAILED, "no memory to compare the settings");
+    const uint32_t checksum = bytes_checksum_on(0, &own, sizeof own);
+    Status status = world->run->gather(world, &checksum, sizeof checksum, checksums, error);
+    bool equal = true;
+    for (int member = 1; member < world->config.size; member++)
+        equal &= checksums[member] == checksums[0];
+    free(checksums);
+    if (status == STATUS_OK && !equal)
+        status = name_difference(session, world, &own, error);
+    return status;
+}

@@ -1,0 +1,105 @@
+/* Replicas under mpirun: messages name rank and replica, a failure of any process ends all, and processes that were
+   started with different programs or options are refused. */
+#include "tests/exec/processes.h"
+
+static void compile(const char *options, const char *name)
+{
+    expect(finish(start("%s/dpc %s -o %s/%s", getenv("BUILD") ? getenv("BUILD") : "build", options, folder, name)), 0,
+           "");
+}
+
+static pid_t start_replicas(const char *options)
+{
+    return start("exec %s -n 4 %s --replicas 2 --json --steps 1000000 %s %s %s", mpirun_command(), dprun, options,
+                 small, program);
+}
+
+static void test_killed(void **state)
+{
+    (void)state;
+    need_mpirun();
+    const pid_t mpirun = start_replicas("");
+    await_step("\"step\":2,");
+    kill(a_rank(mpirun), SIGKILL);
+    expect(finish(mpirun), 3, " was killed by signal 9 (Killed) ");
+    const char *name = strstr(diagnostics, "dprun: rank ");
+    assert_true(name && strstr(name, " of replica ") == name + strlen("dprun: rank 0"));
+}
+
+static void test_stopped(void **state)
+{
+    (void)state;
+    need_mpirun();
+    const pid_t mpirun = start_replicas("--deadline 5");
+    await_step("\"step\":2,");
+    const pid_t rank = a_rank(mpirun);
+    kill(rank, SIGSTOP);
+    expect(finish(mpirun), 3, "within 5 s");
+    kill(rank, SIGKILL);
+    const char *name = strstr(diagnostics, "no answer from rank ");
+    assert_true(name && strstr(name, " of replica ") == name + strlen("no answer from rank 0"));
+}
+
+static void test_full_disk(void **state)
+{
+    (void)state;
+    need_mpirun();
+    expect(finish(start("%s -n 4 %s --replicas 2 --steps 1 --save /dev/full %s %s", mpirun_command(), dprun, small,
+                        program)),
+           3, "/dev/full: No space left on device");
+}
+
+static void test_wrong_number(void **state)
+{
+    (void)state;
+    need_mpirun();
+    static const char *const command = "%s -n %d %s %s --steps 1 %s %s";
+    expect(finish(start(command, mpirun_command(), 3, dprun, "--replicas 2", small, program)), 2,
+           "2 replicas of this program's 2 ranks need 4 processes, but mpirun started 3 processes: use mpirun -n 4");
+    expect(finish(start(command, mpirun_command(), 4, dprun, "", small, program)), 2,
+           "this program has 2 ranks, but mpirun started 4 processes: use mpirun -n 2, or dprun --replicas 2");
+    expect(finish(start(command, mpirun_command(), 4, dprun, "--replicas 2 --rank-map 0,1", small, program)), 2,
+           "--rank-map names 2 ranks, the replicas together have 4");
+    expect(finish(start("%s --replicas 4096 %s", dprun, program)), 2, "4096 replicas of 2 ranks");
+}
+
+/* Runs process 3 with options, or a program, of its own. */
+static void expect_refusal(const char *different, const char *words)
+{
+    expect(finish(start("%s -n 4 sh -c 'test $OMPI_COMM_WORLD_RANK = 3 && exec %s %s %s; exec %s --replicas 2 %s %s'",
+                        mpirun_command(), dprun, small, different, dprun, small, program)),
+           3, words);
+    assert_non_null(strstr(diagnostics, ": start all processes with the same program and options"));
+}
+
+static void test_disagreement(void **state)
+{
+    (void)state;
+    need_mpirun();
+    char different[PATH_MAX];
+    compile("--ranks 2 --microbatches 2 schedules/gpipe.dps", "gpipe.bin");
+    compile("--ranks 4 --microbatches 4 schedules/gpipe.dps", "four.bin");
+    snprintf(different, sizeof different, "--replicas 2 --set learning_rate=0.5 %s", program);
+    expect_refusal(different, "rank 1 of replica 1 has learning_rate 0.5, but rank 0 of replica 0 has learning_rate "
+                              "0.004: start");
+    snprintf(different, sizeof different, "--replicas 2 --steps 7 %s", program);
+    expect_refusal(different, "rank 1 of replica 1 has --steps 7, but rank 0 of replica 0 has --steps 400");
+    snprintf(different, sizeof different, "--replicas 2 --data /etc/services %s", program);
+    expect_refusal(different, "rank 1 of replica 1 has data with checksum ");
+    snprintf(different, sizeof different, "--replicas 2 %s/gpipe.bin", folder);
+    expect_refusal(different, "rank 1 of replica 1 has program gpipe.dps (2 ranks, 2 microbatches, checksum ");
+    snprintf(different, sizeof different, "%s/four.bin", folder);
+    expect_refusal(different, " has program gpipe.dps (4 ranks, 4 microbatches, checksum ");
+}
+
+int main(void)
+{
+    if (!make_folder("dprun"))
+        return 1;
+    compile("--ranks 2 --microbatches 2 schedules/1f1b.dps", "prog.bin");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_killed),       cmocka_unit_test(test_stopped),      cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_wrong_number), cmocka_unit_test(test_disagreement),
+    };
+    return cmocka_run_group_tests(tests, NULL, remove_folder);
+}
