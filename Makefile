@@ -332,6 +332,12 @@ bench:
 	@$(MAKE) --no-print-directory -s -j2 all $(BENCHES)
 	@for bench in $(BENCHES); do echo "# $$(basename $$bench)"; env -u OPENBLAS_CORETYPE BUILD=$(BUILD) $$bench || exit 1; done
 
+.PHONY: bench-torch
+bench-torch:
+	@.ci/packages $(TEST_PACKAGES) python3-torch
+	@$(TESTING) all
+	@$(TESTING_PYTHON) $(FIND_TORCH) tests/python/torch/bench.py
+
 # --- a package for a machine with a GPU and perhaps nothing else: programs, libraries and schedules in one folder ---
 GPU_KIT      := $(BUILD)/gpu
 GPU_PROGRAMS := operations speed overlap

@@ -1,14 +1,14 @@
 """Pipeline: the modules of this rank, run in the order of a proven schedule."""
 
+import json
 import time
-import warnings
-from functools import partial
+from collections import deque
 
 import torch
 import torch.distributed as dist
 
 from .._errors import UsageError
-from . import _batch, _group
+from . import _batch, _group, _trace
 from ._exchange import Exchange, MessageFailed
 from ._failure import Failures, PipelineError, close_group
 from ._overlap import run_overlapped
@@ -16,6 +16,9 @@ from ._plan import Plan, receive_early
 from ._split import Splitter
 from ._stage import Stage, run_backward
 from ._sums import GradientSum, owned_parameters
+
+
+_RECORDED = 16  # steps that trace() writes
 
 
 class _Step:
@@ -68,8 +71,9 @@ class Pipeline:
         self._held = {}
         self._step = _Step()
         self._runs = {}  # of training and evaluation: (instruction, function) in the order of the program, and early
-        self._at = None
-        self.spans = None
+        self._middle = None  # of the F&B that has just run: when its F ended
+        self._spans = deque(maxlen=_RECORDED)  # of each step: (instruction, start, middle, end) of its actions
+        self._traces = 0
 
     def _stage(self, chunk):
         stage, module = self.plan.chunks[chunk].stage, self.modules[chunk]
@@ -87,6 +91,7 @@ class Pipeline:
         self._groups.append((messages, self._processes))
         names = {process: f"rank {rank}" for rank, process in enumerate(self._process_of)}
         self._exchanges = {mode: Exchange(messages, self.deadline, names) for mode in (True, False)}
+        self._store = store
         self._failures = Failures(dist.PrefixStore("failures", store), self.rank, self.program.ranks, self._close)
         self._sums = self._make_sums(replicas, store)
 
@@ -204,8 +209,7 @@ class Pipeline:
 
         def in_turn():
             forward()
-            if self.spans is not None:
-                self.middle = time.perf_counter()
+            self._middle = time.perf_counter()
             backward()
         return self._overlap(i, overlapped) if overlapped else in_turn
 
@@ -293,6 +297,38 @@ class Pipeline:
                 self.gradient_ready(chunk, module)
         return run
 
+    # --- times ---
+
+    def _measured(self):
+        """The trace of the last training steps, on rank 0; None on the others. All ranks must call it."""
+        self._traces += 1
+        key = f"trace {self._traces} {{}}"
+        self._store.set(key.format(self.rank), json.dumps(list(self._spans)))
+        if self.rank != 0:
+            return None
+        ranks = range(self.program.ranks)
+        recorded = [json.loads(self._store.get(key.format(rank)).decode()) for rank in ranks]
+        steps = [[{index: span for index, *span in spans} for spans in rank] for rank in recorded]
+        return _trace.merge(self.program, [Plan(self.program, rank) for rank in ranks], steps)
+
+    def trace(self, path):
+        """Writes the last training steps (at most 16) as Chrome trace events, in the form of `dprun --trace`: for
+        `dpc diff`, `dpc calibrate`, and ui.perfetto.dev. All ranks must call it; rank 0 of the program writes. The
+        times of all ranks are comparable if they run on one machine."""
+        measured = self._measured()
+        if measured is not None:
+            with open(path, "w") as file:
+                json.dump(measured, file)
+
+    def profile(self, path):
+        """Writes the costs of the last training steps, for `dpc --cost @FILE` and dps.compile(costs=pathlib.Path(...)):
+        the median of each stage's passes. All ranks must call it after at least two steps; rank 0 of the program
+        writes. Messages are not in it: `dpc calibrate` finds their cost in a trace."""
+        measured = self._measured()
+        if measured is not None:
+            with open(path, "w") as file:
+                file.write(_trace.costs(measured))
+
     # --- a step ---
 
     def forget_shapes(self):
@@ -320,8 +356,9 @@ class Pipeline:
         learnt = mode in self._runs
         if not learnt:
             self._runs[mode] = self._functions(mode)
-        self._run(self._runs[mode][learnt])
+        spans = self._run(self._runs[mode][learnt])
         if mode:
+            self._spans.append(spans)
             self._finish()
         return self._results()
 
@@ -342,15 +379,22 @@ class Pipeline:
             stage.loss_gradient = torch.tensor(self.loss_scale, dtype=torch.float64)
 
     def _run(self, functions):
+        """Runs a step, and returns (instruction, start, middle of an F&B, end) of each action."""
+        spans, clock = [], time.perf_counter
+        began = clock()
         try:
             for action, function in functions:
                 function()
+                ended = clock()
+                spans.append((action.index, began, self._middle, ended))
+                began, self._middle = ended, None
         except MessageFailed as error:
             where = self._where(action)
             raise self._failures.message_failed(where, error.other, self.deadline, error) from None
         except BaseException as error:
             self._failures.stage_raised(self._where(action), error)
             raise
+        return spans
 
     def _where(self, action):
         return f"{action.name} (line {action.instruction.line} of {self.program.source})"

@@ -25,6 +25,16 @@ def difference(a, b):
     return 1 - 2 * (a * b).sum().item() / (a * a + b * b).sum().item() if (a * a + b * b).sum() else 0.0
 
 
+class Held(dict):
+    """What a rank holds, and how much it held at most."""
+
+    peak = 0
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        self.peak = max(self.peak, len(self))
+
+
 def part(tensor, numbers, microbatches):
     parts = tensor.tensor_split(microbatches)
     return torch.cat([parts[m] for m in numbers]) if numbers else None
@@ -59,7 +69,7 @@ def run(schedule, ranks, microbatches, kind, group, ends):
     modules = [copy.deepcopy(model.stages[c.stage]) for c in program.rank(rank).chunks]
     tied = tie(program, rank, modules, ends) if kind == "tied" else ()
     pipeline = dps.torch.Pipeline(program, modules, loss_fn=model.loss, group=group, deadline=60, tied=tied)
-    plan = pipeline.plan
+    plan, pipeline._held = pipeline.plan, Held()
     inputs = [part(x, plan.given, microbatches) for x in model.inputs] if plan.given else []
     target = part(model.target, plan.ends, microbatches)
     results = []
@@ -70,6 +80,8 @@ def run(schedule, ranks, microbatches, kind, group, ends):
     with torch.no_grad():
         evaluated, _ = pipeline.step(*inputs, target=target)
     expected_losses, expected_outputs = model.plain(microbatches)
+    assert pipeline._held.peak == program.rank(rank).peak_activations, "more microbatches are held than planned"
+    assert not pipeline._held, "a step leaves something behind"
     check(plan, results, evaluated, expected_losses, expected_outputs, microbatches)
     expected = [p.grad for c in plan.chunks for p in model.stages[c.stage].parameters()]
     for got, want in zip(results[0][2], expected):
@@ -110,4 +122,5 @@ def main():
     sys.exit(failed > 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,9 @@
 import itertools
 import os
 import pathlib
+import subprocess
 import sys
+import tempfile
 import unittest
 
 import dps
@@ -62,6 +64,29 @@ class Halves(unittest.TestCase):
 
     def test_memory_is_freed(self):
         halves.frees()
+
+
+class Replicas(Ranks):
+    def test_two_replicas(self):
+        self.run_ranks("replicas.py", 4)
+
+
+class Traces(Ranks):
+    def test_dpc_reads_them(self):
+        dpc = os.path.join(os.environ.get("BUILD", "build"), "dpc")
+        with tempfile.TemporaryDirectory() as folder:
+            self.run_ranks("traced.py", 2, folder)
+            for name in ("zb-h1", "dualpipe"):
+                sizes, source = ["--ranks", "2", "--microbatches", "4"], str(dps.schedule(name))
+                trace, costs = (pathlib.Path(folder, f"{name}.{end}") for end in ("json", "costs"))
+                found = subprocess.run([dpc, "calibrate", trace], capture_output=True, text=True, check=True).stdout
+                self.assertRegex(found, r"F\[1\] +=")
+                self.assertRegex(found, r"I\[0\] +=")
+                table = subprocess.run([dpc, "diff", *sizes, "--cost", f"@{costs}", source, trace], capture_output=True,
+                                       text=True, check=True).stdout
+                self.assertIn("measured: step", table)
+                profiled = dps.compile(source, ranks=2, microbatches=4, costs=costs).predict()
+                self.assertGreater(profiled.seconds * profiled.makespan, 0)
 
 
 class DropIns(Ranks):

@@ -1,0 +1,110 @@
+"""The trace of a run, in the form of dpc and dprun (runtime/program/trace.h), and costs from it.
+
+dpc's modelled trace of the same program has every event already, with its names and arrows. The measured one has its
+events at the measured times."""
+
+import json
+import re
+from collections import defaultdict
+from statistics import median
+
+_NANOSECOND = 0.001  # in microseconds
+_PASS = re.compile(r"(?:p\d+:)?(\d+)([FIWB])\d+")
+
+
+class _Rank:
+    """Turns the modelled events of a rank into those of one step. spans: of each instruction (start, middle, end)."""
+
+    def __init__(self, plan, spans, step, first_arrow):
+        self.plan, self.spans, self.step, self.first_arrow = plan, spans, step, first_arrow
+        self.makers = {}  # of each message sent, the instruction that makes it
+        self.sums = {}  # of each stage that is summed, the instructions (post, wait)
+        for action in plan.training:
+            for name in action.name.split("&"):
+                self.makers[re.sub(r"[BI](?=\d+$)", "B", name)] = action.index
+            if action.instruction.opcode in ("REDUCE", "WAIT_REDUCE"):
+                self.sums.setdefault(action.instruction.stage, []).append(action.index)
+        self.latest, self.held = None, 0
+
+    def event(self, event):
+        """The measured event; None: this run had no such event."""
+        made = dict(event, args=dict(event.get("args", {})))
+        if event["ph"] == "X":
+            return self._span(made)
+        if event["ph"] in "be":
+            return self._sum(made)
+        if self.latest is None:
+            return None
+        start, _, end = self.spans[self.latest["args"]["instruction"]]
+        if event["ph"] == "C":
+            begins, self.held = made["args"]["held"] > self.held, made["args"]["held"]
+            made["ts"] = start if begins else end
+        else:
+            made["id"] += self.first_arrow
+            made["ts"] = start if event["ph"] == "f" else self._made()
+        return made
+
+    def _span(self, made):
+        instruction = made["args"]["instruction"]
+        if instruction not in self.spans:
+            self.latest = None
+            return None
+        start, middle, end = self.spans[instruction]
+        made.update(ts=start, dur=end - start)
+        made["args"]["step"] = self.step
+        if middle is not None:
+            made["args"]["halves"] = [middle - start, end - middle]
+        self.latest = made
+        return made
+
+    def _made(self):
+        """When the pass ends that makes the message that is sent."""
+        maker = self.makers[self.latest["args"]["message"].replace("SEND_", "")]
+        start, _, end = self.spans[maker]
+        return max(start, end - _NANOSECOND)
+
+    def _sum(self, made):
+        post, wait = self.sums[int(made["name"].split()[1])]
+        if post not in self.spans or wait not in self.spans:
+            return None
+        (first, _, posted), (waits, _, end) = self.spans[post], self.spans[wait]
+        made["ts"] = first if made["ph"] == "b" else end
+        made["args"].update(step=self.step, waited=posted - first + end - waits)
+        return made
+
+
+def merge(program, plans, steps_of_ranks):
+    """The trace of all ranks. steps_of_ranks: of each rank, of each step, {instruction: (start, middle, end)} in
+    seconds of one clock."""
+    model = json.loads(program.trace())
+    origin = min(span[0] for steps in steps_of_ranks for spans in steps for span in spans.values())
+    by_rank, arrows = defaultdict(list), 2 * program.stages * program.microbatches
+    for event in model["traceEvents"]:
+        by_rank[event["pid"]].append(event)
+    events = []
+    for rank, steps in enumerate(steps_of_ranks):
+        events += [event for event in by_rank[rank] if event["ph"] == "M"]
+        for number, spans in enumerate(steps):
+            shifted = {index: tuple(None if t is None else round((t - origin) * 1e6, 3) for t in span)
+                       for index, span in spans.items()}
+            writer = _Rank(plans[rank], shifted, number + 1, number * arrows)
+            made = (writer.event(event) for event in by_rank[rank] if event["ph"] != "M")
+            events += [event for event in made if event is not None]
+    other = dict(model["otherData"], unit=0, message_bytes=0, processors=0)
+    return dict(model, otherData=other, traceEvents=events)
+
+
+def costs(trace):
+    """A file of costs for `dpc --cost @FILE`: medians of the passes of each stage, the first step left out."""
+    found = defaultdict(list)
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X" and event["cat"] == "compute" and event["args"]["step"] > 1:
+            names = event["args"]["pass"].split("&")
+            times = [event["dur"]] if len(names) == 1 else event["args"].get("halves", [])
+            for name, time in zip(names, times):
+                stage, letter = _PASS.match(name).groups()
+                found[letter, int(stage)].append(time / 1000)
+    lines = ["unit = 1e-3 # seconds: times are in milliseconds", f"stages = {trace['otherData']['stages']}"]
+    lines += [f"{letter}[{stage}] = {median(times):.6g} # median of {len(times)} passes"
+              for (letter, stage), times in sorted(found.items())]
+    return "\n".join(lines) + "\n"

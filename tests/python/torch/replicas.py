@@ -1,0 +1,43 @@
+"""Four ranks: two replicas of a pipeline of two ranks, each with half of the batch. Gradients are those of the whole
+batch's mean loss, complete when the hook says so."""
+
+import copy
+
+import torch
+import torch.distributed as dist
+
+import dps
+import dps.torch
+from equal import difference
+from models import Model
+
+
+def main():
+    dist.init_process_group("gloo")
+    pipelines, replicas = ([dist.new_group(ranks) for ranks in rows] for rows in (((0, 1), (2, 3)), ((0, 2), (1, 3))))
+    replica, place = divmod(dist.get_rank(), 2)
+    for name in ("zb-h1", "dualpipe"):
+        program = dps.compile(dps.schedule(name), ranks=2, microbatches=4)
+        model, ready = Model("mlp", program.stages, 8), []
+        mapping = [1, 0] if name == "dualpipe" else None
+        rank = place if mapping is None else mapping[place]
+        modules = [copy.deepcopy(model.stages[chunk.stage]) for chunk in program.rank(rank).chunks]
+
+        def complete(chunk, module):
+            ready.append((chunk, [p.grad.clone() for p in module.parameters()]))
+
+        pipeline = dps.torch.Pipeline(program, modules, model.loss, pipelines[replica], mapping, replicas[place],
+                                      gradient_ready=complete)
+        assert pipeline.rank == rank
+        x, y = (list(t.tensor_split(8)[4 * replica:4 * replica + 4]) for t in (model.inputs[0], model.target))
+        given, ends = [x[m] for m in pipeline.plan.given], [y[m] for m in pipeline.plan.ends]
+        pipeline.step(*[given] if given else [], target=ends or None)
+        model.plain(8)
+        assert sorted(chunk for chunk, _ in ready) == list(range(len(modules))), ready
+        for chunk, gradients in ready:
+            stage = model.stages[program.rank(rank).chunks[chunk].stage]
+            for got, want, now in zip(gradients, stage.parameters(), modules[chunk].parameters()):
+                assert difference(got, want.grad) < 1e-13 and torch.equal(got, now.grad)
+
+
+main()
