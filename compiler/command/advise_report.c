@@ -59,6 +59,7 @@ void advice_put_text(const Advice *advice, Arena *arena, FILE *stream)
     const Options *options = advice->options;
     CompareTable table = {.rows = advice->rows, .count = advice->all_count, .brief = true};
     table.parts = (uint32_t)options->parameters.ranks;
+    table.replicas = (uint32_t)options->replicas;
     table.memory = &options->memory;
     table.costs_stages = costs_stages(options, &table.stages_assumed);
     const Costs costs = costs_resolve(&options->costs, table.costs_stages, NULL, arena);
@@ -84,6 +85,8 @@ static void put_row(const Options *options, const CompareRow *row, Arena *arena,
     fprintf(stream, ",\n   \"makespan\": %.17g, \"bound\": %.17g, \"gap\": %.17g, \"bubble_rate\": %.17g, \"memory\": ",
             row->makespan, row->gap.bound, row->gap.gap, row->bubble.rate);
     fprintf(stream, row->memory > 0 ? "%.17g" : "null", row->memory);
+    if (options->replicas)
+        compare_put_sums(&row->sums, stream);
     fprintf(stream,
             ", \"imbalance\": %.17g, \"order_bubble\": %.17g,\n   \"messages_time\": %.17g, \"activations\": %.17g, "
             "\"copies\": %.17g, \"messages\": %" PRIu64 ",\n   \"command\": ",

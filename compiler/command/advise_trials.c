@@ -129,6 +129,7 @@ static Status try_parameters(Trials *trials, Attempt *attempt, const Parameters 
     const Trial trial = {.source = &attempt->contender->source,
                          .parameters = *parameters,
                          .parts = (uint32_t)options->parameters.ranks,
+                         .replicas = (uint32_t)options->replicas,
                          .costs = &options->costs,
                          .memory = &options->memory,
                          .search = &until_over};

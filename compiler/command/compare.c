@@ -17,6 +17,7 @@ static Trial trial_of(const Comparison *comparison, int input)
                    .parameters = options->own[input],
                    .optional = &options->parameters,
                    .stages = (uint32_t)options->stages,
+                   .replicas = (uint32_t)options->replicas,
                    .costs = &options->costs,
                    .memory = &options->memory};
     if (comparison->sizes.has_ranks)
@@ -114,6 +115,7 @@ Status compare(const Options *options, Arena *arena, CompareTable *table, Error 
                          .diagnostics = table->diagnostics,
                          .sizes_differ = comparison.sizes_differ,
                          .by_stages = options->stages > 0,
+                         .replicas = (uint32_t)options->replicas,
                          .parts = trial_of(&comparison, 0).parts,
                          .memory = &options->memory,
                          .costs = costs};

@@ -34,6 +34,12 @@ void compare_put_parameters(const CompareRow *row, FILE *stream)
     putc('}', stream);
 }
 
+void compare_put_sums(const GradientSums *sums, FILE *stream)
+{
+    fprintf(stream, ",\n   \"sums_time\": %.17g, \"sums_hidden\": %.17g, \"sums_bytes\": %.17g", sums->added,
+            gradient_sums_hidden(sums), sums->bytes);
+}
+
 static void put_figures(const CompareTable *table, const CompareRow *row, FILE *stream)
 {
     fprintf(stream,
@@ -47,6 +53,8 @@ static void put_figures(const CompareTable *table, const CompareRow *row, FILE *
             row->causes.messages, row->peak, row->copies, (unsigned long long)row->messages);
     if (row->bytes > 0)
         fprintf(stream, ", \"bytes_sent\": %.17g", row->bytes);
+    if (table->replicas)
+        compare_put_sums(&row->sums, stream);
     if (row->memory > 0)
         fprintf(stream, ", \"peak_memory\": %.17g", row->memory);
     if (memory_is_limited(table->memory))

@@ -18,6 +18,8 @@ typedef enum Column {
     MAKESPAN,
     GAP,
     MESSAGES,
+    SUMS,
+    HIDDEN,
     BUBBLE,
     RATE,
     IMBALANCE,
@@ -27,6 +29,7 @@ typedef enum Column {
     COPIES,
     SENT,
     BYTES,
+    SUMMED,
     MEMORY,
     LIMIT,
     COLUMNS
@@ -37,11 +40,11 @@ typedef enum Style { WORDS, COUNT, TIME, PERCENT, HUNDREDTHS, SHORT, SIZE } Styl
 static const struct {
     const char *name;
     Style style;
-} columns[COLUMNS] = {{"schedule", WORDS},    {"ranks", COUNT},   {"stages", COUNT}, {"makespan", TIME},
-                      {"gap", PERCENT},       {"messages", TIME}, {"bubble", TIME},  {"rate", PERCENT},
-                      {"imbalance", PERCENT}, {"order", PERCENT}, {"peak", COUNT},   {"models", HUNDREDTHS},
-                      {"copies", SHORT},      {"sent", COUNT},    {"bytes", SIZE},   {"memory", SIZE},
-                      {"limit", WORDS}};
+} columns[COLUMNS] = {{"schedule", WORDS}, {"ranks", COUNT},       {"stages", COUNT},      {"makespan", TIME},
+                      {"gap", PERCENT},    {"messages", TIME},     {"sums", TIME},         {"hidden", PERCENT},
+                      {"bubble", TIME},    {"rate", PERCENT},      {"imbalance", PERCENT}, {"order", PERCENT},
+                      {"peak", COUNT},     {"models", HUNDREDTHS}, {"copies", SHORT},      {"sent", COUNT},
+                      {"bytes", SIZE},     {"summed", SIZE},       {"memory", SIZE},       {"limit", WORDS}};
 
 static double bubble_of(const CompareRow *row) { return row->bubble.cost - row->bubble.work; }
 
@@ -61,6 +64,8 @@ static double value_of(const CompareRow *row, Column column)
     case MAKESPAN: return row->makespan;
     case GAP: return row->gap.gap;
     case MESSAGES: return row->causes.messages;
+    case SUMS: return row->sums.added;
+    case HIDDEN: return gradient_sums_hidden(&row->sums);
     case BUBBLE: return bubble_of(row);
     case RATE: return row->bubble.rate;
     case IMBALANCE: return row->causes.imbalance;
@@ -70,6 +75,7 @@ static double value_of(const CompareRow *row, Column column)
     case COPIES: return row->copies;
     case SENT: return (double)row->messages;
     case BYTES: return row->bytes;
+    case SUMMED: return row->sums.bytes;
     case MEMORY: return row->memory;
     case LIMIT: return !row->fits;
     default: return 0;
@@ -218,6 +224,9 @@ static bool shows(const CompareTable *table, Column column)
     case MESSAGES:
     case IMBALANCE:
     case MEMORY: return any(table, column);
+    case SUMS:
+    case HIDDEN:
+    case SUMMED: return table->replicas > 0;
     case BYTES: return !brief && any(table, column);
     case ORDER: return any(table, MESSAGES) || any(table, IMBALANCE);
     case LIMIT: return !brief && memory_is_limited(table->memory);
@@ -322,15 +331,16 @@ static void put_published_rows(const CompareTable *table, Arena *arena, FILE *st
 }
 
 /* Prints the sizes that all rows have. */
-static void put_title(const CompareTable *table, FILE *stream)
+static void put_title(const CompareTable *table, Arena *arena, FILE *stream)
 {
     const CompareRow *row = table->rows;
     while (row->reason)
         row++;
     const char *unit = costs_unit_text(table->costs);
-    fprintf(stream, "%s, %s%s%s%s\n",
+    fprintf(stream, "%s, %s%s%s%s%s\n",
             table->by_stages ? counted(row->stages, "stage").text : counted(row->ranks, "rank").text,
             counted(row->microbatches, "microbatch").text,
+            table->replicas ? arena_format(arena, " in each of %s", counted(table->replicas, "replica").text) : "",
             table->sizes_differ ? ": the most that one of the files has by itself" : "", *unit ? "; times in" : "",
             unit);
 }
@@ -360,6 +370,16 @@ static void put_unit(const CompareTable *table, FILE *stream)
                 table->parts);
 }
 
+static void put_sums_words(const CompareTable *table, FILE *stream)
+{
+    fputs("sums: time that the sums of gradients over all copies of each stage add to the makespan; hidden: share of "
+          "their time\nbefore the last pass ends; summed: bytes that the ranks of one replica send for them\n",
+          stream);
+    if (table->costs->bandwidth < 0)
+        fputs("the costs have no bandwidth, so a sum takes only the latency of two messages: --cost bandwidth=N\n",
+              stream);
+}
+
 static void put_words(const CompareTable *table, FILE *stream)
 {
     fputs(shows(table, BUBBLE) ? "\nbubble: time of the longest rank beyond the mean work of a rank; rate: its share "
@@ -379,6 +399,8 @@ static void put_words(const CompareTable *table, FILE *stream)
         fputs("messages take no time under these costs, so more chunks always look better: --cost comm=... says their "
               "time\n",
               stream);
+    if (table->replicas)
+        put_sums_words(table, stream);
     if (shows(table, PEAK))
         fputs("peak: most activations of a stage on a rank; models: these as microbatches of the whole model\n",
               stream);
@@ -398,7 +420,7 @@ void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream)
     for (size_t i = 0; i < table->count; i++)
         figures = figures || !table->rows[i].reason;
     if (figures)
-        put_title(table, stream);
+        put_title(table, arena, stream);
     put_figures(table, arena, stream);
     if (table->brief && figures)
         put_words(table, stream);

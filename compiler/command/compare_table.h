@@ -14,6 +14,7 @@ typedef struct CompareTable {
     bool brief;              /* dpc advise: fewer columns and no published bubbles; rows with a reason are left out */
     bool by_stages;          /* all have the same number of stages; else the same number of ranks */
     bool sizes_differ;       /* the files have different sizes, of which the largest are used */
+    uint32_t replicas;       /* whose sums of gradients are counted; 0: none are */
     uint32_t parts;          /* times and bytes are given for 1/parts of the model; 0: unknown */
     uint32_t costs_stages;   /* the number of stages that the costs are for: `parts`, or as the costs of single stages
                               say */
@@ -39,14 +40,17 @@ void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream);
 
 /* {"chunks": 4} */
 void compare_put_parameters(const CompareRow *row, FILE *stream);
+/* ,"sums_time": (added to the makespan), "sums_hidden": (share of the time of all sums), "sums_bytes": (sent by the
+   ranks of a replica) */
+void compare_put_sums(const GradientSums *sums, FILE *stream);
 /* {"stages_of_times": (the number of stages that the costs are for), "stages_of_bytes": (the same for --slot-bytes),
    "derived_costs": (as costs_put_derived_json, if there are any), "schedules": [one object per row]}: file, schedule,
    parameters (the -D that it has), and either refused, the reason why it has no figures, or ranks, stages,
    microbatches, makespan, bound, gap, cost, bubble (cost - work), bubble_rate, imbalance, order_bubble and
-   messages_time (BubbleCauses), peak_activations, weight_copies, messages_sent; bytes_sent if the costs have bytes, and
-   peak_memory (of a rank) if they or --slot-bytes do; fits, if there is a --memory-limit; published, if there is a
-   closed form: formula, source, bound (whether it is only a bound), bubble, outside_domain (why; null: sizes and times
-   lie in its domain). */
+   messages_time (BubbleCauses), peak_activations, weight_copies, messages_sent; bytes_sent if the costs have bytes,
+   those of compare_put_sums with --replicas, and peak_memory (of a rank) if they or --slot-bytes do; fits, if there is
+   a --memory-limit; published, if there is a closed form: formula, source, bound (whether it is only a bound), bubble,
+   outside_domain (why; null: sizes and times lie in its domain). */
 void compare_put_json(const CompareTable *table, FILE *stream);
 
 #endif

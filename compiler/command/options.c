@@ -123,6 +123,11 @@ static Status check_inputs(const Options *options, Error *error)
     switch (options->command) {
     case COMMAND_COMPARE:
     case COMMAND_ADVISE:
+        if (options->replicas && !costs_have(&options->costs, COST_GRADIENTS))
+            return error_set(
+                error, STATUS_BAD_USAGE,
+                "--replicas counts the sums of gradients, whose size is not given: --cost gradients=N, the "
+                "bytes of a stage's gradient");
         if (options->input_count < 1 && options->command == COMMAND_COMPARE)
             return error_set(error, STATUS_BAD_USAGE, "no schedules given: dpc compare A.dps B.dps ...");
         if (options->own[options->input_count].count)
@@ -323,6 +328,9 @@ static const Option rows[] = {
              "(what I saves for W); weights of a stage; version (each further one of them)"},
     {"memory-limit", "N", take_memory_limit, FOR(COMPILE | COMPARE | ADVISE),
      .help = "refuses a program that needs more bytes on a rank (24G), or more than activations=N"},
+    {"replicas", "D", option_count, FIELD(options.replicas), FOR(COMPARE | ADVISE), .least = 1,
+     .most = PROGRAM_RANKS_MAX,
+     .help = "counts the sums of gradients over D replicas of the pipeline (dprun --replicas)"},
     {"sort", "COLUMN", option_text, FIELD(options.sort), FOR(COMPARE), .help = "by a column of the table, or by file"},
     {"allow", "async,naive", take_allow, FOR(ADVISE), .help = "tries such schedules, too"},
     {"seconds", "N", option_count, FIELD(options.seconds), FOR(ADVISE), .least = 1, .most = INT32_MAX,

@@ -187,6 +187,9 @@ static void fill_figures(const Attempt *attempt, CompareRow *row)
     row->stages = stages;
     row->microbatches = schedule->microbatches;
     row->makespan = times.makespan;
+    if (attempt->trial->replicas)
+        row->sums = gradient_sums(schedule, &c->table, &times, attempt->trial->replicas, c->arena);
+    row->makespan += row->sums.added;
     row->bubble = timeline_bubble(schedule, &times);
     row->causes = timeline_bubble_causes(schedule, &c->table, &times, c->arena);
     for (uint32_t r = 0; r < schedule->ranks; r++) {
@@ -204,7 +207,8 @@ static void fill_figures(const Attempt *attempt, CompareRow *row)
     row->gap = gap_of(schedule, &c->resolved, times.makespan, c->limits.most ? &c->limits : NULL,
                       row->fits ? &sizes : NULL, c->arena);
     row->copies /= stages;
-    row->derived = schedule_costs_used(schedule) & costs_derived(&c->resolved);
+    row->derived = (schedule_costs_used(schedule) | (attempt->trial->replicas ? 1u << COST_GRADIENTS : 0)) &
+                   costs_derived(&c->resolved);
     row->asynchronous = schedule->asynchronous;
     row->forward_only = schedule->forward_only;
     row->is_order = source_is_order(c->source);

@@ -7,6 +7,7 @@
 
 #include "compiler/command/published.h"
 #include "compiler/lower/gap.h"
+#include "compiler/schedule/gradient_sums.h"
 #include "compiler/search/search.h"
 #include "compiler/tree/values.h"
 
@@ -17,6 +18,7 @@ typedef struct Trial {
     uint32_t stages;            /* > 0: use the least number of ranks that cuts the model into this many stages */
     uint32_t parts; /* times and bytes are given for 1/parts of the model; 0: for a stage of this schedule */
     const Costs *costs;
+    uint32_t replicas;           /* of the pipeline, which sum their gradients; 0: these sums are not counted */
     const Memory *memory;        /* sizes of slots, and limits, which a row may exceed */
     const SearchControl *search; /* of `order auto`; NULL: search to the end */
 } Trial;
@@ -30,7 +32,10 @@ typedef struct CompareRow {
                                 refuses the sizes or parameters */
     uint32_t ranks, stages, microbatches;
     double makespan;
-    Gap gap; /* within the limits of memory, or what its own orders hold where there are none or it exceeds them */
+    GradientSums sums; /* with replicas: what they add is a part of the makespan */
+    /* without the sums; within the limits of memory, or what its own orders hold where there are none or it exceeds
+       them */
+    Gap gap;
     Bubble bubble;
     BubbleCauses causes;
     uint32_t peak;     /* most activations of a stage on a rank */

@@ -15,7 +15,7 @@
 /* clang-format off */
 const Costs costs_unit = {
     .all = {[COST_F] = 1, [COST_B] = NOT_GIVEN, [COST_I] = 1, [COST_W] = 1, [COST_U] = 0, [COST_FB] = NOT_GIVEN,
-            [COST_MEMORY_I] = NOT_GIVEN, [COST_MEMORY_W] = NOT_GIVEN},
+            [COST_MEMORY_I] = NOT_GIVEN, [COST_MEMORY_W] = NOT_GIVEN, [COST_GRADIENTS] = NOT_GIVEN},
     .overlap = NOT_GIVEN,
     .bandwidth = NOT_GIVEN,
     .unit = NOT_GIVEN,
@@ -84,6 +84,7 @@ static const Key keys[] = {
     {"bytes", INDEX_NONE, NUMBER_BYTES, 0, bytes_most, offsetof(Costs, bytes), 0},
     {"bandwidth", INDEX_LINK, NUMBER_BYTES, 1e-12, bytes_most, offsetof(Costs, bandwidth),
      offsetof(LinkCost, bandwidth)},
+    STAGE_BYTES("gradients", COST_GRADIENTS),
     {"layers", INDEX_NONE, NUMBER_WHOLE, 1, 1 << 16, offsetof(Costs, layers), 0},
     {"multiprocessors", INDEX_NONE, NUMBER_WHOLE, 0, RECIPE_SHARE_MAX, offsetof(Costs, multiprocessors), 0},
     {"compute_share", INDEX_NONE, NUMBER_ANY, 1e-6, 1, offsetof(Costs, compute_share), 0},
@@ -271,6 +272,14 @@ Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error)
 
 /* --- what follows --- */
 
+bool costs_have(const Costs *costs, StageCost cost)
+{
+    bool some = costs->all[cost] >= 0;
+    for (uint32_t s = 0; s < costs->stage_count; s++)
+        some |= costs->stages[s][cost] >= 0;
+    return some;
+}
+
 double costs_given(const Costs *costs, uint32_t stage, StageCost cost)
 {
     const double own = stage < costs->stage_count ? costs->stages[stage][cost] : NOT_GIVEN;
@@ -299,6 +308,11 @@ double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, Stage
     return pair[0] * (first + second) / turn[0]; /* equal to the given value to the last bit */
 }
 
+static double transfer(const Costs *costs, double bytes, double bandwidth)
+{
+    return bandwidth < 0 ? 0 : bytes / (bandwidth * (costs->unit < 0 ? 1 : costs->unit));
+}
+
 double costs_message(const Costs *costs, uint32_t from, uint32_t to)
 {
     if (from == to)
@@ -306,15 +320,24 @@ double costs_message(const Costs *costs, uint32_t from, uint32_t to)
     const LinkCost *link = costs->link_count ? find_link(costs, from, to) : NULL;
     const double latency = link && link->latency >= 0 ? link->latency : costs->latency;
     const double bandwidth = link && link->bandwidth >= 0 ? link->bandwidth : costs->bandwidth;
-    if (bandwidth < 0)
-        return latency;
-    return latency + costs->bytes / (bandwidth * (costs->unit < 0 ? 1 : costs->unit));
+    return latency + transfer(costs, costs->bytes, bandwidth);
 }
 
 double costs_memory(const Costs *costs, uint32_t stage, StageCost memory)
 {
     const double bytes = costs_given(costs, stage, memory);
     return bytes < 0 ? 0 : bytes;
+}
+
+double costs_sum_bytes(const Costs *costs, uint32_t stage, uint32_t copies)
+{
+    return 2 * costs_memory(costs, stage, COST_GRADIENTS) * (copies - 1) / copies;
+}
+
+double costs_sum(const Costs *costs, uint32_t stage, uint32_t copies)
+{
+    return copies < 2 ? 0
+                      : 2 * costs->latency + transfer(costs, costs_sum_bytes(costs, stage, copies), costs->bandwidth);
 }
 
 double costs_seconds(const Costs *costs) { return costs->unit < 0 ? 1e-3 : costs->unit; }

@@ -13,6 +13,7 @@
      comm[0->1] = 0.5      of one from rank 0 to rank 1
      bytes = 96M           of a message, which takes comm + bytes / bandwidth
      bandwidth = 25G       bytes per unit of time, or per second if `unit` is given; also [0->1]
+     gradients = 400M      bytes of a stage's gradient, which all copies of the stage sum (dpc compare --replicas)
      unit = 1e-3           seconds
      stages = 8            the times and the memory of stages are those of a model in 8 stages; in a schedule with
                            another number of stages, each stage has its share of these
@@ -35,6 +36,7 @@
 #include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The costs that every stage may have for itself. The first ones are the kinds of passes. */
@@ -47,6 +49,7 @@ typedef enum StageCost {
     COST_FB,
     COST_MEMORY_I,
     COST_MEMORY_W,
+    COST_GRADIENTS,
     STAGE_COSTS
 } StageCost;
 
@@ -98,6 +101,8 @@ Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error);
 /* "F", "memory_I": the key of a cost. */
 const char *stage_cost_name(StageCost cost);
 
+/* Whether a cost is given for any stage. */
+bool costs_have(const Costs *costs, StageCost cost);
 /* The cost given for a stage, else for all stages, else the default. < 0: none. */
 double costs_given(const Costs *costs, uint32_t stage, StageCost cost);
 /* The time of a pass. B: as given for the stage or for all stages, else I + W. */
@@ -107,8 +112,13 @@ double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);
 double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, StageCost backward_kind);
 /* The time of a message between ranks; 0 on one rank. */
 double costs_message(const Costs *costs, uint32_t from, uint32_t to);
-/* The bytes that a microbatch holds of a stage before its I, or before its W. 0: not given. */
+/* The bytes that a microbatch holds of a stage before its I, or before its W; or those of the stage's gradient. 0: not
+   given. */
 double costs_memory(const Costs *costs, uint32_t stage, StageCost memory);
+/* The bytes that each of so many copies of a stage sends for the sum of their gradients, and the time of the sum. Each
+   copy sends every other one its slice of the gradient, adds up its own slice, and sends the sum to all. */
+double costs_sum_bytes(const Costs *costs, uint32_t stage, uint32_t copies);
+double costs_sum(const Costs *costs, uint32_t stage, uint32_t copies);
 /* The seconds of a unit of time; 1e-3 if not given. */
 double costs_seconds(const Costs *costs);
 /* The unit of time after a figure: " ms". "" if it is not given or has no name. */

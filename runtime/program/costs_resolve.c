@@ -107,7 +107,7 @@ static void resolve_backward(Resolution *r, uint32_t stage)
 
 static void resolve_stage(Resolution *r, uint32_t stage)
 {
-    static const StageCost plain[] = {COST_F, COST_U, COST_MEMORY_I, COST_MEMORY_W};
+    static const StageCost plain[] = {COST_F, COST_U, COST_MEMORY_I, COST_MEMORY_W, COST_GRADIENTS};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         set(r, stage, plain[i], costs_given(r->given, stage, plain[i]),
             own_cost(r->given, stage, plain[i]) < 0 ? by_default(r, plain[i]) : RULE_GIVEN);
@@ -258,7 +258,8 @@ static double stage_cost(const Costs *costs, uint32_t stage, StageCost cost)
     switch (cost) {
     case COST_FB: return costs_pair(costs, stage, stage, COST_B);
     case COST_MEMORY_I:
-    case COST_MEMORY_W: return costs_memory(costs, stage, cost);
+    case COST_MEMORY_W:
+    case COST_GRADIENTS: return costs_memory(costs, stage, cost);
     default: return costs_pass(costs, stage, cost);
     }
 }
@@ -276,18 +277,10 @@ static double recut_cost(const Costs *costs, uint32_t to, uint32_t stage, StageC
     return sum;
 }
 
-static bool has_pairs(const Costs *costs)
-{
-    bool some = false;
-    for (uint32_t s = 0; s < costs->stage_count; s++)
-        some |= costs->stages[s][COST_FB] >= 0;
-    return some;
-}
-
 static void recut(Costs *costs, uint32_t to, Arena *arena)
 {
     const Costs whole = *costs;
-    const bool pairs = has_pairs(costs); /* else `overlap` gives their time */
+    const bool pairs = costs_have(costs, COST_FB); /* else `overlap` gives their time */
     costs->stages = arena_array(arena, to, sizeof *costs->stages);
     costs->stage_count = to;
     for (uint32_t s = 0; s < to; s++)
