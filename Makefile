@@ -326,6 +326,7 @@ rebase: all $(BUILD)/tests/golden/golden
 BENCHES := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
 $(BENCHES): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(call libraries,compiler balance $(DPRUN_LIBRARIES))
 	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS)
+$(BUILD)/tests/bench/library: $(BUILD)/libdps.a
 .PHONY: bench
 bench:
 	@.ci/packages $(TEST_PACKAGES) libopenblas0-pthread

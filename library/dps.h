@@ -381,7 +381,7 @@ dps_status dps_step(dps_rank *rank, const dps_functions *functions);
    dps_step does not call the functions for them, and dps_next does not return them. */
 typedef struct dps_threads dps_threads;
 
-/* `deadline`: seconds after which a rank that waits for another one fails; 0: it waits for ever. All ranks of the
+/* `deadline`: seconds after which a rank that waits for another one fails; 0: it waits forever. All ranks of the
    program must join. What the threads share comes from malloc, not from the host's functions. */
 dps_status dps_threads_new(dps *d, const dps_program *program, double deadline, dps_threads **made);
 /* After all of its ranks are freed. */

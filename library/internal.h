@@ -57,8 +57,9 @@ struct dps_prediction {
 typedef enum RankState {
     RANK_BETWEEN_STEPS,
     RANK_IN_STEP,
-    RANK_BUSY,  /* an action is handed out and not done */
-    RANK_FAILED /* for good */
+    RANK_BUSY,   /* dps_next has handed out an action that is not done */
+    RANK_PUSHES, /* dps_step runs */
+    RANK_FAILED  /* for good */
 } RankState;
 
 struct dps_rank {

@@ -144,6 +144,8 @@ dps_status dps_next(dps_rank *rank, const dps_instruction **action)
         return rank->failure;
     if (rank->state == RANK_BUSY)
         return rank_refuse(rank, "dps_next: the action before this one is not done: call dps_done first");
+    if (rank->state == RANK_PUSHES)
+        return rank_refuse(rank, "dps_next: dps_step runs this rank");
     rank_begin(rank);
     if (run_exchanges(rank) != STATUS_OK)
         return rank_fail(rank, DPS_FAILED);

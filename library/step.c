@@ -103,7 +103,7 @@ static Status perform(dps_rank *rank, const dps_functions *f, const Instruction 
 static dps_status run_step(dps_rank *rank, const dps_functions *f)
 {
     rank_begin(rank);
-    rank->state = RANK_BUSY; /* if one of the host's functions calls dps_step or dps_next, that is refused */
+    rank->state = RANK_PUSHES;
     do {
         if (perform(rank, f, walk_next(&rank->walk)) != STATUS_OK)
             return rank_fail(rank, DPS_FAILED);

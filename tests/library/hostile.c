@@ -1,0 +1,288 @@
+/* Hosts that fail or make mistakes while ranks run: functions that fail at every call in turn, memory that runs out
+   anywhere, calls in the wrong order, other programs, other versions of the header. */
+
+#include "tests/library/ranks.h"
+
+/* --- functions that fail --- */
+
+/* Runs all ranks, one of which fails at a call. Returns false if it has fewer calls. */
+static bool fail_one(dps *d, dps_program *program, Way way, uint32_t failing, int at)
+{
+    Thread threads[RANKS];
+    Run run;
+    start(&run, d, program, way, threads, RANKS);
+    threads[failing].fail_at = at;
+    run_all(threads, RANKS);
+    const bool failed = threads[failing].calls >= at;
+    const char *const error = dps_rank_error(threads[failing].host.rank);
+    char place[20];
+    snprintf(place, sizeof place, "rank %u, ", failing);
+    if (failed) {
+        assert_int_equal(threads[failing].status, DPS_FAILED);
+        assert_memory_equal(error, place, strlen(place));
+        assert_non_null(strstr(error, "broken on purpose"));
+        assert_int_equal(dps_step(threads[failing].host.rank, &functions), DPS_FAILED);
+    }
+    for (uint32_t r = 0; r < RANKS; r++)
+        if (threads[r].status != DPS_OK && r != failing) /* it names itself, and repeats the whole reason */
+            assert_non_null(strstr(dps_rank_error(threads[r].host.rank), error));
+        else if (!failed)
+            assert_int_equal(threads[r].status, DPS_OK);
+    finish(&run, threads, RANKS);
+    return failed;
+}
+
+static void a_rank_that_fails_ends_all_others(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"zb-v", "dualpipe"};
+    dps *d = dps_new(NULL);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[80];
+        snprintf(path, sizeof path, "schedules/%s.dps", names[i]);
+        dps_program *program = compiled(d, path, RANKS, MICROBATCHES);
+        for (Way way = PUSH; way < WAYS; way++)
+            for (int at = 1; fail_one(d, program, way, (uint32_t)at % RANKS, at); at++)
+                ;
+        dps_program_free(program);
+    }
+    dps_free(d);
+}
+
+/* --- memory --- */
+
+typedef struct Memory {
+    int live, left; /* blocks that exist; blocks that it may still allocate */
+} Memory;
+
+static void *give(void *user, size_t size)
+{
+    Memory *memory = user;
+    if (memory->left == 0)
+        return NULL;
+    memory->left--;
+    memory->live++;
+    return memset(malloc(size), 0xa5, size);
+}
+
+static void take(void *user, void *block)
+{
+    ((Memory *)user)->live--;
+    free(block);
+}
+
+/* Opens a rank in every way, and joins threads. */
+static dps_status open_all(dps *d, const dps_program *program)
+{
+    static void *messages[100];
+    const dps_rank_options early = {.size = sizeof early, .post_early = 1};
+    const dps_buffers buffers = {.size = sizeof buffers, .messages = messages};
+    dps_program *forward = NULL;
+    dps_rank *late = NULL, *rank = NULL;
+    dps_threads *threads = NULL;
+    const dps_instruction *action;
+    dps_status status = dps_forward_half(d, program, &forward);
+    if (status == DPS_OK)
+        status = dps_rank_open(d, forward, 1, NULL, &late);
+    if (status == DPS_OK)
+        status = dps_rank_open(d, program, 1, &early, &rank);
+    if (status == DPS_OK)
+        status = dps_threads_new(d, program, 1, &threads);
+    if (status != DPS_OK)
+        assert_string_equal(dps_error(d), "out of memory");
+    else if ((status = dps_join(rank, threads, &buffers)) != DPS_OK) {
+        assert_non_null(strstr(dps_rank_error(rank), "no memory"));
+        assert_int_equal(dps_next(rank, &action), DPS_NO_MEMORY);
+    }
+    dps_rank_free(rank);
+    dps_rank_free(late);
+    dps_program_free(forward);
+    dps_threads_free(threads);
+    return status;
+}
+
+static void memory_may_run_out_anywhere(void **state)
+{
+    (void)state;
+    dps *plain = dps_new(NULL);
+    dps_program *program = compiled(plain, "schedules/dualpipe.dps", RANKS, MICROBATCHES);
+    dps_status status = DPS_NO_MEMORY;
+    int pieces = 0;
+    for (; status != DPS_OK && pieces < 1000; pieces++) {
+        Memory memory = {.left = pieces};
+        const dps_host host = {.size = sizeof host, .user = &memory, .allocate = give, .release = take};
+        dps *d = dps_new(&host);
+        status = d ? open_all(d, program) : DPS_NO_MEMORY;
+        assert_true(status == DPS_OK || status == DPS_NO_MEMORY);
+        dps_free(d);
+        assert_int_equal(memory.live, 0);
+    }
+    assert_int_equal(status, DPS_OK);
+    assert_true(pieces > 10);
+    dps_program_free(program);
+    dps_free(plain);
+}
+
+/* --- calls in the wrong order --- */
+
+static dps_rank *running; /* the rank whose step calls call_everything */
+static int calls_made;
+
+static int call_everything(void *user, const dps_instruction *pass)
+{
+    const dps_instruction *action;
+    double number = 0;
+    (void)user;
+    assert_int_equal(dps_next(running, &action), DPS_BAD_USAGE);
+    assert_null(action);
+    assert_int_equal(dps_step(running, &functions), DPS_BAD_USAGE);
+    assert_int_equal(dps_gather(running, &number, sizeof number, &number), DPS_BAD_USAGE);
+    assert_string_equal(dps_rank_error(running),
+                        "rank 0: dps_gather: the rank has joined no threads: call dps_join first");
+    assert_int_equal(dps_done(running, pass, DPS_FAILED), DPS_BAD_USAGE);
+    calls_made++;
+    return 0;
+}
+
+static int nothing(void *user, const dps_instruction *instruction)
+{
+    (void)user, (void)instruction;
+    return 0;
+}
+
+static void calls_in_the_wrong_order_are_refused(void **state)
+{
+    (void)state;
+    dps *d = dps_new(NULL);
+    dps_program *program = compiled(d, "schedules/1f1b.dps", 2, 4);
+    dps_threads *threads;
+    const dps_instruction *action;
+    const dps_functions calls = {.size = sizeof calls,
+                                 .forward = call_everything,
+                                 .backward = call_everything,
+                                 .send = nothing,
+                                 .receive = nothing,
+                                 .wait = nothing};
+    void *messages[10];
+    const dps_buffers buffers = {.size = sizeof buffers, .messages = messages};
+    assert_int_equal(dps_threads_new(d, program, 1, &threads), DPS_OK);
+    assert_int_equal(dps_rank_open(d, program, 0, NULL, &running), DPS_OK);
+    assert_int_equal(dps_step(running, &calls), DPS_OK);
+    assert_int_equal(calls_made, 2 * 4);
+    assert_int_equal(dps_next(running, &action), DPS_OK);
+    assert_int_equal(dps_step(running, &calls), DPS_BAD_USAGE);
+    assert_string_equal(dps_rank_error(running), "rank 0: dps_step: a step has begun, and is not at its end");
+    assert_int_equal(dps_join(running, threads, &buffers), DPS_BAD_USAGE);
+    assert_int_equal(dps_done(running, action, DPS_OK), DPS_OK);
+    assert_int_equal(dps_step(running, &calls), DPS_BAD_USAGE); /* in the middle of a step */
+    dps_rank_free(running);
+    dps_threads_free(threads);
+    dps_threads_free(NULL);
+    dps_program_free(program);
+    dps_free(d);
+}
+
+static void ranks_join_the_threads_of_their_program_once(void **state)
+{
+    (void)state;
+    dps *d = dps_new(NULL);
+    dps_program *two = compiled(d, "schedules/1f1b.dps", 2, 4), *four = compiled(d, "schedules/1f1b.dps", 4, 4);
+    dps_threads *threads;
+    dps_rank *rank, *again, *other;
+    void *messages[10];
+    float *gradient = NULL;
+    const dps_buffers buffers = {.size = sizeof buffers, .messages = messages};
+    const dps_buffers wrong[] = {
+        {0}, {.size = sizeof *wrong}, {.size = sizeof *wrong, .messages = messages, .gradients = (void **)&gradient}};
+    assert_int_equal(dps_threads_new(d, two, 1, &threads), DPS_OK);
+    assert_int_equal(dps_rank_open(d, two, 0, NULL, &rank), DPS_OK);
+    assert_int_equal(dps_rank_open(d, two, 0, NULL, &again), DPS_OK);
+    assert_int_equal(dps_rank_open(d, four, 3, NULL, &other), DPS_OK);
+    assert_int_equal(dps_join(other, threads, &buffers), DPS_BAD_USAGE);
+    assert_string_equal(dps_rank_error(other), "rank 3: dps_join: these threads run another program");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(dps_join(rank, threads, &wrong[i]), DPS_BAD_USAGE);
+        assert_non_null(strstr(dps_rank_error(rank), "dps_buffers has "));
+    }
+    assert_int_equal(dps_join(rank, threads, &buffers), DPS_OK);
+    assert_int_equal(dps_join(again, threads, &buffers), DPS_BAD_USAGE);
+    assert_non_null(strstr(dps_rank_error(again), "has joined these threads before"));
+    dps_rank_free(rank);
+    dps_rank_free(again);
+    dps_rank_free(other);
+    dps_threads_free(threads);
+    dps_program_free(two);
+    dps_program_free(four);
+    dps_free(d);
+}
+
+/* A rank that never comes: the others say so at their deadline. */
+static void a_missing_rank_is_named(void **state)
+{
+    (void)state;
+    dps *d = dps_new(NULL);
+    Thread thread;
+    Run run = {.program = compiled(d, "schedules/1f1b.dps", RANKS, MICROBATCHES), .way = PUSH};
+    assert_int_equal(dps_threads_new(d, run.program, 0.05, &run.threads), DPS_OK);
+    join(&thread, &run, d, 1);
+    run_rank(&thread);
+    assert_int_equal(thread.status, DPS_FAILED);
+    assert_non_null(strstr(dps_rank_error(thread.host.rank), "(WAIT "));
+    assert_non_null(strstr(dps_rank_error(thread.host.rank), "no answer from rank 0 within 0.05 s"));
+    finish(&run, &thread, 1);
+    dps_program_free(run.program);
+    dps_free(d);
+}
+
+/* --- versions of the header --- */
+
+static void structs_of_other_versions_are_taken(void **state)
+{
+    (void)state;
+    dps *d = dps_new(NULL);
+    dps_program *program = compiled(d, "schedules/1f1b.dps", 1, 4);
+    dps_rank *rank;
+    struct {
+        dps_rank_options known;
+        void *newer;
+    } options = {.known = {.size = sizeof options}, .newer = d};
+    assert_int_equal(dps_rank_open(d, program, 0, &options.known, &rank), DPS_BAD_USAGE);
+    options.newer = NULL;
+    assert_int_equal(dps_rank_open(d, program, 0, &options.known, &rank), DPS_OK);
+
+    /* An older version of the struct ends before `norm`: what follows is no function. */
+    dps_functions older;
+    memset(&older, 0xee, sizeof older);
+    memset(&older, 0, offsetof(dps_functions, norm));
+    older.size = offsetof(dps_functions, norm);
+    older.forward = older.backward = nothing;
+    assert_int_equal(dps_step(rank, &older), DPS_OK);
+    struct {
+        dps_functions known;
+        dps_function newer;
+    } newer = {.known = {.size = sizeof newer, .forward = nothing, .backward = nothing}, .newer = nothing};
+    assert_int_equal(dps_step(rank, &newer.known), DPS_BAD_USAGE);
+    assert_non_null(strstr(dps_rank_error(rank), "newer dps.h"));
+    newer.newer = NULL;
+    assert_int_equal(dps_step(rank, &newer.known), DPS_OK);
+
+    const dps_instruction *action;
+    assert_int_equal(dps_next(rank, &action), DPS_OK);
+    assert_int_equal(action->size, sizeof *action);
+    dps_rank_free(rank);
+    dps_program_free(program);
+    dps_free(d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_that_fails_ends_all_others),
+        cmocka_unit_test(memory_may_run_out_anywhere),
+        cmocka_unit_test(calls_in_the_wrong_order_are_refused),
+        cmocka_unit_test(ranks_join_the_threads_of_their_program_once),
+        cmocka_unit_test(a_missing_rank_is_named),
+        cmocka_unit_test(structs_of_other_versions_are_taken),
+    };
+    return cmocka_run_group_tests_name("hostile", tests, NULL, NULL);
+}
