@@ -17,6 +17,8 @@ typedef struct ExpertGroup {
     void *context;
     Status (*post)(void *context, AllToAll *all_to_all, Error *error);
     Status (*wait)(void *context, AllToAll *all_to_all, Error *error);
+    /* Lets all-to-alls and messages progress. Called between operations; NULL: not needed. */
+    Status (*progress)(void *context, Error *error);
 } ExpertGroup;
 
 /* One all-to-all of a list, with its tables. It is used again in each run of the list. */

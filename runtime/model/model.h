@@ -104,6 +104,10 @@ Status stage_open(const ModelConfig *config, Device *device, uint32_t stage, uin
 void stage_close(Stage *stage);
 const StageSizes *stage_sizes(const Stage *stage);
 
+/* A checksum of its lists of operations, those of F&Bs included: equal for stages that run the same operations on the
+   same addresses. */
+uint32_t stage_checksum(const Stage *stage);
+
 /* The buffers of a pass. A pass gets the fields that its instruction's slots name; runtime/program/opcodes.def says how
    long each slot is held. */
 typedef struct PassBuffers {

@@ -1,5 +1,6 @@
 #include "runtime/model/stage.h"
 
+#include "runtime/base/bytes.h"
 #include "runtime/base/clock.h"
 #include "runtime/model/spec.h"
 
@@ -265,6 +266,40 @@ void stage_close(Stage *stage)
     free(stage); /* the device owns its kernels */
 }
 
+static uint32_t checksum_on(uint32_t checksum, const OpList *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const Op *op = &list->ops[i];
+        const KernelShape *shape = op->kernel ? &op->kernel->shape : NULL;
+        const double scale = op->scale;
+        uint64_t numbers[8 + 2 * OPERATION_OPERANDS] = {(uint64_t)op->kind,
+                                                        op->count,
+                                                        op->rows,
+                                                        op->columns,
+                                                        op->sequence,
+                                                        shape ? shape->rows : 0,
+                                                        shape ? shape->columns : 0,
+                                                        shape ? shape->outputs : 0};
+        for (int k = 0; k < OPERATION_OPERANDS; k++) {
+            numbers[8 + 2 * k] = op->operands[k].base;
+            numbers[9 + 2 * k] = op->operands[k].offset;
+        }
+        checksum = bytes_checksum_on(checksum, numbers, sizeof numbers);
+        checksum = bytes_checksum_on(checksum, &scale, sizeof scale);
+    }
+    return checksum;
+}
+
+uint32_t stage_checksum(const Stage *stage)
+{
+    uint32_t checksum = 0;
+    for (int pass = 0; pass < RECIPE_PASSES; pass++)
+        checksum = checksum_on(checksum, &stage->lists[pass]);
+    for (const PairList *pair = stage->pairs; pair; pair = pair->next)
+        checksum = checksum_on(checksum, &pair->list);
+    return checksum;
+}
+
 const StageSizes *stage_sizes(const Stage *stage) { return &stage->sizes; }
 
 /* Where to add the time of a pass; NULL: the part has no such pass. A part before which nothing needs dx runs an I that
@@ -300,7 +335,13 @@ Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, bool fi
                       size_t end, void *const *bases, Error *error)
 {
     const int64_t begun = stage->times ? clock_nanoseconds() : 0;
-    TRY(op_run(stage->device, list, begin, end, bases, error));
+    const ExpertGroup *group = stage->config.expert_group;
+    if (!group || !group->progress)
+        TRY(op_run(stage->device, list, begin, end, bases, error));
+    for (size_t i = begin; group && group->progress && i < end; i++) {
+        TRY(op_run(stage->device, list, i, i + 1, bases, error));
+        TRY(group->progress(group->context, error));
+    }
     if (stage->times)
         stage_note_time(stage, index, (int)pass, first, begun);
     return STATUS_OK;

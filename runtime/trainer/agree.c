@@ -29,6 +29,8 @@ static Status put_program(const Session *session, FILE *stream, Error *error)
 static void put_options(const Session *session, FILE *stream)
 {
     const RunOptions *options = session->options;
+    fprintf(stream, "--expert-parallel %u\n--expert-rows %g\n--in-turn %s\n", session->loaded->shards,
+            options->expert_rows, options->in_turn ? "given" : "not given");
     fprintf(stream, "--replicas %d\n--transport %s\n--device %s\n--steps %llu\n--held-out %llu\n--trace-steps %llu\n",
             session->mesh.replicas, options->transport->name, options->simulated ? "sim" : session->device,
             (unsigned long long)options->steps, (unsigned long long)options->held_out,
@@ -108,5 +110,26 @@ Status session_agree(const Session *session, World *world, Error *error)
     free(checksums);
     if (status == STATUS_OK && !equal)
         status = name_difference(session, world, &own, error);
+    return status;
+}
+
+/* The replicas of a rank post their all-to-alls in the order of their lists. */
+Status lists_agree(Rank *rank, Error *error)
+{
+    const Mesh mesh = rank->session->mesh;
+    uint32_t own = 0, *all = calloc((size_t)mesh_size(mesh), sizeof *all);
+    if (!all)
+        return error_set(error, STATUS_RUN_FAILED, "no memory to compare the lists of operations");
+    for (uint32_t c = 0; c < rank->chunk_count; c++) {
+        const uint32_t checksum = stage_checksum(rank->chunks[c].stage);
+        own = bytes_checksum_on(own, &checksum, sizeof checksum);
+    }
+    Status status = rank_gather(rank, &own, sizeof own, all, error);
+    for (int m = 0; status == STATUS_OK && m < mesh_size(mesh); m++)
+        if (all[m] != all[mesh_rank(mesh, m)])
+            status = error_set(error, STATUS_RUN_FAILED,
+                               "%s and %s have different lists of operations: start all processes with the same dprun",
+                               mesh_name(mesh, mesh_rank(mesh, m)).text, mesh_name(mesh, m).text);
+    free(all);
     return status;
 }

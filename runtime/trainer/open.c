@@ -145,6 +145,7 @@ Status rank_open(Rank *rank, Error *error)
     TRY(open_memory(rank, error));
     TRY(stages_initialize(rank, error));
     TRY(executor_bind(rank->executor, error));
+    TRY(lists_agree(rank, error));
     rank->records.own->planned_bytes = rank->memory_bytes + rank->table_bytes + rank->device->bound_bytes;
     return STATUS_OK;
 }

@@ -273,6 +273,9 @@ Status diverged_path(Rank *rank, const char *path, char **other, Error *error);
 /* STATUS_BAD_USAGE: not all processes run the same program with the same data and settings; the error names one that
    differs, and in what. A collective of all members. */
 Status session_agree(const Session *session, World *world, Error *error);
+/* STATUS_RUN_FAILED: two replicas of a rank have different lists of operations. A collective of all ranks, before the
+   first step. */
+Status lists_agree(Rank *rank, Error *error);
 
 /* --- load_weights.c --- */
 

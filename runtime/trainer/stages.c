@@ -162,6 +162,12 @@ static Status await_pieces(void *context, AllToAll *pieces, Error *error)
     return shards->run->all_to_all_wait(shards, pieces, error);
 }
 
+static Status progress(void *context, Error *error)
+{
+    Communicator *shards = ((Rank *)context)->communicators.shards;
+    return shards->run->progress(shards, error);
+}
+
 /* The consecutive replicas of the rank that together hold the experts of its stages. */
 static void divide_experts(Rank *rank)
 {
@@ -172,7 +178,8 @@ static void divide_experts(Rank *rank)
                                   .self = rank->replica % members,
                                   .context = rank,
                                   .post = post_pieces,
-                                  .wait = await_pieces};
+                                  .wait = await_pieces,
+                                  .progress = rank->session->options->transport->processes ? progress : NULL};
     if (members > 1)
         rank->model.expert_group = &rank->experts;
 }

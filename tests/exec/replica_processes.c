@@ -84,6 +84,9 @@ static void test_disagreement(void **state)
                               "0.004: start");
     snprintf(different, sizeof different, "--replicas 2 --steps 7 %s", program);
     expect_refusal(different, "rank 1 of replica 1 has --steps 7, but rank 0 of replica 0 has --steps 400");
+    snprintf(different, sizeof different, "--replicas 2 --model moe --expert-parallel 2 %s", program);
+    expect_refusal(different, "rank 1 of replica 1 has --expert-parallel 2, but rank 0 of replica 0 has "
+                              "--expert-parallel 1");
     snprintf(different, sizeof different, "--replicas 2 --data /etc/services %s", program);
     expect_refusal(different, "rank 1 of replica 1 has data with checksum ");
     snprintf(different, sizeof different, "--replicas 2 %s/gpipe.bin", folder);

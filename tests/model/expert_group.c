@@ -7,6 +7,7 @@
 #include "tests/model/harness.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 enum { MEMBERS_MOST = 4, IN_FLIGHT = 2 };
@@ -49,6 +50,15 @@ static Status wait_for(void *context, AllToAll *all_to_all, Error *error)
 {
     Communicator *communicator = context;
     return communicator->run->all_to_all_wait(communicator, all_to_all, error);
+}
+
+static atomic_int progress_calls;
+
+static Status count_call(void *context, Error *error)
+{
+    (void)context, (void)error;
+    atomic_fetch_add(&progress_calls, 1);
+    return STATUS_OK;
 }
 
 /* The bias of expert 0 in every layer. */
@@ -156,8 +166,12 @@ static void open_members(const Subject *subject, Member *members)
             .members = numbers, .count = subject->members, .all_to_alls_in_flight = IN_FLIGHT};
         members[m] = (Member){.subject = subject, .world = worlds[m]};
         OK(worlds[m]->connect(worlds[m], &connecting, &members[m].communicator, error));
-        members[m].group = (ExpertGroup){
-            .members = subject->members, .self = m, .context = members[m].communicator, .post = post, .wait = wait_for};
+        members[m].group = (ExpertGroup){.members = subject->members,
+                                         .self = m,
+                                         .context = members[m].communicator,
+                                         .post = post,
+                                         .wait = wait_for,
+                                         .progress = count_call};
         open_holder(subject, &members[m].group, &members[m].holder);
         draw(&members[m].holder, m);
     }
@@ -305,8 +319,13 @@ static void waits_come_late(void **state)
     Subject subject = {.device = "cpu", .settings = SETTINGS("sequence=8"), .members = 2, .pair = true, .merged = true};
     Member members[MEMBERS_MOST];
     open_members(&subject, members);
+    atomic_store(&progress_calls, 0);
     run_members(&subject, members);
     const OpList *list = &members[0].holder.stage->pairs->list;
+    const uint32_t checksum = stage_checksum(members[0].holder.stage);
+    /* after every operation of the pair, and of the F before it */
+    const size_t alone = members[0].holder.stage->lists[RECIPE_F].count;
+    assert_int_equal(atomic_load(&progress_calls), 2 * (list->count + alone));
     int posts = 0;
     for (size_t i = 0; i < list->count; i++) {
         size_t computing = 0;
@@ -317,6 +336,10 @@ static void waits_come_late(void **state)
         assert_in_range(computing, 4, list->count);
         posts++;
     }
+    assert_int_equal(stage_checksum(members[1].holder.stage), checksum);
+    OpList *changed = &members[1].holder.stage->pairs->list;
+    changed->ops[changed->count / 2].operands[0].offset += sizeof(float);
+    assert_int_not_equal(stage_checksum(members[1].holder.stage), checksum);
     assert_int_equal(posts, 8); /* two layers, each with dispatch and combine of both halves */
     close_members(&subject, members);
 }
