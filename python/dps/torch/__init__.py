@@ -3,15 +3,19 @@
     import dps, dps.torch
 
     program = dps.compile(dps.schedule("dualpipe"), ranks=2, microbatches=8)
-    pipeline = dps.torch.Pipeline(program, [first, second], loss_fn=torch.nn.functional.mse_loss)
-    losses, _ = pipeline.step(inputs, target=targets)
+    pipeline = dps.torch.Pipeline(program, make_stage, loss_fn=torch.nn.functional.mse_loss)
+    x, y = pipeline.share(batch, targets)
+    losses, _ = pipeline.step(x, target=y)
+
+schedules/PYTORCH.md explains all of it.
 """
 
 from ._dualpipe import DualPipe, DualPipeV, set_p2p_tensor_dtype, set_p2p_tensor_shapes
 from ._failure import PipelineError
+from ._group import start
 from ._pipeline import Pipeline
 from ._stage import run_backward
 from ._store import WeightGradStore
 
 __all__ = ["DualPipe", "DualPipeV", "Pipeline", "PipelineError", "WeightGradStore", "run_backward",
-           "set_p2p_tensor_dtype", "set_p2p_tensor_shapes"]
+           "set_p2p_tensor_dtype", "set_p2p_tensor_shapes", "start"]

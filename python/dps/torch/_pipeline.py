@@ -31,7 +31,8 @@ class Pipeline:
     """This rank's part of a pipeline.
 
     program        a proven schedule (dps.compile or dps.load) of as many ranks as the group has
-    stages         this rank's modules, in the order of its chunks: program.rank(r).chunks names their stages
+    stages         this rank's modules, in the order of its chunks (program.rank(r).chunks names their stages); or a
+                   function that makes the module of a stage from its number
     loss_fn        called by the last stage with its outputs and the targets of a microbatch; None: the last stage gives
                    the loss itself
     group          processes of the pipeline; None: all of torch.distributed. If torch.distributed is not initialized,
@@ -81,6 +82,18 @@ class Pipeline:
         is_split = any(c == chunk for c, _ in self.plan.split) and isinstance(module, torch.nn.Module)
         splitter = Splitter(module, name, run_backward) if is_split else None
         return Stage(module, name, stage == self.program.stages - 1, splitter)
+
+    def parameters(self):
+        """The parameters of this rank's modules, each once: for an optimizer."""
+        modules = [module for module in self.modules if isinstance(module, torch.nn.Module)]
+        return list(dict.fromkeys(p for module in modules for p in module.parameters()))
+
+    def share(self, inputs, target):
+        """This rank's part of a whole batch, cut along batch_dim: what step() takes as input and as target. None where
+        the rank needs none."""
+        count, plan = self.program.microbatches, self.plan
+        x, y = (_batch.cut(value, count, self.batch_dim, "the batch") for value in (inputs, target))
+        return [x[m] for m in plan.given] or None, [y[m] for m in plan.ends] or None
 
     # --- connections ---
 
@@ -364,7 +377,7 @@ class Pipeline:
 
     def _begin(self, mode, inputs, target, return_outputs, arguments):
         step, plan = self._step, self.plan
-        if plan.given and not inputs:
+        if plan.given and (not inputs or inputs[0] is None):
             raise UsageError(f"rank {self.rank} runs the first stage of microbatches {plan.given}: step() needs their "
                              "inputs")
         step.inputs = _batch.inputs_of(inputs, plan.given, self.batch_dim) if plan.given else {}
@@ -424,6 +437,8 @@ def _inverse(rank_mapping, ranks):
 
 
 def _modules(program, plan, rank, stages):
+    if callable(stages) and not isinstance(stages, torch.nn.Module):
+        stages = [stages(chunk.stage) for chunk in plan.chunks]
     modules = [getattr(stage, "submod", stage) for stage in stages]  # of torch.distributed.pipelining.PipelineStage
     if len(modules) != len(plan.chunks):
         wanted = ", ".join(str(chunk.stage) for chunk in plan.chunks)

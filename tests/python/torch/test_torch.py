@@ -3,9 +3,11 @@
 import itertools
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import unittest
 
 import dps
@@ -87,6 +89,35 @@ class Traces(Ranks):
                 self.assertIn("measured: step", table)
                 profiled = dps.compile(source, ranks=2, microbatches=4, costs=costs).predict()
                 self.assertGreater(profiled.seconds * profiled.makespan, 0)
+
+
+class Pages(Ranks):
+    def trains(self, program):
+        """A program of a page trains."""
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder, "train.py")
+            script.write_text(program + "print(losses)\n")
+            first, second = self.run_ranks(script, 2)
+            self.assertIn("tensor([", first)
+            self.assertIn("tensor([", second)
+
+    def test_readme(self):
+        text = (HERE.parents[2] / "README.md").read_text()
+        self.trains(textwrap.dedent(re.search(r"^ +import dps, dps.torch.*?\n\n", text, re.S | re.M)[0]))
+
+    def test_page(self):
+        text = (HERE.parents[2] / "schedules/PYTORCH.md").read_text()
+        self.trains(re.search(r"```python\n(import dps, dps.torch.*?)```", text, re.S)[1])
+
+    def test_example(self):
+        """Three schedules train the same model to the same loss."""
+        with tempfile.TemporaryDirectory() as folder:
+            first, _ = self.run_ranks("../../../python/examples/gpt.py", 2, "--steps", "5", "--folder", folder)
+            losses = re.findall(r"(.*): step 5, loss (.*)", first)
+            self.assertEqual([name for name, _ in losses], ["dualpipe", "zb-v", "own"])
+            self.assertEqual(len({loss for _, loss in losses}), 1, losses)
+            pictures = {path.name for path in pathlib.Path(folder).glob("*.svg")}
+            self.assertEqual(pictures, {"dualpipe.svg", "zb-v.svg", "own.svg"})
 
 
 class DropIns(Ranks):
