@@ -60,6 +60,8 @@ static void replicas_equal_reference(void **state)
     check("--ranks 5 --microbatches 7 -D replicas=2 -D replicated=2 schedules/1f1b-rr.dps");
     check("--ranks 4 --microbatches 7 -D replicas=4 schedules/1f1b-rr.dps");
     check("--ranks 6 --microbatches 5 -D replicas=2 -D replicated=3 schedules/1f1b-rr.dps");
+    check("--ranks 3 --microbatches 6 -D drain=2 schedules/ebb-v.dps");
+    check("--ranks 6 --microbatches 14 -D drain=2 schedules/ebb-two.dps");
     check_text("chunks.dps",
                "schedule chunks; ranks P = 3; microbatches M = 7;\n"
                "pipe a: 4 stages, stage s of m on s == 0 ? m%2 : s == 1 ? m/2%2 : s == 2 ? 2 : m%3, M microbatches;\n"

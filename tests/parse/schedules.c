@@ -484,6 +484,8 @@ static const Case cases[] = {
     {"v-min", NULL, min_facts, NULL, NULL, 0, false},
     {"dualpipe", dualpipe_fits, dualpipe_facts, NULL, NULL, 0, false},
     {"dualpipev", NULL, dualpipev_facts, NULL, NULL, 0, false},
+    {"ebb-v", NULL, dualpipev_facts, "drain", NULL, 0, false},
+    {"ebb-two", dualpipe_fits, dualpipe_facts, "drain", NULL, 0, false},
     {"hanayo", NULL, hanayo_facts, "waves", NULL, 0, false},
     {"chimera", even_fits, chimera_facts, NULL, NULL, 0, false},
     {"bitpipe", even_fits, bitpipe_facts, NULL, NULL, 0, false},
