@@ -2,6 +2,7 @@
 
 #include "compiler/command/advise.h"
 #include "compiler/command/compare.h"
+#include "compiler/command/fit.h"
 #include "compiler/command/format.h"
 #include "compiler/command/options.h"
 #include "compiler/command/proof.h"
@@ -400,6 +401,8 @@ static Status obey(Job *job, int argc, char **argv, Error *error)
         return run_compare(options, arena, error);
     else if (options->command == COMMAND_ADVISE)
         return run_advise(options, arena, error);
+    else if (options->command == COMMAND_FIT)
+        return fit(options, arena, &job->compilation.diagnostics, stdout, error);
     else if (options->command == COMMAND_DIFF)
         return run_diff(job, error);
     else if (options->command == COMMAND_CALIBRATE && options->map)

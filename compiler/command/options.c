@@ -58,9 +58,10 @@ static Status parse_allow(const char *text, Options *options, Error *error)
 
 /* What argv[1] may say. The first ones are in the order of Command; show is --emit=text; fmt and balance have their own
    command lines. */
-static const char *const commands[] = {"", "compare", "advise", "diff", "calibrate", "show", "fmt", "balance", NULL};
+static const char *const commands[] = {"",    "compare", "advise", "diff",    "calibrate",
+                                       "fit", "show",    "fmt",    "balance", NULL};
 /* Those whose options are in the table. */
-static const char *const own_commands[] = {"", "compare", "advise", "diff", "calibrate", NULL};
+static const char *const own_commands[] = {"", "compare", "advise", "diff", "calibrate", "fit", NULL};
 
 /* Reports that there is not exactly one file; the user may have misspelt or misplaced a command. */
 static Status not_one_schedule(char *const *inputs, int count, Error *error)
@@ -302,6 +303,7 @@ enum {
     ADVISE = 1 << COMMAND_ADVISE,
     DIFF = 1 << COMMAND_DIFF,
     CALIBRATE = 1 << COMMAND_CALIBRATE,
+    FIT = 1 << COMMAND_FIT,
 };
 
 #define FIELD(name) .field = offsetof(Parsed, name)
@@ -318,7 +320,7 @@ static const Option rows[] = {
      .help = "every schedule cuts the model into so many stages"},
     {"microbatches", "N", take_microbatches, FIELD(number), FOR(COMPILE | COMPARE | ADVISE | DIFF), .least = 1,
      .most = INT64_MAX, .help = "microbatches of a step, all pipes together"},
-    {"D", "NAME=VALUE", take_definition, FOR(COMPILE | COMPARE | ADVISE | DIFF),
+    {"D", "NAME=VALUE", take_definition, FOR(COMPILE | COMPARE | ADVISE | DIFF | FIT),
      .help = "another parameter of the file; between the files of dpc compare it is for the next one only"},
     {"cost", "NAME=VALUE,...", take_costs, FOR(COMPILE | COMPARE | ADVISE | DIFF),
      .help = "modelled times: F, I, W, B, FB (an F&B), U (an update), F[3] (of stage 3), comm (of a message), ...; or "
@@ -388,6 +390,8 @@ static const OptionTable table = {
         "                                               an F&B, or all passes, from a trace of each rank\n"
         "       dpc calibrate [options] TRACE...        costs from traces of dprun --trace, for --cost @FILE; with\n"
         "                                               --map of components of layers or of stages\n"
+        "       dpc fit [-D NAME=VALUE] FILE.dps        makespan, bubble and peak as formulas in ranks, microbatches and\n"
+        "                                               costs, and where they hold\n"
         "       dpc balance --replicas R --gpus N [options] LOADS.csv\n"
         "                                               replicas of experts placed on GPUs; dpc balance --help\n",
     .after =
@@ -404,7 +408,7 @@ void command_line_help(FILE *stream) { options_print_help(&table, stream); }
 /* The command that argv[1] names. */
 static Command command_of(int argc, char **argv)
 {
-    for (Command command = COMMAND_COMPARE; argc > 1 && command <= COMMAND_CALIBRATE; command++)
+    for (Command command = COMMAND_COMPARE; argc > 1 && command <= COMMAND_FIT; command++)
         if (strcmp(argv[1], commands[command]) == 0)
             return command;
     return COMMAND_COMPILE;

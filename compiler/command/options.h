@@ -31,6 +31,7 @@ typedef enum Command {
     COMMAND_ADVISE,    /* all schedules that come with dpc, and the inputs, if any */
     COMMAND_DIFF,      /* `input` is compared with the second input, a trace */
     COMMAND_CALIBRATE, /* the inputs are traces */
+    COMMAND_FIT,       /* one input */
 } Command;
 
 enum { OUTPUTS_MAX = 64 };

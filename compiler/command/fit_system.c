@@ -1,0 +1,168 @@
+#include "compiler/command/fit_system.h"
+
+#include <inttypes.h>
+
+static int64_t divisor(int64_t a, int64_t b)
+{
+    a = a < 0 ? -a : a;
+    b = b < 0 ? -b : b;
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static Fraction fraction(__int128 above, __int128 below, bool *overflow)
+{
+    __int128 a = above < 0 ? -above : above, b = below < 0 ? -below : below;
+    while (b) {
+        const __int128 rest = a % b;
+        a = b;
+        b = rest;
+    }
+    const __int128 common = a ? a : 1, sign = below < 0 ? -1 : 1;
+    above = sign * above / common;
+    below = sign * below / common;
+    *overflow |= above > INT64_MAX || above < -INT64_MAX || below > INT64_MAX;
+    return *overflow ? (Fraction){0, 1} : (Fraction){(int64_t)above, (int64_t)below};
+}
+
+/* a - b*c */
+static Fraction less(Fraction a, Fraction b, Fraction c, bool *overflow)
+{
+    const Fraction product = fraction((__int128)b.above * c.above, (__int128)b.below * c.below, overflow);
+    return fraction((__int128)a.above * product.below - (__int128)product.above * a.below,
+                    (__int128)a.below * product.below, overflow);
+}
+
+static Fraction over(Fraction a, Fraction b, bool *overflow)
+{
+    return fraction((__int128)a.above * b.below, (__int128)a.below * b.above, overflow);
+}
+
+/* Times P, so that all are integers. */
+static void terms_at(int64_t p, int64_t m, int64_t terms[FIT_TERMS])
+{
+    const int64_t all[FIT_TERMS] = {p, p * p, m * p, p * m * p, p * p * p, m};
+    for (int i = 0; i < FIT_TERMS; i++)
+        terms[i] = all[i];
+}
+
+bool fit_point(FitSystem *s, int64_t ranks, int64_t microbatches, int64_t value)
+{
+    int64_t terms[FIT_TERMS];
+    Fraction row[FIT_TERMS + 1];
+    terms_at(ranks, microbatches, terms);
+    for (int i = 0; i < FIT_TERMS; i++)
+        row[i] = (Fraction){terms[i], 1};
+    row[FIT_TERMS] = (Fraction){value, 1};
+    s->points++;
+    for (int lead = 0; lead < FIT_TERMS; lead++) {
+        const Fraction first = row[lead];
+        if (!first.above)
+            continue;
+        for (int i = lead; i <= FIT_TERMS; i++)
+            row[i] =
+                s->used[lead] ? less(row[i], first, s->rows[lead][i], &s->overflow) : over(row[i], first, &s->overflow);
+        if (s->used[lead])
+            continue;
+        for (int i = 0; i <= FIT_TERMS; i++)
+            s->rows[lead][i] = row[i];
+        s->used[lead] = true;
+        return !s->overflow;
+    }
+    return !s->overflow && !row[FIT_TERMS].above;
+}
+
+bool fit_solve(FitSystem *s, Polynomial *polynomial)
+{
+    for (int lead = FIT_TERMS; lead-- > 0;) {
+        Fraction value = s->used[lead] ? s->rows[lead][FIT_TERMS] : (Fraction){0, 1};
+        for (int i = lead + 1; s->used[lead] && i < FIT_TERMS; i++)
+            value = less(value, s->rows[lead][i], polynomial->terms[i], &s->overflow);
+        polynomial->terms[lead] = value;
+    }
+    return s->points > 2 * FIT_TERMS && !s->overflow;
+}
+
+double polynomial_at(const Polynomial *polynomial, int64_t ranks, int64_t microbatches)
+{
+    int64_t terms[FIT_TERMS];
+    double sum = 0;
+    terms_at(ranks, microbatches, terms);
+    for (int i = 0; i < FIT_TERMS; i++)
+        sum += (double)polynomial->terms[i].above * (double)terms[i] / (double)polynomial->terms[i].below;
+    return sum / (double)ranks;
+}
+
+bool polynomial_is_zero(const Polynomial *polynomial)
+{
+    for (int i = 0; i < FIT_TERMS; i++)
+        if (polynomial->terms[i].above)
+            return false;
+    return true;
+}
+
+Fraction polynomial_ratio(const Polynomial *a, const Polynomial *b)
+{
+    Fraction ratio = {0, 1};
+    bool overflow = false;
+    for (int i = 0; i < FIT_TERMS; i++) {
+        if (!b->terms[i].above) {
+            if (a->terms[i].above)
+                return (Fraction){0, 1};
+            continue;
+        }
+        const Fraction here = over(a->terms[i], b->terms[i], &overflow);
+        if (ratio.above && (ratio.above != here.above || ratio.below != here.below))
+            return (Fraction){0, 1};
+        if (!here.above || overflow)
+            return (Fraction){0, 1};
+        ratio = here;
+    }
+    return ratio;
+}
+
+const char *polynomial_text(const Polynomial *polynomial, bool factor, Arena *arena)
+{
+    static const struct {
+        const char *name;
+        int term;
+    } order[FIT_TERMS] = {{"PM", 3}, {"P^2", 4}, {"M", 2}, {"P", 1}, {"M/P", 5}, {"", 0}};
+    int64_t content = 0, below = 1;
+    int count = 0;
+    for (int i = 0; i < FIT_TERMS; i++) {
+        const Fraction term = polynomial->terms[i];
+        below = below / divisor(below, term.below) * term.below;
+        count += term.above != 0;
+    }
+    for (int i = 0; i < FIT_TERMS; i++)
+        content = divisor(content, polynomial->terms[i].above * (below / polynomial->terms[i].below));
+    const char *text = "", *minus = "";
+    const bool outside = content > 1 && count > 1 && below == 1;
+    for (int i = FIT_TERMS; i-- > 0 && count > 1;)
+        if (polynomial->terms[order[i].term].above)
+            minus = polynomial->terms[order[i].term].above < 0 ? "-" : "";
+    if (*minus)
+        content = outside ? -content : -1;
+    for (int i = 0; i < FIT_TERMS; i++) {
+        const Fraction term = polynomial->terms[order[i].term];
+        if (!term.above)
+            continue;
+        const int64_t scaled = term.above * (below / term.below) / (outside || *minus ? content : 1);
+        const int64_t size = scaled < 0 ? -scaled : scaled;
+        const char *const sign = scaled < 0 ? "-" : *text ? "+" : "";
+        text = size == 1 && *order[i].name ? arena_format(arena, "%s%s%s", text, sign, order[i].name)
+                                           : arena_format(arena, "%s%s%" PRId64 "%s", text, sign, size, order[i].name);
+    }
+    if (outside)
+        return arena_format(arena, "%" PRId64 "(%s)", content, text);
+    if (*minus && below == 1)
+        return arena_format(arena, "-(%s)", text);
+    if (factor && count == 1 && below == 1 && polynomial->terms[0].above == 1)
+        return "";
+    text = count == 0 ? "0" : (factor || below > 1) && count > 1 ? arena_format(arena, "(%s)", text) : text;
+    return below > 1 ? arena_format(arena, factor ? "%s(%s/%" PRId64 ")" : "%s%s/%" PRId64, minus, text, below) : text;
+}
