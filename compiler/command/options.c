@@ -390,8 +390,8 @@ static const OptionTable table = {
         "                                               an F&B, or all passes, from a trace of each rank\n"
         "       dpc calibrate [options] TRACE...        costs from traces of dprun --trace, for --cost @FILE; with\n"
         "                                               --map of components of layers or of stages\n"
-        "       dpc fit [-D NAME=VALUE] FILE.dps        makespan, bubble and peak as formulas in ranks, microbatches and\n"
-        "                                               costs, and where they hold\n"
+        "       dpc fit [-D NAME=VALUE] FILE.dps        makespan, bubble and peak as formulas in the ranks, the\n"
+        "                                               microbatches and the costs, and where they hold\n"
         "       dpc balance --replicas R --gpus N [options] LOADS.csv\n"
         "                                               replicas of experts placed on GPUs; dpc balance --help\n",
     .after =
