@@ -107,7 +107,7 @@ static void put_input(const CalibrationInput *input, FILE *stream)
     if (trace_is_crowded(trace))
         fprintf(stream,
                 "#     %u ranks shared %s: the times contain waits for a processor. Fewer ranks give better costs.\n",
-                trace->ranks, counted(trace->processors, "processor").text);
+                trace_all_ranks(trace), counted(trace->processors, "processor").text);
 }
 
 static void put_costs(const Calibration *calibration, FILE *stream)

@@ -218,7 +218,8 @@ static void print_makespan(const Comparison *comparison, Arena *arena, FILE *str
                 "\n%u ranks shared %s: a rank whose inputs had arrived still waited for a processor, whatever the "
                 "schedule.\nThe prediction has a processor for each rank: run at most %u ranks here, or use a machine "
                 "with %u processors.\n",
-                trace->ranks, counted(trace->processors, "processor").text, trace->processors, trace->ranks);
+                trace_all_ranks(trace), counted(trace->processors, "processor").text, trace->processors,
+                trace_all_ranks(trace));
 }
 
 /* A pass or F&B that differs from its prediction: how much longer it takes, and how much later than possible it

@@ -19,6 +19,7 @@ typedef enum Key {
     KEY_SCHEDULE,
     KEY_SOURCE,
     KEY_RANKS,
+    KEY_REPLICAS,
     KEY_STAGES,
     KEY_MICROBATCHES,
     KEY_UNIT,
@@ -45,6 +46,7 @@ static const struct {
     [KEY_SCHEDULE] = {"schedule", ABOUT},
     [KEY_SOURCE] = {"source", ABOUT},
     [KEY_RANKS] = {"ranks", ABOUT},
+    [KEY_REPLICAS] = {"replicas", ABOUT},
     [KEY_STAGES] = {"stages", ABOUT},
     [KEY_MICROBATCHES] = {"microbatches", ABOUT},
     [KEY_UNIT] = {"unit", ABOUT},
@@ -135,8 +137,10 @@ static Status take_event(Reader *reader)
         return fail_event(reader, "is in a file without otherData: is this a trace of dprun or dpc?", name);
     if (!(numbers[KEY_TIME] >= 0 && numbers[KEY_DURATION] >= 0 && numbers[KEY_TIME] + numbers[KEY_DURATION] < INFINITY))
         return fail_event(reader, "has no ts and dur of at least 0", name);
-    if (!(numbers[KEY_PROCESS] >= 0 && numbers[KEY_PROCESS] < trace->ranks))
+    if (!(numbers[KEY_PROCESS] >= 0 && numbers[KEY_PROCESS] < trace_all_ranks(trace)))
         return fail_event(reader, "has a pid that is not a rank", name);
+    if (numbers[KEY_PROCESS] >= trace->ranks)
+        return STATUS_OK; /* of another replica */
     if (!(numbers[KEY_STEP] >= 1 && numbers[KEY_STEP] < UINT32_MAX))
         return fail_event(reader, "has no step", name);
     TraceEvent event = {.rank = (uint16_t)numbers[KEY_PROCESS],
@@ -182,10 +186,10 @@ static Status take_about(Reader *reader, Key key)
 {
     Trace *trace = reader->trace;
     const double value = json_number(&reader->json);
-    const double most = key == KEY_RANKS          ? PROGRAM_RANKS_MAX
-                        : key == KEY_STAGES       ? PROGRAM_STAGES_MAX
-                        : key == KEY_MICROBATCHES ? PROGRAM_MICROBATCHES_MAX
-                                                  : 1e18;
+    const double most = key == KEY_RANKS || key == KEY_REPLICAS ? PROGRAM_RANKS_MAX
+                        : key == KEY_STAGES                     ? PROGRAM_STAGES_MAX
+                        : key == KEY_MICROBATCHES               ? PROGRAM_MICROBATCHES_MAX
+                                                                : 1e18;
     if (key == KEY_OTHER || key == KEY_SCHEDULE || key == KEY_SOURCE)
         return STATUS_OK;
     if (trace->count) /* events that were read before must fit in these limits */
@@ -195,6 +199,7 @@ static Status take_about(Reader *reader, Key key)
                          value);
     switch (key) {
     case KEY_RANKS: trace->ranks = (uint32_t)value; break;
+    case KEY_REPLICAS: trace->replicas = (uint32_t)value; break;
     case KEY_STAGES: trace->stages = (uint32_t)value; break;
     case KEY_UNIT: trace->unit = value; break;
     case KEY_BYTES: trace->message_bytes = value; break;

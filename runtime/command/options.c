@@ -163,7 +163,7 @@ static const OptionTable table = {
     .program = "dprun",
     .column = 21,
     .usage = "usage: dprun [options] prog.bin               all ranks in this process\n"
-             "       mpirun -n P dprun [options] prog.bin   one rank a process\n"
+             "       mpirun -n P dprun [options] prog.bin   one rank a process (P*D with --replicas D)\n"
              "\n"
              "Trains a model by a pipeline schedule that dpc compiled.\n"
              "\n",

@@ -1,5 +1,5 @@
-/* Replicas under mpirun: messages name rank and replica, a failure of any process ends all, and processes that were
-   started with different programs or options are refused. */
+/* Replicas as a user runs them, alone and under mpirun: the numbers and files are the same, messages name rank and
+   replica, a failure of any process ends all, and processes with different programs or options are refused. */
 #include "tests/exec/processes.h"
 
 static void compile(const char *options, const char *name)
@@ -12,6 +12,47 @@ static pid_t start_replicas(const char *options)
 {
     return start("exec %s -n 4 %s --replicas 2 --json --steps 1000000 %s %s %s", mpirun_command(), dprun, options,
                  small, program);
+}
+
+/* Whichever process is which member, and also after weights are loaded, processes give the numbers and the file of
+   threads. */
+static void test_equals_local(void **state)
+{
+    (void)state;
+    need_mpirun();
+    static char local[1 << 14], mpi[1 << 14];
+    char common[PATH_MAX];
+    snprintf(common, sizeof common, "--replicas 2 --json --steps 2 %s", small);
+    expect(finish(start("%s --save %s/first %s %s", dprun, folder, common, program)), 0, "");
+    expect(finish(start("%s --load %s/first --save %s/local %s %s", dprun, folder, folder, common, program)), 0, "");
+    take_losses(local, sizeof local);
+    expect(finish(start("%s -n 4 %s --rank-map 3,1,0,2 --load %s/first --save %s/mpi %s %s", mpirun_command(), dprun,
+                        folder, folder, common, program)),
+           0, "");
+    take_losses(mpi, sizeof mpi);
+    assert_string_equal(local, mpi);
+    expect(finish(start("cmp %s/local %s/mpi", folder, folder)), 0, "");
+}
+
+/* Outputs are in the order of the step's microbatches: replica after replica. */
+static void test_forward_only(void **state)
+{
+    (void)state;
+    static const char *const command = "%s --forward-only --replicas 3 %s --outputs %s/%s %s %s";
+    expect(finish(start(command, dprun, "", folder, "replicas", small, program)), 0, "");
+    expect(finish(start(command, dprun, "--reference", folder, "reference", small, program)), 0, "");
+    expect(finish(start("cmp %s/replicas %s/reference", folder, folder)), 0, "");
+}
+
+static void test_check_and_simulation(void **state)
+{
+    (void)state;
+    expect(finish(start("%s --check --replicas 3 --steps 2 %s %s", dprun, small, program)), 0, "");
+    assert_non_null(strstr(output, "replicas   3, with 6 ranks and 6 microbatches a step together\n"));
+    assert_non_null(strstr(output, "equal to the bit in 2 steps"));
+    expect(finish(start("%s --device sim --cost unit=1e-4 --replicas 3 --json %s", dprun, program)), 0, "");
+    expect(finish(start("%s --profile %s/profile --replicas 2 --steps 8 %s %s", dprun, folder, small, program)), 0, "");
+    expect(finish(start("grep -q '^comm  *=' %s/profile", folder)), 0, "");
 }
 
 static void test_killed(void **state)
@@ -101,8 +142,14 @@ int main(void)
         return 1;
     compile("--ranks 2 --microbatches 2 schedules/1f1b.dps", "prog.bin");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed),       cmocka_unit_test(test_stopped),      cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_wrong_number), cmocka_unit_test(test_disagreement),
+        cmocka_unit_test(test_equals_local),
+        cmocka_unit_test(test_forward_only),
+        cmocka_unit_test(test_check_and_simulation),
+        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_wrong_number),
+        cmocka_unit_test(test_disagreement),
     };
     return cmocka_run_group_tests(tests, NULL, remove_folder);
 }

@@ -97,9 +97,11 @@ static Outcome run(const Setting *setting)
     if (setting->device)
         line.run.device = setting->device;
     if (outcome.status == STATUS_OK)
-        outcome.status = program_derive(
-            program, &(LoadOptions){.reference = setting->reference, .forward_only = setting->forward_only}, &arena,
-            &loaded, &outcome.error);
+        outcome.status = program_derive(program,
+                                        &(LoadOptions){.reference = setting->reference,
+                                                       .forward_only = setting->forward_only,
+                                                       .replicas = (uint32_t)line.replicas},
+                                        &arena, &loaded, &outcome.error);
     const SessionHooks hooks = {
         .observer = {.context = &outcome, .step = on_step, .gradient = on_gradient},
         .passes = setting->passes,
@@ -322,6 +324,10 @@ static void test_failing_pass(void **state)
     const Setting setting = {.ranks = 4, .pipes = 1, .microbatches = 2, .passes = &passes, .arguments = {"--steps=1"}};
     expect_failure(&setting,
                    (const char *const[]){"rank 3, instruction 2 (F", "pipeline.dps:10): the device is on fire", NULL});
+    const Setting replicas = {
+        .ranks = 2, .pipes = 1, .microbatches = 2, .passes = &passes, .arguments = {"--steps=1", "--replicas=2"}};
+    expect_failure(&replicas,
+                   (const char *const[]){"rank 1 of replica ", ", instruction 2 (F", "the device is on fire", NULL});
 }
 
 static void test_divergence(void **state)

@@ -1,4 +1,4 @@
-/* Traces of ranks that read different clocks. */
+/* Traces of ranks that read different clocks, and of replicas. */
 #include "runtime/executor/clocks.h"
 #include "tests/transport/plugin.h"
 
@@ -78,12 +78,54 @@ static void test_ranks_of_different_clocks(void **state)
     assert_int_equal(shell("rm -r %2$s", folder), 0);
 }
 
+/* Every member of the mesh is a process of the trace, whose arrows end in its own replica. dpc reads replica 0. */
+static void test_replicas(void **state)
+{
+    (void)state;
+    enum { MESSAGES = 1000, RANKS = 2, REPLICAS = 3 };
+    int replicas[MESSAGES], events[RANKS * REPLICAS] = {0};
+    char folder[] = "/tmp/trace.XXXXXX", line[1024], path[64];
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(shell("%s/dpc --ranks 2 --microbatches 4 schedules/1f1b.dps -o %s/prog.bin >%2$s/out", folder), 0);
+    assert_int_equal(shell("%s/dprun --replicas 3 --json --model mlp --set hidden=8 --steps 2 --trace %s/trace "
+                           "%2$s/prog.bin >%2$s/out 2>&1",
+                           folder),
+                     0);
+    snprintf(path, sizeof path, "%s/trace", folder);
+    FILE *stream = fopen(path, "r");
+    assert_non_null(stream);
+    memset(replicas, 0xff, sizeof replicas);
+    bool named = false;
+    while (fgets(line, sizeof line, stream)) {
+        const char *process = strstr(line, "\"pid\":"), *id = strstr(line, "\"id\":");
+        named |= strstr(line, "\"name\":\"rank 1 of replica 2\"") && process && atoi(process + 6) == 5;
+        if (!process)
+            continue;
+        const int member = atoi(process + 6);
+        assert_in_range(member, 0, RANKS * REPLICAS - 1);
+        events[member] += strstr(line, "\"ph\":\"X\"") != NULL;
+        if (!id || !strstr(line, "\"cat\":\"flow\""))
+            continue;
+        int *replica = &replicas[atoi(id + 5)];
+        assert_true(*replica < 0 || *replica == member / RANKS);
+        *replica = member / RANKS;
+    }
+    fclose(stream);
+    assert_true(named);
+    for (int member = 0; member < RANKS * REPLICAS; member++)
+        assert_true(events[member] > 20 && events[member] == events[member % RANKS]);
+    assert_int_equal(shell("%s/dpc diff --ranks 2 --microbatches 4 schedules/1f1b.dps %s/trace >%2$s/out", folder), 0);
+    assert_int_equal(shell("%s/dpc calibrate %s/trace >%2$s/out", folder), 0);
+    assert_int_equal(shell("rm -r %2$s", folder), 0);
+}
+
 int main(void)
 {
     setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_common_clock),
         cmocka_unit_test(test_ranks_of_different_clocks),
+        cmocka_unit_test(test_replicas),
     };
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
 }
