@@ -101,6 +101,7 @@ static Item both(Reader *reader, Item modifiers, Item added, Span span);
 %type <StreamList> streams
 %type <WrittenStream *> stream
 %type <WrittenShare> share
+%type <bool> pair
 %type <EntryList> entries
 %type <WrittenEntry *> entry
 %type <Expression *> expression condition written cost
@@ -149,11 +150,11 @@ item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, 
     }
     | "overlap" pair '{' streams '}'    {
         $$ = item(reader, (Item){.kind = ITEM_RECIPE, .span = {@1.begin, @pair.end},
-                                 .recipe = {.streams = $streams.first}});
+                                 .recipe = {.forward = $pair, .streams = $streams.first}});
     }
     | "overlap" pair "auto" share end   {
         $$ = item(reader, (Item){.kind = ITEM_RECIPE, .span = {@1.begin, @3.end},
-                                 .recipe = {.automatic = true, .share = $share}});
+                                 .recipe = {.forward = $pair, .automatic = true, .share = $share}});
     }
     | "overlap" error '}'               { $$ = NULL; }
     | step                              { $$ = item(reader, $step); }
@@ -270,9 +271,11 @@ expression: NUMBER                      { $$ = node(reader, EXPRESSION_NUMBER, @
                                         { $b->next = $c; $$ = node(reader, EXPRESSION_CHOOSE, @$, $a, $b); }
 
 pair: PASS[first] '&' PASS[second]      {
-        if ($first.kind != ACTION_F || $first.chunk != NO_CHUNK || $second.kind != ACTION_B ||
+        $$ = $second.kind == ACTION_F;
+        if ($first.kind != ACTION_F || $first.chunk != NO_CHUNK || ($second.kind != ACTION_B && !$$) ||
             $second.chunk != NO_CHUNK)
-            diag_error(reader->diagnostics, @$, "a recipe is the inside of every F&B: write overlap F&B { ... }");
+            diag_error(reader->diagnostics, @$, "a recipe is the inside of every F&B: write overlap F&B { ... }, or, "
+                       "for two forwards, overlap F&F { ... }");
     }
 
 streams: stream                         { $$ = (StreamList){$stream, $stream}; }
@@ -292,7 +295,13 @@ entries: entry                          { $$ = (EntryList){$entry, $entry}; }
 
 entry: NAME '(' PASS ')'                {
         $$ = arena_allocate(reader->arena, sizeof *$$);
-        *$$ = (WrittenEntry){.span = @$, .component = {$NAME, @NAME}, .pass = $PASS.kind, .chunk = $PASS.chunk};
+        *$$ = (WrittenEntry){.span = @$, .component = {$NAME, @NAME}, .pass = $PASS.kind, .chunk = $PASS.chunk,
+                             .half = NO_HALF};
+    }
+    | NAME '(' NUMBER ')'               {
+        $$ = arena_allocate(reader->arena, sizeof *$$);
+        *$$ = (WrittenEntry){.span = @$, .component = {$NAME, @NAME}, .pass = ACTION_F, .chunk = NO_CHUNK,
+                             .half = $NUMBER};
     }
 
 settings: setting                       { $$ = (SettingList){$setting, $setting}; }

@@ -260,6 +260,8 @@ typedef enum dps_opcode {
     DPS_UPDATE = 14,      /* one step of the optimizer on the chunk; its gradient is zero afterwards */
     DPS_RENEW = 15, /* asynchronous: one optimizer step from `weights` into `next_weights`, of `count` microbatches */
     DPS_END = 16,   /* end of the step; the last instruction */
+    DPS_OVERLAP_FORWARD =
+        17, /* F&F of a forward-only program: two F, each as DPS_FORWARD_ONLY, may run at the same time */
 } dps_opcode;
 
 /* One instruction, or one half of an F&B. A member that the instruction does not have is -1; so is a slot for a tensor
@@ -267,8 +269,9 @@ typedef enum dps_opcode {
    context, stash, gradient and the weights, which are of the classes of these names. */
 typedef struct dps_instruction {
     size_t size;
-    int32_t opcode; /* dps_opcode; half 1 of an F&B is DPS_BACKWARD or DPS_BACKWARD_INPUT */
-    int32_t halves; /* 2: an F&B, whose backward is half 1; else 1 */
+    int32_t opcode; /* dps_opcode; half 1 of an F&B is DPS_BACKWARD or DPS_BACKWARD_INPUT, of an F&F
+                       DPS_FORWARD_ONLY */
+    int32_t halves; /* 2: an F&B, whose backward is half 1, or an F&F; else 1 */
     int32_t line;   /* line of the source */
     int32_t chunk, stage, pipe;
     int32_t microbatch; /* number in its pipe */
@@ -285,7 +288,8 @@ typedef struct dps_instruction {
     const struct dps_instruction *second;
 } dps_instruction;
 
-/* Instruction `index` of a rank, in the order in which it runs them; `half` is 0, or 1 for the backward of an F&B. */
+/* Instruction `index` of a rank, in the order in which it runs them; `half` is 0, or 1 for the second half of an F&B or
+   F&F. */
 dps_status dps_get_instruction(const dps_program *program, uint32_t rank, uint32_t index, uint32_t half,
                                dps_instruction *instruction);
 /* The instruction as text, such as "F1 m3 x2 y- c0 t4", as `dpc --emit=asm` writes it. Returns the length of the whole

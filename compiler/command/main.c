@@ -304,7 +304,7 @@ static Status run_diff_inside(Job *job, const KinetoMap *map, Error *error)
     TRY(kineto_profile(&trace, map, c->arena, &profile, error));
     TRY(source_read(job->options.input, c->arena, &job->source, error));
     TRY(compile(c, error));
-    if (!c->schedule.recipe)
+    if (!c->schedule.recipe || recipe_is_forward(c->schedule.recipe))
         return error_set(error, STATUS_BAD_INPUT, "%s says nothing of the inside of an F&B (overlap F&B { ... })",
                          job->options.input);
     RecipeTimes predicted = recipe_times(c->schedule.recipe, &c->resolved, c->arena);

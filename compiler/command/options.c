@@ -323,8 +323,8 @@ static const Option rows[] = {
     {"D", "NAME=VALUE", take_definition, FOR(COMPILE | COMPARE | ADVISE | DIFF | FIT),
      .help = "another parameter of the file; between the files of dpc compare it is for the next one only"},
     {"cost", "NAME=VALUE,...", take_costs, FOR(COMPILE | COMPARE | ADVISE | DIFF),
-     .help = "modelled times: F, I, W, B, FB (an F&B), U (an update), F[3] (of stage 3), comm (of a message), ...; or "
-             "@FILE, a file of lines NAME = VALUE; may be repeated, the last value counts"},
+     .help = "modelled times: F, I, W, B, FB (an F&B), FF (an F&F), U (an update), F[3] (of stage 3), comm (of a "
+             "message), ...; or @FILE, a file of lines NAME = VALUE; may be repeated, the last value counts"},
     {"slot-bytes", "NAME=N,...", take_slot_bytes, FOR(COMPILE | COMPARE | ADVISE),
      .help = "sizes in bytes: message; context and stash (activations that F saves for I and for W); gradient "
              "(what I saves for W); weights of a stage; version (each further one of them)"},
@@ -346,7 +346,7 @@ static const Option rows[] = {
     {"emit", "KIND[:FILE]", take_emit, FOR(COMPILE | DIFF),
      .help = "writes, to stdout or a file: csv (compute order), comms (the same with messages), asm (instruction "
              "streams), stats (times and memory, JSON), svg, html, text and trace (the timeline; trace for Perfetto), "
-             "overlap (the inside of an F&B); dpc diff: html and svg"},
+             "overlap (the inside of an F&B or F&F); dpc diff: html and svg"},
     {"width", "N", option_count, FIELD(options.width), FOR(COMPILE | DIFF), .most = INT64_MAX,
      .help = "width of text in columns (160 into a pipe or a file), of svg in pixels"},
     {"dump", "FORM", take_dump, FOR(COMPILE),

@@ -107,7 +107,7 @@ static uint32_t lower_order(const Schedule *schedule, uint32_t r, const Source *
         *next = lower_action(schedule, action, line);
         if (action->overlap) {
             const Action *second = &order->actions[++i];
-            next->opcode = OP_OVERLAP;
+            next->opcode = schedule->forward_only ? OP_OVERLAP_FORWARD : OP_OVERLAP;
             next->second = --end;
             *next->second = lower_action(schedule, second, source_line(source, line_of = second->span.begin));
             line = next->second->line;
@@ -166,7 +166,8 @@ Program *lower(const Schedule *schedule, const Source *source, Arena *arena, Dia
         program->pipes[p] = (Pipe){.microbatches = schedule->pipes[p].microbatches,
                                    .first = schedule->pipes[p].first,
                                    .versions = schedule->pipes[p].versions};
-    program->recipe = schedule->recipe;
+    if (schedule->recipe && recipe_is_forward(schedule->recipe) == schedule->forward_only)
+        program->recipe = schedule->recipe;
     lower_groups(schedule, arena, program);
     program->rank_count = schedule->ranks;
     program->ranks = arena_array(arena, schedule->ranks, sizeof *program->ranks);

@@ -97,11 +97,11 @@ static const Costs *in_milliseconds(const Costs *costs, double unit, Arena *aren
     *scaled = *costs;
     scaled->stages = arena_array(arena, costs->stage_count, sizeof *scaled->stages);
     scaled->links = arena_array(arena, costs->link_count, sizeof *scaled->links);
-    for (int cost = 0; cost <= COST_FB; cost++)
+    for (int cost = 0; cost <= COST_FF; cost++)
         scaled->all[cost] *= unit;
     for (uint32_t s = 0; s < costs->stage_count; s++)
         for (int cost = 0; cost < STAGE_COSTS; cost++)
-            scaled->stages[s][cost] = costs->stages[s][cost] * (cost <= COST_FB ? unit : 1);
+            scaled->stages[s][cost] = costs->stages[s][cost] * (cost <= COST_FF ? unit : 1);
     /* if the costs have no unit, a bandwidth is in bytes per unit of the costs; otherwise it is per second already */
     const double rate = costs->unit < 0 ? 1e3 / unit : 1;
     for (uint32_t l = 0; l < costs->link_count; l++) {
@@ -392,7 +392,7 @@ Source diff_order(const Trace *trace, uint32_t step, Arena *arena)
             if (event->overlap) {
                 putc(';', stream);
                 put_cell(trace, ++event, stream);
-                fputs(")OVERLAP_F_B", stream);
+                fputs(event->kind == ACTION_F ? ")OVERLAP_F_F" : ")OVERLAP_F_B", stream);
             }
             separator = ",";
         }

@@ -163,9 +163,8 @@ static Status take_event(Reader *reader)
         next++;
         event.overlap = false;
         event.half = told_apart ? whole - first : 0;
-        if (event.kind != ACTION_F || !read_name(trace, &next, &event) ||
-            (event.kind != ACTION_B && event.kind != ACTION_I))
-            return fail_event(reader, "is no F&B", name);
+        if (event.kind != ACTION_F || !read_name(trace, &next, &event) || event.kind > ACTION_I)
+            return fail_event(reader, "is no F&B or F&F", name);
         append(reader, &event);
     }
     return *next ? fail_event(reader, "is no pass or message of this schedule", name) : STATUS_OK;

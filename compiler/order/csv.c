@@ -66,7 +66,8 @@ static void help_cell(Reader *reader, const char *cell)
         reader->listed = true;
         diag_help(reader->diagnostics,
                   "cells are separated by commas; one is <stage><F|B|I|W><microbatch>, as 3F0, a message, as 3SEND_F0, "
-                  "(0F7;7B3)OVERLAP_F_B, or <stage>U<version>; an F may name its version of the weights, as 3F0v1");
+                  "(0F7;7B3)OVERLAP_F_B, (0F6;0F7)OVERLAP_F_F, or <stage>U<version>; an F may name its version of the "
+                  "weights, as 3F0v1");
     }
 }
 
@@ -140,8 +141,9 @@ static bool cell(Reader *reader, Order *order)
         reader->schedule->has_messages |= action_is_message(&first);
         return true;
     }
-    if (!pass(reader, &first) || !take(reader, ";") || !pass(reader, &second) || !take(reader, ")OVERLAP_F_B") ||
-        reader->next != reader->end || first.kind > ACTION_W || second.kind > ACTION_W)
+    if (!pass(reader, &first) || !take(reader, ";") || !pass(reader, &second) || !take(reader, ")") ||
+        !take(reader, action_pair_name(&second)) || reader->next != reader->end || first.kind > ACTION_W ||
+        second.kind > ACTION_W)
         return false;
     first.overlap = true;
     order_append(order, reader->arena, &first);

@@ -1,11 +1,11 @@
 #ifndef ORDER_CSV_H
 #define ORDER_CSV_H
 
-/* A compute order, with or without communication, in the text form of torch.distributed.pipelining: one row per
-   rank, cells separated by commas, an empty cell is idle time. Cells: <stage><F|B|I|W><microbatch>, (<F>;<B or
-   I>)OVERLAP_F_B, <stage><SEND_F|RECV_F|SEND_B|RECV_B><microbatch>; with several pipes each pass starts with its
-   pipe, p1:3F2. Cells that only PyTorch needs are skipped: <stage><UNSHARD|RESHARD|REDUCE_GRAD|WAIT_REDUCE_GRAD>,
-   <stage><WAIT_SEND_F|WAIT_SEND_B><microbatch>. */
+/* A compute order, with or without communication, in the text form of torch.distributed.pipelining: one row per rank,
+   cells separated by commas, an empty cell is idle time. Cells: <stage><F|B|I|W><microbatch>, (<F>;<B or
+   I>)OVERLAP_F_B, (<F>;<F>)OVERLAP_F_F, <stage><SEND_F|RECV_F|SEND_B|RECV_B><microbatch>; with several pipes each pass
+   starts with its pipe, p1:3F2. Cells that only PyTorch needs are skipped:
+   <stage><UNSHARD|RESHARD|REDUCE_GRAD|WAIT_REDUCE_GRAD>, <stage><WAIT_SEND_F|WAIT_SEND_B><microbatch>. */
 
 #include "compiler/schedule/schedule.h"
 

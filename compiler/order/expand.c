@@ -225,6 +225,9 @@ static bool expand_step(Expander *x, const Item *item)
     if (!step_values(x, item, &values))
         return false;
     int64_t pairs = 0, backwards = 0;
+    uint64_t done = 0, all = 0; /* passes of this step */
+    for (const Pass *pass = item->step.passes; pass; pass = pass->next)
+        all += (uint64_t)values.count;
     x->step = item;
     x->repetitions = values.count;
     for (x->repetition = 0; x->repetition < values.count; x->repetition++)
@@ -238,6 +241,9 @@ static bool expand_step(Expander *x, const Item *item)
                 return false;
             request.joined = pass->joined || (kind == ACTION_F && pass->next && is_backward(pass->next->kind) &&
                                               pairs++ >= values.overlap_from);
+            if (item->step.forward_pairs) /* the first of two F; the last of an odd number runs alone */
+                request.joined = done % 2 == 0 && done + 1 < all && (int64_t)(done / 2) >= values.overlap_from;
+            done++;
             request.has_slot = item->step.slot;
             request.slot = values.slot;
             if (x->requests)

@@ -30,7 +30,7 @@ void emit_csv(const Schedule *schedule, bool messages, FILE *stream)
             print_action(schedule, action, stream);
             putc(';', stream);
             print_action(schedule, &order->actions[++i], stream);
-            fputs(")OVERLAP_F_B", stream);
+            fprintf(stream, ")%s", action_pair_name(&order->actions[i]));
         }
         putc('\n', stream);
     }

@@ -1,4 +1,5 @@
-/* The inside of an F&B in characters: both streams of each layer, to scale. */
+/* The inside of an F&B or F&F in characters: both streams of each layer, or round of the loop over the layers, to
+   scale. */
 
 #include "compiler/output/dump.h"
 #include "compiler/output/emit.h"
@@ -13,6 +14,12 @@ enum {
     COLUMNS_MAX = 160, /* the largest width; a name that does not fit its span is printed below the picture */
     STREAM_NAME = 12,
 };
+
+/* The round of the loop over the layers in which a span runs. */
+static uint32_t round_of(const RecipeTimes *times, const RecipeSpan *span)
+{
+    return span->layer + times->late.late[span->entry.component][span->entry.pass];
+}
 
 static int span_name(const RecipeSpan *span, char name[static 32])
 {
@@ -33,9 +40,9 @@ static int columns_of(const RecipeTimes *times, double longest)
     return columns;
 }
 
-/* Prints one stream of one layer as a line. Each span has a '|' at its start and at its end; its pass and name are
+/* Prints one stream of one round as a line. Each span has a '|' at its start and at its end; its pass and name are
    between them if they fit. `begin`: the time of the first column; `scale`: columns per unit of time. */
-static void put_stream(const RecipeTimes *times, RecipeStream stream, uint32_t layer, double begin, double scale,
+static void put_stream(const RecipeTimes *times, RecipeStream stream, uint32_t round, double begin, double scale,
                        FILE *file)
 {
     char row[COLUMNS_MAX + 2];
@@ -43,7 +50,7 @@ static void put_stream(const RecipeTimes *times, RecipeStream stream, uint32_t l
     int used = 0;
     for (uint32_t i = 0; i < times->counts[stream]; i++) {
         const RecipeSpan *span = &times->spans[stream][i];
-        if (span->layer != layer || span->end <= span->start)
+        if (round_of(times, span) != round || span->end <= span->start)
             continue;
         const int from = (int)lround((span->start - begin) * scale), to = (int)lround((span->end - begin) * scale);
         char name[32];
@@ -56,48 +63,48 @@ static void put_stream(const RecipeTimes *times, RecipeStream stream, uint32_t l
     fprintf(file, "  %-*s%.*s\n", STREAM_NAME, recipe_stream_names[stream], used, row);
 }
 
-static void put_short(const RecipeTimes *times, uint32_t layer, double begin, double scale, FILE *file)
+static void put_short(const RecipeTimes *times, uint32_t round, double begin, double scale, FILE *file)
 {
     for (int s = 0; s < RECIPE_STREAMS; s++)
         for (uint32_t i = 0; i < times->counts[s]; i++) {
             const RecipeSpan *span = &times->spans[s][i];
             char name[32];
-            if (span->layer == layer && span->end > span->start &&
+            if (round_of(times, span) == round && span->end > span->start &&
                 span_name(span, name) >= lround((span->end - begin) * scale) - lround((span->start - begin) * scale))
                 fprintf(file, "  too short   %s, from %.6g to %.6g\n", name, span->start, span->end);
         }
 }
 
-static void layer_bounds(const RecipeTimes *times, uint32_t layer, double *begin, double *end)
+static void round_bounds(const RecipeTimes *times, uint32_t round, double *begin, double *end)
 {
     *begin = INFINITY;
     *end = 0;
     for (int s = 0; s < RECIPE_STREAMS; s++)
         for (uint32_t i = 0; i < times->counts[s]; i++)
-            if (times->spans[s][i].layer == layer) {
+            if (round_of(times, &times->spans[s][i]) == round) {
                 *begin = fmin(*begin, times->spans[s][i].start);
                 *end = fmax(*end, times->spans[s][i].end);
             }
 }
 
-static double longest_layer(const RecipeTimes *times)
+static double longest_round(const RecipeTimes *times)
 {
     double longest = 0, begin, end;
-    for (uint32_t layer = 0; layer < times->layers; layer++) {
-        layer_bounds(times, layer, &begin, &end);
+    for (uint32_t round = 0; round < times->layers + times->late.any; round++) {
+        round_bounds(times, round, &begin, &end);
         longest = fmax(longest, end - begin);
     }
     return longest;
 }
 
-static void put_layer(const RecipeTimes *times, uint32_t layer, double scale, FILE *stream)
+static void put_round(const RecipeTimes *times, uint32_t round, double scale, FILE *stream)
 {
     double begin, end;
-    layer_bounds(times, layer, &begin, &end);
+    round_bounds(times, round, &begin, &end);
     for (RecipeStream s = 0; s < RECIPE_STREAMS; s++)
         if (times->counts[s])
-            put_stream(times, s, layer, begin, scale, stream);
-    put_short(times, layer, begin, scale, stream);
+            put_stream(times, s, round, begin, scale, stream);
+    put_short(times, round, begin, scale, stream);
 }
 
 /* --- where compute waits --- */
@@ -106,7 +113,8 @@ static void put_wait(const RecipeWait *wait, FILE *stream)
 {
     char before[32], needed[32];
     recipe_entry_text(wait->waiting.entry, before, sizeof before);
-    fprintf(stream, "  %12.6g  before %s of forward layer %u, ", wait->time, before, wait->waiting.layer);
+    fprintf(stream, "  %12.6g  before %s of %slayer %u, ", wait->time, before,
+            wait->waiting.entry.pass >= RECIPE_FIRST ? "" : "forward ", wait->waiting.layer);
     if (!wait->on_entry) {
         fputs("for its launch: its inputs have arrived\n", stream);
         return;
@@ -207,38 +215,69 @@ static void put_best(const Compilation *c, double makespan, FILE *stream)
     }
 }
 
+/* Prints which entries of an F&F are of the layer before that of their round. */
+static void put_late(const Recipe *recipe, const RecipeTimes *times, FILE *stream)
+{
+    const char *comma = "";
+    for (int s = 0; s < RECIPE_STREAMS; s++)
+        for (uint32_t i = 0; i < recipe->counts[s]; i++) {
+            const RecipeEntry entry = recipe->entries[s][i];
+            char text[32];
+            if (!times->late.late[entry.component][entry.pass])
+                continue;
+            recipe_entry_text(entry, text, sizeof text);
+            fprintf(stream, "%s%s", comma, text);
+            comma = ", ";
+        }
+    if (times->late.any)
+        fputs(": of the layer before that of the round\n", stream);
+}
+
+static void put_rounds(const RecipeTimes *times, bool is_forward, FILE *stream)
+{
+    const double longest = longest_round(times), scale = columns_of(times, longest) / longest;
+    for (uint32_t round = 0; round < times->layers + times->late.any; round++) {
+        double begin, end;
+        round_bounds(times, round, &begin, &end);
+        if (is_forward)
+            fprintf(stream, "\n%s %u", times->late.any ? "round" : "layer", round);
+        else
+            fprintf(stream, "\nforward layer %u, backward layer %u", round, times->layers - 1 - round);
+        fprintf(stream, ", from %.6g to %.6g\n", begin, end);
+        put_round(times, round, scale, stream);
+    }
+}
+
 void emit_overlap(const Compilation *compilation, FILE *stream)
 {
     const Schedule *schedule = &compilation->schedule;
     const Costs *costs = &compilation->resolved;
     if (!schedule->recipe) {
-        fprintf(stream, "%s: says nothing of the inside of an F&B\n", schedule->name);
+        fprintf(stream, "%s: says nothing of the inside of an F&B or F&F\n", schedule->name);
         return;
     }
     const RecipeTimes times = recipe_times(schedule->recipe, costs, compilation->arena);
+    const bool is_forward = recipe_is_forward(schedule->recipe);
     const double busy = times.in_turn;
     if (busy <= 0) {
-        fprintf(stream, "%s: no component has a time: --cost attention.F=1,attention.B=1,attention.W=1,mlp.F=2,...\n",
-                schedule->name);
+        fprintf(stream, "%s: no component has a time: --cost %s\n", schedule->name,
+                is_forward ? "attention.F=2,qkv.F=1,mlp.F=2,shared.F=1,..."
+                           : "attention.F=1,attention.B=1,attention.W=1,mlp.F=2,...");
         return;
     }
-    fprintf(stream, "%s: an F&B of %s takes %.6g%s, its parts one after the other %.6g (%.1f %%)", schedule->name,
-            counted(times.layers, "layer").text, times.makespan, costs_unit_text(costs), busy,
+    fprintf(stream, "%s: an F&%c of %s takes %.6g%s, its parts one after the other %.6g (%.1f %%)", schedule->name,
+            is_forward ? 'F' : 'B', counted(times.layers, "layer").text, times.makespan, costs_unit_text(costs), busy,
             100 * times.makespan / busy);
     if (times.busy[RECIPE_COMM] > 0)
         fprintf(stream, "; of %.6g of communication %.6g is hidden (%.1f %%)", times.busy[RECIPE_COMM], times.hidden,
                 100 * times.hidden / times.busy[RECIPE_COMM]);
     putc('\n', stream);
     put_share(schedule->recipe, costs, stream);
-    put_best(compilation, times.makespan, stream);
-    const double scale = columns_of(&times, longest_layer(&times)) / longest_layer(&times);
-    for (uint32_t layer = 0; layer < times.layers; layer++) {
-        double begin, end;
-        layer_bounds(&times, layer, &begin, &end);
-        fprintf(stream, "\nforward layer %u, backward layer %u, from %.6g to %.6g\n", layer, times.layers - 1 - layer,
-                begin, end);
-        put_layer(&times, layer, scale, stream);
-    }
+    if (is_forward)
+        put_late(schedule->recipe, &times, stream);
+    else
+        put_best(compilation, times.makespan, stream);
+    put_rounds(&times, is_forward, stream);
     put_waits(schedule->recipe, &times, "", compilation->arena, stream);
 }
 
@@ -255,15 +294,15 @@ void emit_overlap_diff(const Schedule *schedule, const RecipeTimes *predicted, c
         fprintf(stream, "%-10s %14.3f %14.3f %10.3f (%.1f %%)\n", names[i], both[i]->busy[RECIPE_COMPUTE],
                 both[i]->busy[RECIPE_COMM], both[i]->hidden,
                 both[i]->busy[RECIPE_COMM] > 0 ? 100 * both[i]->hidden / both[i]->busy[RECIPE_COMM] : 0);
-    const double longest = fmax(longest_layer(predicted), longest_layer(measured));
+    const double longest = fmax(longest_round(predicted), longest_round(measured));
     const double scale = fmax(columns_of(predicted, longest), columns_of(measured, longest)) / longest;
     for (uint32_t layer = 0; layer < predicted->layers && layer < measured->layers; layer++) {
         fprintf(stream, "\nforward layer %u, backward layer %u\n", layer, predicted->layers - 1 - layer);
         for (int i = 0; i < 2; i++) {
             double begin, end;
-            layer_bounds(both[i], layer, &begin, &end);
+            round_bounds(both[i], layer, &begin, &end);
             fprintf(stream, " %s, from %.3f to %.3f\n", names[i], begin, end);
-            put_layer(both[i], layer, scale, stream);
+            put_round(both[i], layer, scale, stream);
         }
     }
     for (int i = 0; i < 2; i++)

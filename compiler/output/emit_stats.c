@@ -41,7 +41,7 @@ static void put_pass(const Picture *picture, const CriticalPass *at, FILE *strea
     fprintf(stream, "\n  {\"rank\": %u, \"pass\": \"", at->rank);
     if (first->overlap) {
         action_text(picture->schedule, first + 1, other, sizeof other);
-        fprintf(stream, "(%s;%s)OVERLAP_F_B", text, other);
+        fprintf(stream, "(%s;%s)%s", text, other, action_pair_name(first + 1));
     } else {
         fputs(text, stream);
     }

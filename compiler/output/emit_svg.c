@@ -389,9 +389,11 @@ static double put_legend(const Drawing *drawing, double y, FILE *stream)
     for (uint8_t kind = 0; kind <= ACTION_U; kind++)
         if (drawing->kinds[kind])
             put_entry(&legend, (uint8_t[]){kind, kind, kind, kind}, variants, shown, false, pass_names[kind]);
-    const uint8_t backward = drawing->kinds[ACTION_B] ? ACTION_B : ACTION_I;
+    const bool both_forward = drawing->picture->schedule->forward_only;
+    const uint8_t second = both_forward ? ACTION_F : drawing->kinds[ACTION_B] ? ACTION_B : ACTION_I;
     if (drawing->pairs)
-        put_entry(&legend, (uint8_t[]){ACTION_F, backward}, (uint32_t[]){0, drawing->variants - 1}, 2, true, pair_name);
+        put_entry(&legend, (uint8_t[]){ACTION_F, second}, (uint32_t[]){0, drawing->variants - 1}, 2, true,
+                  both_forward ? "two overlapped forwards" : pair_name);
     const SvgLines words = {"legend", x_of(drawing, 0), drawing->width, text_width * LEGEND_SIZE, LEGEND_LINE};
     return legend.y + LEGEND_HEIGHT - y + svg_put_lines(&words, drawing->words, legend.y + LEGEND_HEIGHT + 14, stream) +
            LEGEND_HEIGHT - LEGEND_LINE;

@@ -69,7 +69,9 @@ static void replay_rank(Replay *replay)
         double start = replay->clock, end = replay->clock;
         switch (instruction->opcode) {
         case OP_OVERLAP:
+        case OP_OVERLAP_FORWARD:
         case OP_FORWARD:
+        case OP_FORWARD_ONLY:
         case OP_BACKWARD:
         case OP_BACKWARD_INPUT:
         case OP_BACKWARD_WEIGHT:

@@ -435,10 +435,12 @@ static void print_recipe(const Recipe *recipe, FILE *stream)
 {
     RecipeEntry order[RECIPE_ENTRIES];
     const uint32_t count = recipe ? recipe_order(recipe, order) : 0;
+    const char *head = count && recipe_is_forward(recipe) ? "\nin each round over the layers of an F&F: "
+                                                          : "\nin each layer of an F&B: ";
     for (uint32_t i = 0; i < count; i++) {
         char text[32];
         recipe_entry_text(order[i], text, sizeof text);
-        fprintf(stream, "%s%s", i ? " " : "\nin each layer of an F&B: ", text);
+        fprintf(stream, "%s%s", i ? " " : head, text);
     }
     if (count)
         putc('\n', stream);

@@ -70,8 +70,9 @@ static void measure(Screen *screen)
         for (uint32_t i = 0; picture_next(screen->picture, r, &i, &cell);) {
             char text[2 * LABEL_SIZE];
             const uint32_t length = cell_label(screen, &cell, text) + 1;
-            if (!cell.second && length > screen->unit && !is_update_bar(&cell))
-                screen->unit = length;
+            const uint32_t each = cell.second ? (length + 1) / 2 : length;
+            if (each > screen->unit && !is_update_bar(&cell))
+                screen->unit = each;
         }
     }
     for (uint32_t r = 0; r < schedule->ranks; r++) {
@@ -232,7 +233,10 @@ static void print_key(const Screen *screen)
             fprintf(screen->stream, "%s%s", comma, words[kind]);
             comma = ", ";
         }
-    fprintf(screen->stream, "%s%s%s; . idle\n", bars ? ", | update of weights" : "", pairs ? ", F&B overlapped" : "",
+    fprintf(screen->stream, "%s%s%s; . idle\n", bars ? ", | update of weights" : "",
+            !pairs                                    ? ""
+            : screen->picture->schedule->forward_only ? ", F&F overlapped"
+                                                      : ", F&B overlapped",
             screen->many_chunks ? "; F1:0 is chunk 1, microbatch 0"
             : chunks            ? "; small letters: chunk 1"
                                 : "");

@@ -192,21 +192,30 @@ static void take_overlap(Check *check, uint32_t position)
     const Action *forward = &check->order->actions[position];
     const Action *backward = next_pass(check->order, position);
     char here[TEXT];
-    if (forward->kind != ACTION_F || !backward || (backward->kind != ACTION_B && backward->kind != ACTION_I)) {
+    if (forward->kind == ACTION_F && backward && backward->kind == ACTION_F && !check->schedule->forward_only) {
+        check->good = false;
+        diag_pass_error(check->diagnostics, forward->span, "rank %u: %s is half of an F&F, but the schedule trains",
+                        check->rank, text(check, forward, here));
+        diag_help(check->diagnostics, "an F&F is for schedules without any B, I and W; a schedule that trains has F&B");
+        return;
+    }
+    if (forward->kind != ACTION_F || !backward ||
+        (backward->kind != ACTION_B && backward->kind != ACTION_I && !check->schedule->forward_only)) {
         check->good = false;
         diag_pass_error(check->diagnostics, forward->span,
                         "rank %u: %s is half of an F&B that is not an F followed by a B or I", check->rank,
                         text(check, forward, here));
         return;
     }
-    /* Within one microbatch of a pipe, the backward of a stage always depends, directly or not, on the forward of
-       the same and of every earlier stage. */
+    /* Within one microbatch of a pipe, any two of its F depend on each other, and the backward of a stage on the
+       forward of the same and of every earlier stage, directly or not. */
     if (forward->pipe == backward->pipe && forward->microbatch == backward->microbatch) {
         char there[TEXT];
         check->good = false;
         diag_pass_error(check->diagnostics, forward->span,
-                        "rank %u: the halves %s and %s of an F&B depend on each other", check->rank,
-                        text(check, forward, here), text(check, backward, there));
+                        "rank %u: the halves %s and %s of an F&%s depend on each other", check->rank,
+                        text(check, forward, here), text(check, backward, there),
+                        check->schedule->forward_only ? "F" : "B");
         diag_help(check->diagnostics, "overlap passes of different microbatches");
     }
 }

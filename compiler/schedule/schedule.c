@@ -11,6 +11,8 @@ const char *const action_names[ACTION_KINDS] = {
     [ACTION_RECV_F] = "RECV_F", [ACTION_SEND_B] = "SEND_B", [ACTION_RECV_B] = "RECV_B",
 };
 
+const char *action_pair_name(const Action *second) { return second->kind == ACTION_F ? "OVERLAP_F_F" : "OVERLAP_F_B"; }
+
 uint8_t action_kind_named(const char *name, size_t length)
 {
     uint8_t kind = 0;
@@ -35,11 +37,12 @@ bool schedule_runs_forward_only(const Schedule *schedule)
 
 uint32_t schedule_costs_used(const Schedule *schedule)
 {
+    const uint32_t pair = 1u << (schedule->forward_only ? COST_FF : COST_FB);
     uint32_t used = 1u << COST_MEMORY_I | 1u << COST_MEMORY_W;
     for (uint32_t r = 0; r < schedule->ranks; r++)
         for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
             const Action *action = &schedule->orders[r].actions[i];
-            used |= action_is_message(action) ? 0 : 1u << action->kind | (action->overlap ? 1u << COST_FB : 0);
+            used |= action_is_message(action) ? 0 : 1u << action->kind | (action->overlap ? pair : 0);
         }
     return used;
 }

@@ -30,7 +30,7 @@ typedef enum ActionKind {
 typedef struct Action {
     uint8_t kind;
     uint8_t chunk; /* of this rank */
-    bool overlap;  /* this action (an F) and the next one are one F&B */
+    bool overlap;  /* this action (an F) and the next one are one F&B or F&F */
     uint16_t pipe;
     /* of the pass; of a message as PyTorch writes it: the sender's stage in SEND, the receiver's stage in RECV */
     uint16_t stage;
@@ -94,7 +94,7 @@ typedef struct Schedule {
     PlacedChunk **chunks;      /* [ranks][chunk] */
     Order *orders;             /* [ranks] */
     bool has_messages;         /* the source (a .csv) has messages of its own */
-    Recipe *recipe;            /* of every F&B; NULL: not given */
+    Recipe *recipe;            /* of every F&B or F&F; NULL: not given */
     const Origin *origin;      /* of the orders that expand wrote; NULL: none */
     SharedSlots *shared_slots; /* [ranks] if steps have slots; else NULL */
     bool forward_only;         /* filled in by compile: schedule_runs_forward_only */
@@ -127,6 +127,8 @@ static inline bool action_is_message(const Action *action) { return action->kind
 extern const char *const action_names[ACTION_KINDS];
 /* The letter of F, B, I, W or U. */
 static inline char action_letter(uint8_t kind) { return action_names[kind][0]; }
+/* The word of a .csv for a pair with this second half: OVERLAP_F_B or OVERLAP_F_F. */
+const char *action_pair_name(const Action *second);
 /* The kind of that name; ACTION_KINDS: none. */
 uint8_t action_kind_named(const char *name, size_t length);
 

@@ -16,6 +16,7 @@
 enum {
     NO_SLOT = UINT32_MAX,
     NO_CHUNK = -1,
+    NO_HALF = -1,
     RANK_SLOT = 0,               /* the value of `r` */
     COST_SLOT = 1,               /* of cost(F), and after it those of the other costs */
     EXPRESSION_DEPTH_MAX = 1000, /* the functions that walk the tree are recursive */
@@ -103,7 +104,8 @@ typedef struct WrittenEntry {
     Span span;
     Name component;
     ActionKind pass;
-    int chunk; /* NO_CHUNK, or the entry is wrong */
+    int chunk;    /* NO_CHUNK, or the entry is wrong */
+    int64_t half; /* of an F&F, 0 or 1; NO_HALF: written with a pass */
     struct WrittenEntry *next;
 } WrittenEntry;
 
@@ -168,6 +170,7 @@ struct Item {
             Expression *settings[SETTINGS]; /* NULL: not given. Filled in by check */
         } order;
         struct {
+            bool forward;   /* of F&Fs, not of F&Bs */
             bool automatic; /* searched: it has no streams */
             WrittenStream *streams;
             WrittenShare share; /* of an automatic recipe; otherwise that of comm. Filled in by check */
@@ -178,6 +181,7 @@ struct Item {
             Pass *passes;
             bool overlap;
             Expression *overlap_from, *split_from; /* NULL: not given; overlap without `from` starts at 0 */
+            bool forward_pairs;                    /* `overlap` joins F and F. Filled in by check */
             bool spells_weight;                    /* it has a W among its passes, so B is I. Filled in by check */
         } step;
         struct {
@@ -206,8 +210,9 @@ typedef struct Ast {
     const Item *first_step; /* or a repeat or an if; NULL: there is none */
     const Item *order;      /* `order auto`; NULL: steps give the orders */
     const Item *squeeze;    /* NULL: none */
-    const Item *recipe;     /* of an F&B; NULL: none */
-    bool has_overlap;       /* some step has an F&B */
+    const Item *recipe;     /* of F&Bs or F&Fs; NULL: none */
+    bool has_pairs;         /* some step has an F&B */
+    bool has_forward_pairs; /* some step has an F&F */
     const Expression *cost; /* the first cost(); NULL: none */
 } Ast;
 

@@ -305,10 +305,11 @@ static bool is_backward(const Pass *pass) { return pass->kind == ACTION_B || pas
 
 static void check_joined(Checker *c, const Pass *pass, const Pass *before)
 {
-    if (pass->kind == ACTION_F && is_backward(pass->next) && !(before && before->joined))
+    if (pass->kind == ACTION_F && (is_backward(pass->next) || pass->next->kind == ACTION_F) &&
+        !(before && before->joined))
         return;
     diag_error(c->diagnostics, (Span){pass->span.begin, pass->next->span.end},
-               "an F&B joins one F and the B or I after it");
+               "an F&B joins one F and the B or I after it, an F&F two F");
     if (is_backward(pass) && pass->next->kind == ACTION_F)
         diag_help(c->diagnostics, "write the F first");
     else
@@ -317,11 +318,16 @@ static void check_joined(Checker *c, const Pass *pass, const Pass *before)
 
 static void check_step(Checker *c, Item *item)
 {
-    bool joined = false, pair = false, backward = false;
+    bool joined = false, pair = false, backward = false, forward_alone = true;
+    uint32_t passes = 0;
     for (const Pass *pass = item->step.passes, *before = NULL; pass; before = pass, pass = pass->next) {
         item->step.spells_weight |= pass->kind == ACTION_W;
         backward |= is_backward(pass);
+        forward_alone &= pass->kind == ACTION_F;
+        passes++;
         joined |= pass->joined;
+        c->ast->has_forward_pairs |= pass->joined && pass->next->kind == ACTION_F;
+        c->ast->has_pairs |= pass->joined && is_backward(pass->next);
         pair |= pass->kind == ACTION_F && pass->next && is_backward(pass->next);
         if (pass->chunk != NO_CHUNK && pass->computed_chunk)
             diag_error(c->diagnostics, pass->span, "this pass has its chunk twice: as a digit and in { }");
@@ -342,11 +348,14 @@ static void check_step(Checker *c, Item *item)
     check_expression(c, item->value);
     check_expression(c, item->step.overlap_from);
     check_expression(c, item->step.split_from);
-    c->ast->has_overlap |= item->step.overlap || joined;
+    item->step.forward_pairs = item->step.overlap && forward_alone && (passes > 1 || item->value);
+    c->ast->has_forward_pairs |= item->step.forward_pairs;
+    c->ast->has_pairs |= item->step.overlap && !item->step.forward_pairs;
     if (item->step.overlap && joined)
         diag_error(c->diagnostics, item->span, "either `overlap` or & says what is one F&B, not both");
-    else if (item->step.overlap && !pair)
-        diag_error(c->diagnostics, item->span, "`overlap` needs an F directly followed by a B or I");
+    else if (item->step.overlap && !pair && !item->step.forward_pairs)
+        diag_error(c->diagnostics, item->span,
+                   "`overlap` needs an F directly followed by a B or I, or a step of several F and nothing else");
     if (item->step.split_from && !backward)
         diag_error(c->diagnostics, item->span, "`split` needs a backward pass");
     else if (item->step.split_from && item->step.spells_weight)
@@ -458,6 +467,10 @@ static void check_share(Checker *c, const WrittenShare *share)
 static void check_recipe(Checker *c, Item *item)
 {
     check_only_one(c, &c->ast->recipe, item, "overlap");
+    if (item->recipe.automatic && item->recipe.forward) {
+        diag_error(c->diagnostics, item->span, "dpc searches the order inside an F&B, not inside an F&F");
+        diag_help(c->diagnostics, "write the order: overlap F&F { compute: attention(1) mlp(0) ...; comm: ...; }");
+    }
     if (item->recipe.automatic)
         check_share(c, &item->recipe.share);
     else
@@ -526,6 +539,17 @@ static void check_chunk_numbers(Checker *c)
         }
 }
 
+static void check_recipe_used(const Ast *ast, Diagnostics *diagnostics)
+{
+    const bool forward = ast->recipe->recipe.forward;
+    const char *const pair = forward ? "F&F" : "F&B";
+    if (forward ? ast->has_forward_pairs : ast->has_pairs)
+        return;
+    diag_error(diagnostics, ast->recipe->span, "no step has an %s for this recipe", pair);
+    diag_help(diagnostics, forward ? "write F&F in a step, or `overlap` after a step of F: nF : M overlap;"
+                                   : "write F&B in a step, or `overlap` after it");
+}
+
 bool check(Ast *ast, Arena *arena, Diagnostics *diagnostics)
 {
     Checker checker = {.ast = ast, .arena = arena, .diagnostics = diagnostics};
@@ -537,10 +561,8 @@ bool check(Ast *ast, Arena *arena, Diagnostics *diagnostics)
     check_chunk_numbers(&checker);
     if (ast->order)
         check_order_alone(&checker);
-    if (ast->recipe && !ast->has_overlap) {
-        diag_error(diagnostics, ast->recipe->span, "no step has an F&B for this recipe");
-        diag_help(diagnostics, "write F&B in a step, or `overlap` after it");
-    }
+    if (ast->recipe)
+        check_recipe_used(ast, diagnostics);
     if (!ast->ranks) {
         diag_error(diagnostics, start, "the schedule does not say its number of ranks");
         diag_help(diagnostics, "write: ranks P = 4;");

@@ -60,6 +60,8 @@ static void dump_share(const WrittenShare *share, FILE *stream)
 
 static void dump_recipe(const Item *item, FILE *stream)
 {
+    if (item->recipe.forward)
+        fputs(" F&F", stream);
     if (item->recipe.automatic) {
         fputs(" auto", stream);
         dump_share(&item->recipe.share, stream);
@@ -67,7 +69,10 @@ static void dump_recipe(const Item *item, FILE *stream)
     for (const WrittenStream *written = item->recipe.streams; written; written = written->next) {
         fprintf(stream, " %s", written->name.symbol->text);
         for (const WrittenEntry *entry = written->entries; entry; entry = entry->next)
-            fprintf(stream, " %s(%c)", entry->component.symbol->text, action_letter((uint8_t)entry->pass));
+            if (entry->half == NO_HALF)
+                fprintf(stream, " %s(%c)", entry->component.symbol->text, action_letter((uint8_t)entry->pass));
+            else
+                fprintf(stream, " %s(%lld)", entry->component.symbol->text, (long long)entry->half);
         dump_share(&written->share, stream);
     }
 }

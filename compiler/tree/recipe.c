@@ -23,26 +23,52 @@ static void unknown(const Name *name, const char *what, const char *all, const c
         diag_help(diagnostics, "there are %s", all);
 }
 
-/* False: an error was reported. */
-static bool read_entry(const WrittenEntry *written, RecipeEntry *entry, Diagnostics *diagnostics)
+static bool fail(Diagnostics *diagnostics, Span span, const char *text, const char *help)
 {
-    static const RecipePass passes[] = {
+    diag_error(diagnostics, span, "%s", text);
+    diag_help(diagnostics, "%s", help);
+    return false;
+}
+
+/* Reads the pass or the half of an entry. False: an error was reported. */
+static bool read_pass(const WrittenEntry *written, bool forward, uint8_t *pass, Diagnostics *diagnostics)
+{
+    static const uint8_t passes[] = {
         [ACTION_F] = RECIPE_F, [ACTION_B] = RECIPE_B, [ACTION_I] = RECIPE_B, [ACTION_W] = RECIPE_W};
-    const ModelPart component = recipe_component(written->component.symbol->text);
-    if (component == RECIPE_COMPONENTS) {
-        unknown(&written->component, "component of a layer",
-                "attention, dispatch, mlp and combine, and perceptron in the model mlp", part_names, RECIPE_COMPONENTS,
-                diagnostics);
-        return false;
-    }
-    if (written->pass == ACTION_U || written->chunk != NO_CHUNK) {
-        diag_error(diagnostics, written->span, "a component has F, B and W");
-        diag_help(diagnostics,
-                  written->pass == ACTION_U ? "U is of a whole stage" : "its chunk is that of the F&B's own F or B");
-        return false;
-    }
-    *entry = (RecipeEntry){(uint8_t)component, (uint8_t)passes[written->pass]};
+    const bool numbered = written->half != NO_HALF;
+    if (forward && (!numbered || written->half > 1))
+        return fail(diagnostics, written->span, "the halves of an F&F are 0 and 1",
+                    "such as attention(0), of the first microbatch, and attention(1), of the second");
+    if (!forward && numbered)
+        return fail(diagnostics, written->span, "a component of an F&B has F, B and W",
+                    "such as attention(F); numbers are the halves of an F&F: overlap F&F { ... }");
+    if (written->pass == ACTION_U || written->chunk != NO_CHUNK)
+        return fail(diagnostics, written->span, "a component has F, B and W",
+                    written->pass == ACTION_U ? "U is of a whole stage" : "its chunk is that of the F&B's own F or B");
+    *pass = forward ? (uint8_t)(RECIPE_FIRST + written->half) : passes[written->pass];
     return true;
+}
+
+/* False: an error was reported. */
+static bool read_entry(const WrittenEntry *written, bool forward, RecipeEntry *entry, Diagnostics *diagnostics)
+{
+    const ModelPart component = recipe_component(written->component.symbol->text);
+    if (component == RECIPE_NAMES) {
+        unknown(&written->component, "component of a layer",
+                forward ? "attention or its parts qkv and core, dispatch, mlp and beside it shared, and combine; "
+                          "perceptron in the model mlp"
+                        : "attention, dispatch, mlp and combine, and perceptron in the model mlp",
+                part_names, forward ? (size_t)RECIPE_NAMES : (size_t)RECIPE_COMPONENTS, diagnostics);
+        return false;
+    }
+    if (!forward && component >= RECIPE_COMPONENTS) {
+        diag_error(diagnostics, written->component.span, "only an F&F names %s apart", part_names[component]);
+        diag_help(diagnostics, "it is a part of %s",
+                  part_names[component == RECIPE_SHARED ? RECIPE_MLP : RECIPE_ATTENTION]);
+        return false;
+    }
+    entry->component = (uint8_t)component;
+    return read_pass(written, forward, &entry->pass, diagnostics);
 }
 
 static bool spells_weight(const WrittenStream *streams)
@@ -70,7 +96,7 @@ static bool read_stream(Item *item, const WrittenStream *written, RecipeStream s
     bool good = true;
     for (const WrittenEntry *next = written->entries; next; next = next->next) {
         RecipeEntry entry;
-        if (!read_entry(next, &entry, diagnostics)) {
+        if (!read_entry(next, item->recipe.forward, &entry, diagnostics)) {
             good = false;
         } else if (recipe_has(recipe, entry.component, entry.pass)) {
             diag_error(diagnostics, next->span, "this is given twice");

@@ -9,7 +9,7 @@ OK, BAD_INPUT, BAD_USAGE, FAILED, NO_MEMORY = range(5)
 SLOT_CLASSES = ("message", "context", "stash", "gradient", "weights")
 OPCODES = ("FORWARD", "FORWARD_ONLY", "BACKWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT", "OVERLAP", "SEND_FORWARD",
            "RECEIVE_FORWARD", "SEND_BACKWARD", "RECEIVE_BACKWARD", "WAIT", "REDUCE", "WAIT_REDUCE", "NORM", "UPDATE",
-           "RENEW", "END")
+           "RENEW", "END", "OVERLAP_FORWARD")
 FORMATS = ("csv", "comms", "asm", "stats", "svg", "html", "text", "trace", "explain", "overlap")
 
 

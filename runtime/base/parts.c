@@ -6,4 +6,4 @@ const char *const part_names[MODEL_PARTS] = {MODEL_PART_LIST};
 #define PART(number, name, role, passes) [number] = role,
 const PartRole part_roles[MODEL_PARTS] = {MODEL_PART_LIST};
 #undef PART
-const char part_pass_letters[PART_PASSES] = {'F', 'B', 'W', 'U'};
+const char part_pass_letters[RECIPE_HALVES] = {'F', 'B', 'W', 'U', '0', '1'};

@@ -10,14 +10,17 @@
 typedef enum PartRole {
     PART_COMPUTES,     /* a component of a layer */
     PART_COMMUNICATES, /* a component of a layer that brings tokens to their experts or back, without weights */
-    PART_BEGINS,       /* the first component of a model: turns data into activations */
-    PART_COSTS,        /* not a component, only a cost of the first stage */
-    PART_ENDS,         /* the last component of a model: computes the loss */
+    PART_INSIDE, /* a part of a component: attention is qkv and core, mlp has shared experts. An F&F may name it */
+    PART_BEGINS, /* the first component of a model: turns data into activations */
+    PART_COSTS,  /* not a component, only a cost of the first stage */
+    PART_ENDS,   /* the last component of a model: computes the loss */
 } PartRole;
 
 /* PART(number, name, role, passes that take time). The parts of a layer are in the order of its forward; dispatch and
-   combine are the all-to-alls before and after experts. first_layer is layer 0 of a model in which nothing before that
-   layer learns (mlp): its input half of a backward is shorter than that of other layers. */
+   combine are the all-to-alls before and after experts. qkv is attention before its core; core is the rest of it, with
+   the output projection and the router; their times are within those of attention and mlp. first_layer is layer 0 of a
+   model in which nothing before that layer learns (mlp): its input half of a backward is shorter than that of other
+   layers. */
 /* clang-format off */
 #define MODEL_PART_LIST                                               \
     PART(RECIPE_ATTENTION, "attention", PART_COMPUTES, FBWU)          \
@@ -25,6 +28,9 @@ typedef enum PartRole {
     PART(RECIPE_MLP, "mlp", PART_COMPUTES, FBWU)                      \
     PART(RECIPE_COMBINE, "combine", PART_COMMUNICATES, FB)            \
     PART(RECIPE_PERCEPTRON, "perceptron", PART_COMPUTES, FBWU)        \
+    PART(RECIPE_QKV, "qkv", PART_INSIDE, F)                           \
+    PART(RECIPE_CORE, "core", PART_INSIDE, NONE)                      \
+    PART(RECIPE_SHARED, "shared", PART_INSIDE, F)                     \
     PART(PART_EMBEDDING, "embedding", PART_BEGINS, FWU)               \
     PART(PART_ROWS, "rows", PART_BEGINS, F)                           \
     PART(PART_FIRST_LAYER, "first_layer", PART_COSTS, B)              \
@@ -34,9 +40,16 @@ typedef enum PartRole {
 #define PART(number, name, role, passes) + ((role) <= PART_COMMUNICATES)
 enum { LAYER_PARTS = 0 MODEL_PART_LIST };
 #undef PART
+#define PART(number, name, role, passes) + ((role) <= PART_INSIDE)
+enum { NAMED_PARTS = 0 MODEL_PART_LIST }; /* what an F&F may name: components, and parts of components */
+#undef PART
 
 #define PART(number, name, role, passes) number,
-typedef enum ModelPart { MODEL_PART_LIST MODEL_PARTS, RECIPE_COMPONENTS = LAYER_PARTS } ModelPart;
+typedef enum ModelPart {
+    MODEL_PART_LIST MODEL_PARTS,
+    RECIPE_COMPONENTS = LAYER_PARTS,
+    RECIPE_NAMES = NAMED_PARTS
+} ModelPart;
 #undef PART
 /* clang-format on */
 
@@ -44,10 +57,12 @@ typedef enum ModelPart { MODEL_PART_LIST MODEL_PARTS, RECIPE_COMPONENTS = LAYER_
    update of the part's weights. */
 typedef enum RecipePass { RECIPE_F, RECIPE_B, RECIPE_W, RECIPE_PASSES } RecipePass;
 enum { PART_U = RECIPE_PASSES, PART_PASSES };
+/* The halves of an F&F, each the F of a microbatch. */
+enum { RECIPE_FIRST = PART_PASSES, RECIPE_SECOND, RECIPE_HALVES };
 
 extern const char *const part_names[MODEL_PARTS];
 extern const PartRole part_roles[MODEL_PARTS];
-extern const char part_pass_letters[PART_PASSES];
+extern const char part_pass_letters[RECIPE_HALVES];
 
 /* The first layer of `stage` of `stages`; for stage == stages, the number of layers. Layers are distributed as
    evenly as possible, and the earlier stages get one more. */

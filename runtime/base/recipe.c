@@ -9,10 +9,18 @@ const char *const recipe_stream_names[RECIPE_STREAMS] = {"compute", "comm"};
 
 ModelPart recipe_component(const char *name)
 {
-    ModelPart component = 0;
-    while (component < RECIPE_COMPONENTS && strcmp(part_names[component], name) != 0)
+    int component = 0;
+    while (component < RECIPE_NAMES && strcmp(part_names[component], name) != 0)
         component++;
-    return component;
+    return (ModelPart)component;
+}
+
+bool recipe_is_forward(const Recipe *recipe)
+{
+    for (int s = 0; s < RECIPE_STREAMS; s++)
+        if (recipe->counts[s])
+            return recipe->entries[s][0].pass >= RECIPE_FIRST;
+    return false;
 }
 
 int recipe_entry_text(RecipeEntry entry, char *text, size_t size)
@@ -54,13 +62,35 @@ static uint32_t count_of(const Recipe *recipe, RecipeEntry entry)
     return count;
 }
 
-bool recipe_has(const Recipe *recipe, ModelPart component, RecipePass pass)
+bool recipe_has(const Recipe *recipe, ModelPart component, uint8_t pass)
 {
-    return count_of(recipe, (RecipeEntry){(uint8_t)component, (uint8_t)pass}) > 0;
+    return count_of(recipe, (RecipeEntry){(uint8_t)component, pass}) > 0;
+}
+
+/* The components of a layer in the order of its forward. Shared experts are no part of this chain. */
+static const ModelPart chain[] = {RECIPE_QKV, RECIPE_CORE,    RECIPE_ATTENTION, RECIPE_DISPATCH,
+                                  RECIPE_MLP, RECIPE_COMBINE, RECIPE_PERCEPTRON};
+enum { CHAIN = sizeof chain / sizeof *chain, CHAIN_ATTENTION = 3 /* components up to the end of attention */ };
+
+/* In an F&F: the closest named component before it in the chain. */
+static bool forward_needs(const Recipe *recipe, RecipeEntry entry, RecipeEntry *needed)
+{
+    int at = CHAIN_ATTENTION;
+    if (entry.component != RECIPE_SHARED)
+        for (at = 0; at < CHAIN && chain[at] != entry.component;)
+            at++;
+    while (at-- > 0)
+        if (recipe_has(recipe, chain[at], entry.pass)) {
+            *needed = (RecipeEntry){(uint8_t)chain[at], entry.pass};
+            return true;
+        }
+    return false;
 }
 
 bool recipe_needs(const Recipe *recipe, RecipeEntry entry, RecipeEntry *needed)
 {
+    if (entry.pass >= RECIPE_FIRST)
+        return forward_needs(recipe, entry, needed);
     if (entry.pass == RECIPE_W) {
         *needed = (RecipeEntry){entry.component, RECIPE_B};
         return true;
@@ -74,17 +104,38 @@ bool recipe_needs(const Recipe *recipe, RecipeEntry entry, RecipeEntry *needed)
     return false;
 }
 
-/* Issues as many entries as possible; `next` then has the heads of the streams. */
-static uint32_t issue(const Recipe *recipe, RecipeEntry *order, uint32_t *next)
+/* --- the order of issue --- */
+
+typedef bool Issued[RECIPE_NAMES][RECIPE_HALVES];
+
+/* Whether the end of the layer before is there: the late entries of this half have been issued. */
+static bool begins_layer(const RecipeLate *late, const Issued issued, uint8_t pass)
 {
-    bool issued[RECIPE_COMPONENTS][RECIPE_PASSES] = {{false}};
+    for (int c = 0; c < RECIPE_NAMES; c++)
+        if (late->late[c][pass] && !issued[c][pass])
+            return false;
+    return true;
+}
+
+static bool is_ready(const Recipe *recipe, const RecipeLate *late, const Issued issued, RecipeEntry entry)
+{
+    RecipeEntry needed;
+    if (!recipe_needs(recipe, entry, &needed))
+        return begins_layer(late, issued, entry.pass);
+    return issued[needed.component][needed.pass] ||
+           late->late[entry.component][entry.pass] > late->late[needed.component][needed.pass];
+}
+
+/* Issues as many entries as possible; `next` then has the heads of the streams. */
+static uint32_t issue(const Recipe *recipe, const RecipeLate *late, RecipeEntry *order, uint32_t *next)
+{
+    Issued issued = {{false}};
     uint32_t count = 0;
     next[RECIPE_COMPUTE] = next[RECIPE_COMM] = 0;
     for (int s = RECIPE_COMM; s >= 0;) {
-        RecipeEntry entry, needed;
         if (next[s] < recipe->counts[s]) {
-            entry = recipe->entries[s][next[s]];
-            if (!recipe_needs(recipe, entry, &needed) || issued[needed.component][needed.pass]) {
+            const RecipeEntry entry = recipe->entries[s][next[s]];
+            if (is_ready(recipe, late, (const bool(*)[RECIPE_HALVES])issued, entry)) {
                 issued[entry.component][entry.pass] = true;
                 order[count++] = entry;
                 next[s]++;
@@ -97,20 +148,97 @@ static uint32_t issue(const Recipe *recipe, RecipeEntry *order, uint32_t *next)
     return count;
 }
 
+static uint32_t entry_count(const Recipe *recipe)
+{
+    return (uint32_t)recipe->counts[RECIPE_COMPUTE] + recipe->counts[RECIPE_COMM];
+}
+
+/* Makes an entry late, and all that need it. */
+static void make_late(const Recipe *recipe, RecipeLate *late, RecipeEntry entry)
+{
+    late->late[entry.component][entry.pass] = late->any = true;
+    for (bool more = true; more;) {
+        more = false;
+        for (uint8_t c = 0; c < RECIPE_NAMES; c++) {
+            RecipeEntry needed;
+            bool *own = &late->late[c][entry.pass];
+            if (*own || !recipe_has(recipe, (ModelPart)c, entry.pass) ||
+                !recipe_needs(recipe, (RecipeEntry){c, entry.pass}, &needed))
+                continue;
+            *own = late->late[needed.component][entry.pass];
+            more |= *own;
+        }
+    }
+}
+
+static bool needs_directly_or_not(const Recipe *recipe, RecipeEntry entry, RecipeEntry other)
+{
+    RecipeEntry needed;
+    for (; recipe_needs(recipe, entry, &needed); entry = needed)
+        if (recipe_entry_same(needed, other))
+            return true;
+    return false;
+}
+
+/* Makes those entries late that come before what they need in their own stream. */
+static void find_late(const Recipe *recipe, RecipeLate *late)
+{
+    for (int s = 0; s < RECIPE_STREAMS; s++)
+        for (uint32_t i = 0; i < recipe->counts[s]; i++)
+            for (uint32_t k = i + 1; k < recipe->counts[s]; k++)
+                if (needs_directly_or_not(recipe, recipe->entries[s][i], recipe->entries[s][k]))
+                    make_late(recipe, late, recipe->entries[s][i]);
+}
+
+RecipeLate recipe_late(const Recipe *recipe)
+{
+    RecipeLate late = {.any = false};
+    RecipeEntry order[RECIPE_ENTRIES], needed;
+    uint32_t next[RECIPE_STREAMS];
+    if (!recipe_is_forward(recipe))
+        return late;
+    find_late(recipe, &late);
+    while (issue(recipe, &late, order, next) < entry_count(recipe)) {
+        /* what a stream waits for comes later in the other one: of this layer it would wait forever */
+        int s = RECIPE_COMM;
+        for (; s >= 0; s--) {
+            if (next[s] == recipe->counts[s])
+                continue;
+            const RecipeEntry head = recipe->entries[s][next[s]];
+            if (!late.late[head.component][head.pass] && recipe_needs(recipe, head, &needed)) {
+                make_late(recipe, &late, head);
+                break;
+            }
+        }
+        if (s < 0)
+            break; /* recipe_check explains it */
+    }
+    return late;
+}
+
 uint32_t recipe_order(const Recipe *recipe, RecipeEntry *order)
 {
     uint32_t next[RECIPE_STREAMS];
-    return issue(recipe, order, next);
+    const RecipeLate late = recipe_late(recipe);
+    return issue(recipe, &late, order, next);
 }
 
 /* --- checking --- */
+
+/* Only an F&F has halves, and names what is within components. */
+static bool exists(RecipeEntry entry, bool is_forward)
+{
+    if (is_forward)
+        return entry.component < RECIPE_NAMES && entry.pass >= RECIPE_FIRST && entry.pass < RECIPE_HALVES;
+    return entry.component < RECIPE_COMPONENTS && entry.pass < RECIPE_PASSES;
+}
 
 static bool check_entry(const Recipe *recipe, RecipeStream stream, uint32_t index, RecipeFault *fault)
 {
     const RecipeEntry entry = recipe->entries[stream][index];
     char text[32];
     *fault = (RecipeFault){.stream = stream, .index = index};
-    if (entry.component >= RECIPE_COMPONENTS || entry.pass >= RECIPE_PASSES) {
+    if (!exists(entry, recipe_is_forward(recipe))) {
         snprintf(fault->text, sizeof fault->text, "there is no component %u with a pass %u", entry.component,
                  entry.pass);
         return false;
@@ -138,27 +266,55 @@ static bool check_entry(const Recipe *recipe, RecipeStream stream, uint32_t inde
     return true;
 }
 
+/* Reports an entry that the recipe lacks, at the end of the stream where it would be. */
+static bool lacks(const Recipe *recipe, RecipeEntry entry, const char *help, RecipeFault *fault)
+{
+    char text[32];
+    const RecipeStream stream = recipe_communicates[entry.component] ? RECIPE_COMM : RECIPE_COMPUTE;
+    recipe_entry_text(entry, text, sizeof text);
+    *fault = (RecipeFault){.stream = stream, .index = recipe->counts[stream]};
+    snprintf(fault->text, sizeof fault->text, "%s is missing", text);
+    snprintf(fault->help, sizeof fault->help, "%s", help);
+    return false;
+}
+
 static bool check_complete(const Recipe *recipe, RecipeFault *fault)
 {
-    for (ModelPart c = 0; c < RECIPE_COMPONENTS; c++) {
-        const RecipePass last = recipe_communicates[c] ? RECIPE_B : RECIPE_W;
+    const bool is_forward = recipe_is_forward(recipe);
+    const uint8_t first = is_forward ? RECIPE_FIRST : RECIPE_F;
+    for (int c = 0; c < (is_forward ? (int)RECIPE_NAMES : (int)RECIPE_COMPONENTS); c++) {
+        const ModelPart part = (ModelPart)c;
+        const uint8_t last = is_forward ? RECIPE_SECOND : recipe_communicates[c] ? RECIPE_B : RECIPE_W;
         bool any = false;
-        for (RecipePass pass = 0; pass <= last; pass++)
-            any = any || recipe_has(recipe, c, pass);
-        for (RecipePass pass = 0; any && pass <= last; pass++) {
-            if (recipe_has(recipe, c, pass))
-                continue;
-            char text[32];
-            const RecipeStream stream = recipe_communicates[c] ? RECIPE_COMM : RECIPE_COMPUTE;
-            recipe_entry_text((RecipeEntry){(uint8_t)c, (uint8_t)pass}, text, sizeof text);
-            *fault = (RecipeFault){.stream = stream, .index = recipe->counts[stream]};
-            snprintf(fault->text, sizeof fault->text, "%s is missing", text);
-            snprintf(fault->help, sizeof fault->help,
-                     "name a component in both halves or in neither; the model runs one without a name when its half "
-                     "reaches it");
-            return false;
-        }
+        for (uint8_t pass = first; pass <= last; pass++)
+            any = any || recipe_has(recipe, part, pass);
+        for (uint8_t pass = first; any && pass <= last; pass++)
+            if (!recipe_has(recipe, part, pass))
+                return lacks(recipe, (RecipeEntry){(uint8_t)c, pass},
+                             "name a component in both halves or in neither; the model runs one without a name when "
+                             "its half reaches it",
+                             fault);
     }
+    return true;
+}
+
+/* Checks what an F&F names of attention and mlp: attention, or qkv and core; shared beside mlp. */
+static bool check_inside(const Recipe *recipe, RecipeFault *fault)
+{
+    const bool attention = recipe_has(recipe, RECIPE_ATTENTION, RECIPE_FIRST);
+    const bool qkv = recipe_has(recipe, RECIPE_QKV, RECIPE_FIRST), core = recipe_has(recipe, RECIPE_CORE, RECIPE_FIRST);
+    if (attention && (qkv || core)) {
+        *fault = (RecipeFault){.stream = RECIPE_COMPUTE, .index = recipe->counts[RECIPE_COMPUTE]};
+        snprintf(fault->text, sizeof fault->text, "attention is named, and %s of it again", qkv ? "qkv" : "core");
+        snprintf(fault->help, sizeof fault->help, "name attention, or its two parts qkv and core");
+        return false;
+    }
+    if (qkv != core)
+        return lacks(recipe, (RecipeEntry){qkv ? RECIPE_CORE : RECIPE_QKV, RECIPE_FIRST},
+                     "attention has two parts, qkv and core: name both, or attention", fault);
+    if (recipe_has(recipe, RECIPE_SHARED, RECIPE_FIRST) && !recipe_has(recipe, RECIPE_MLP, RECIPE_FIRST))
+        return lacks(recipe, (RecipeEntry){RECIPE_MLP, RECIPE_FIRST},
+                     "shared names the shared experts apart from mlp, which has the others: name both, or mlp", fault);
     return true;
 }
 
@@ -196,9 +352,10 @@ bool recipe_check(const Recipe *recipe, RecipeFault *fault)
         for (uint32_t i = 0; i < recipe->counts[s]; i++)
             if (!check_entry(recipe, (RecipeStream)s, i, fault))
                 return false;
-    if (!check_complete(recipe, fault))
+    if (!check_complete(recipe, fault) || (recipe_is_forward(recipe) && !check_inside(recipe, fault)))
         return false;
-    if (issue(recipe, order, next) < (uint32_t)recipe->counts[RECIPE_COMPUTE] + recipe->counts[RECIPE_COMM]) {
+    const RecipeLate late = recipe_late(recipe);
+    if (issue(recipe, &late, order, next) < entry_count(recipe)) {
         explain_stop(recipe, next, fault);
         return false;
     }

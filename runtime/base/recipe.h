@@ -6,9 +6,15 @@
    schedule writes it (grammar/LANGUAGE.md), the program carries it, and the stages of a model follow it, layer by
    layer.
 
+   Or it is the inside of an F&F: the forwards of two microbatches. Its entries have the passes RECIPE_FIRST and
+   RECIPE_SECOND.
+
    A recipe has two streams. Each runs its entries in order. Between the streams an entry waits for the one that it
    needs: the F of a component for the F of the component before it in the layer, B for the B of the component after
-   it, W for its own B. B is the input half of a backward, W the weight half; components that communicate have no W. */
+   it, W for its own B. B is the input half of a backward, W the weight half; components that communicate have no W.
+
+   In an F&F, shared experts need attention, and the next layer needs them. The streams are one round of a loop over the
+   layers: an entry that comes before one that it needs is late, it belongs to the layer before (recipe_late). */
 
 #include "runtime/base/parts.h"
 
@@ -23,13 +29,15 @@ extern const bool recipe_communicates[MODEL_PARTS];
 extern const char *const recipe_stream_names[RECIPE_STREAMS];
 
 typedef struct RecipeEntry {
-    uint8_t component, pass;
+    uint8_t component, pass; /* pass: RECIPE_F, B or W; RECIPE_FIRST or RECIPE_SECOND in an F&F */
 } RecipeEntry;
 
 enum {
-    RECIPE_ENTRIES = (int)RECIPE_COMPONENTS * (int)RECIPE_PASSES, /* at most */
+    RECIPE_ENTRIES = 2 * (int)RECIPE_NAMES, /* at most: an F&F */
     RECIPE_SHARE_MAX = 65535,
 };
+
+_Static_assert((int)RECIPE_ENTRIES >= (int)RECIPE_COMPONENTS * (int)RECIPE_PASSES, "an F&B has no more entries");
 
 typedef struct Recipe {
     RecipeEntry entries[RECIPE_STREAMS][RECIPE_ENTRIES];
@@ -37,7 +45,9 @@ typedef struct Recipe {
     uint16_t share, whole; /* comm has `share` of every `whole` multiprocessors of a device; 0 of 0: not given */
 } Recipe;
 
-/* The part of a layer with that name, or RECIPE_COMPONENTS. */
+/* Whether it is the inside of an F&F. */
+bool recipe_is_forward(const Recipe *recipe);
+/* The part of a layer with that name, or RECIPE_NAMES. */
 ModelPart recipe_component(const char *name);
 bool recipe_entry_same(RecipeEntry a, RecipeEntry b);
 /* "mlp(B)". Returns the result of snprintf. */
@@ -47,9 +57,17 @@ int recipe_entry_text(RecipeEntry entry, char *text, size_t size);
 void recipe_put(const Recipe *recipe, const char *before, const char *after, FILE *stream);
 
 /* Whether the recipe has the entry, in either stream. */
-bool recipe_has(const Recipe *recipe, ModelPart component, RecipePass pass);
+bool recipe_has(const Recipe *recipe, ModelPart component, uint8_t pass);
 /* The entry that an entry waits for within its layer; false: none. */
 bool recipe_needs(const Recipe *recipe, RecipeEntry entry, RecipeEntry *needed);
+
+/* The entries of an F&F that belong to the layer before the one of their round, whose other entries they precede in
+   every issue order. So a step has one round more than it has layers if there are any. */
+typedef struct RecipeLate {
+    bool late[RECIPE_NAMES][RECIPE_HALVES];
+    bool any;
+} RecipeLate;
+RecipeLate recipe_late(const Recipe *recipe);
 
 /* Writes all entries in one order in which they can be issued one at a time: each after what it needs, those of a
    stream in their order, a communication as early as possible. `order` has room for RECIPE_ENTRIES; returns the
@@ -63,8 +81,8 @@ typedef struct RecipeFault {
     char text[256], help[192]; /* help "": none */
 } RecipeFault;
 
-/* Checks that each component has F and B once, and W once if it computes; that comm has only components that
-   communicate; that no stream waits forever; and that the share is smaller than the whole. */
+/* Checks that each component has F and B once, and W once if it computes, or both halves of an F&F; that comm has only
+   components that communicate; that no stream waits forever; and that the share is smaller than the whole. */
 bool recipe_check(const Recipe *recipe, RecipeFault *fault);
 
 #endif

@@ -72,11 +72,12 @@ typedef struct PassSlots {
     void *gradient;      /* what I leaves for a deferred W */
 } PassSlots;
 
-/* An F&B: the F of one microbatch and the backward of another. */
+/* An F&B: the F of one microbatch and the backward of another. Or an F&F: the F of two. */
 typedef struct PassPair {
-    PassSlots forward, backward;
-    bool weights;         /* the backward is a whole B, not I alone */
-    int64_t forward_time; /* the host stores how many ns the F took of the F&B; 0: the halves ran at once */
+    PassSlots forward, backward; /* backward: of an F&F the second F */
+    bool both_forward;           /* an F&F */
+    bool weights;                /* the backward is a whole B, not I alone */
+    int64_t forward_time; /* the host stores how many ns the first F took of the pair; 0: the halves ran at once */
 } PassPair;
 
 typedef enum StagePass {
@@ -94,7 +95,7 @@ typedef struct StageTable {
     Status (*backward_input)(void *host, const PassSlots *slots, Error *error);
     Status (*backward_weight)(void *host, const PassSlots *slots, Error *error);
     Status (*backward)(void *host, const PassSlots *slots, Error *error); /* NULL: I, then W */
-    Status (*overlap)(void *host, PassPair *pair, Error *error);          /* NULL: the F, then the backward */
+    Status (*overlap)(void *host, PassPair *pair, Error *error);          /* NULL: one half, then the other */
 
     /* Called before the first step for every F&B and, if the device only enqueues, for every other pass; the slots of
        these passes never move. The host may store one or two pointers in `bound`. `run_bound` then runs first bound[0]

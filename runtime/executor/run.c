@@ -67,7 +67,7 @@ EXECUTE(BACKWARD_WEIGHT)
     return executor->config.stages->backward_weight(executor->config.host, &slots, error);
 }
 
-/* --- an F&B --- */
+/* --- an F&B or F&F --- */
 
 static Status run_half(Executor *executor, const Instruction *half, Execute *execute, Error *error)
 {
@@ -91,7 +91,8 @@ static PassPair pair_of(const Executor *executor, const Instruction *forward)
 {
     return (PassPair){
         .forward = slots_of(executor, forward, true),
-        .backward = slots_of(executor, forward->second, false),
+        .backward = slots_of(executor, forward->second, opcode_is_forward(forward->second->opcode)),
+        .both_forward = forward->opcode == OP_OVERLAP_FORWARD,
         .weights = forward->second->opcode == OP_BACKWARD,
     };
 }
@@ -112,6 +113,8 @@ EXECUTE(OVERLAP)
     executor->middle++;
     return status;
 }
+
+EXECUTE(OVERLAP_FORWARD) { return execute_OVERLAP(executor, instruction, error); }
 
 /* --- what the host makes of a pass before the first step --- */
 

@@ -135,13 +135,14 @@ Status stage_backward_weight(Stage *stage, const PassBuffers *buffers, Error *er
    is I and W, otherwise I alone. Components run in the recipe's order (recipe_order), which is repeated for each pair
    of layers: the first layer of the F with the last of the backward, and so on. Components outside the layers, or not
    named by the recipe, run when their half reaches them. The results are bit for bit those of the two halves run one
-   after the other. */
+   after the other. An F&F is the F of two microbatches; its recipe says how their layers interleave. */
 typedef struct StagePair {
     Stage *forward, *backward;
     PassBuffers forward_buffers, backward_buffers;
     bool weights;
-    /* stage_overlap stores here how many nanoseconds of the F&B the F took, if the device runs one operation after
-       the other; otherwise it is left unchanged. NULL: not wanted */
+    bool both_forward; /* an F&F: `backward` runs an F as well */
+    /* stage_overlap stores here how many nanoseconds of the pair the first F took, if the device runs one operation
+       after the other; otherwise it is left unchanged. NULL: not wanted */
     int64_t *forward_time;
 } StagePair;
 

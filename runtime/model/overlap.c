@@ -1,6 +1,7 @@
-/* Merges the lists of an F&B's halves into one, in the order of the recipe. */
+/* Merges the lists of the halves of an F&B or F&F into one, in the order of the recipe. */
 
 #include "runtime/base/clock.h"
+#include "runtime/model/experts.h"
 #include "runtime/model/stage.h"
 
 #include <stdlib.h>
@@ -14,49 +15,66 @@ typedef struct Range {
 /* What remains of a component that communicates after its last post: the wait, and what uses the result. It comes right
    before the next component of its half that needs it, so other components compute meanwhile. */
 typedef struct Rest {
+    RecipePass pass;
     size_t index, begin, end; /* component; its operations in the stage's list. Equal: none */
 } Rest;
 
-/* The list of a pair while it is being made. Each round handles one layer of each half: of the F from the first layer
-   on, of the backward from the last one on. */
+/* Operations of the F that a recipe orders as one: a component, or in attention its part before the core (RECIPE_QKV)
+   or the rest of it. */
+typedef struct Piece {
+    ModelPart part; /* its name in the recipe; RECIPE_NAMES: it is outside the layers */
+    uint32_t index; /* of the component in its stage */
+    uint32_t layer;
+    size_t begin, end; /* operations of the stage's list */
+    bool asked, done;  /* the recipe has come to it; its operations are in the list */
+} Piece;
+
+typedef struct ForwardHalf {
+    const Stage *stage;
+    Piece *pieces; /* [count], in the order of the F */
+    size_t count;
+    uint8_t half, pass; /* pass: as the recipe's entries name this half */
+} ForwardHalf;
+
+/* The list of a pair while it is being made. Each round handles one layer of each half: of an F from the first layer
+   on, of a backward from the last one on. */
 typedef struct Overlap {
     const StagePair *pair;
+    const Recipe *recipe;
     PairList *made;
     uint32_t round;
-    size_t forward;                   /* the component whose F comes next */
+    ForwardHalf forwards[2];          /* of an F&B only the first */
+    RecipeLate late;                  /* entries of an F&F whose layer is that of the round before */
     size_t backward;                  /* the component whose B came last */
     Range waiting[RECIPE_COMPONENTS]; /* components whose W is still to come */
-    Rest rests[RECIPE_W];             /* of F and of B */
+    Rest rests[2];                    /* of each half */
 } Overlap;
 
-static const Stage *stage_of(const Overlap *o, RecipePass pass)
-{
-    return pass == RECIPE_F ? o->pair->forward : o->pair->backward;
-}
+static const Stage *stage_of(const Overlap *o, uint8_t half) { return half ? o->pair->backward : o->pair->forward; }
 
-/* Operations of the backward half use the bases after those of the forward half. */
-static void append_operations(Overlap *o, size_t index, RecipePass pass, size_t begin, size_t end)
+/* Operations of the second half use the bases after those of the first half. */
+static void append_operations(Overlap *o, uint8_t half, size_t index, RecipePass pass, size_t begin, size_t end)
 {
-    const Stage *stage = stage_of(o, pass);
+    const Stage *stage = stage_of(o, half);
     PairList *made = o->made;
     for (size_t i = begin; i < end; i++) {
         Op op = stage->lists[pass].ops[i];
         op.after_count = 0;
         for (int k = 0; k < OPERATION_OPERANDS; k++)
-            if (pass != RECIPE_F && op.operands[k].base)
+            if (half && op.operands[k].base)
                 op.operands[k].base += PASS_BASES;
         op_append(&made->list, &op);
     }
     const bool first = begin == stage->parts[index].ops[pass].begin;
-    made->parts[made->part_count++] = (PairPart){(uint32_t)index, pass, first, made->list.count};
+    made->parts[made->part_count++] = (PairPart){(uint32_t)index, pass, half, first, made->list.count};
 }
 
-static void append_rest(Overlap *o, RecipePass pass)
+static void append_rest(Overlap *o, uint8_t half)
 {
-    Rest *rest = &o->rests[pass];
+    Rest *rest = &o->rests[half];
     if (rest->begin < rest->end)
-        append_operations(o, rest->index, pass, rest->begin, rest->end);
-    *rest = (Rest){0};
+        append_operations(o, half, rest->index, rest->pass, rest->begin, rest->end);
+    *rest = (Rest){.begin = 0};
 }
 
 /* The end of the operations up to the last post of an all-to-all; `end` if there is none. */
@@ -88,37 +106,28 @@ static bool needs_rest(const OpList *list, const Rest *rest, size_t begin, size_
     return false;
 }
 
+/* Appends operations of an F or B up to their last post; what remains waits. The halves of an F&F may be of one stage,
+   whose exchanges carry one message at a time: there a post comes after the rests of both. */
+static void append_posting(Overlap *o, uint8_t half, size_t index, RecipePass pass, size_t begin, size_t end)
+{
+    const OpList *list = &stage_of(o, half)->lists[pass];
+    const size_t posted = end_of_posts(list, begin, end);
+    if (posted < end && o->pair->both_forward)
+        append_rest(o, !half);
+    if (posted < end || needs_rest(list, &o->rests[half], begin, end))
+        append_rest(o, half);
+    append_operations(o, half, index, pass, begin, posted);
+    if (posted < end)
+        o->rests[half] = (Rest){pass, index, posted, end};
+}
+
 static void append_part(Overlap *o, size_t index, RecipePass pass)
 {
-    const Stage *stage = stage_of(o, pass);
-    const size_t begin = stage->parts[index].ops[pass].begin, end = stage->parts[index].ops[pass].end;
-    if (pass == RECIPE_W) {
-        append_operations(o, index, pass, begin, end);
-        return;
-    }
-    const size_t posted = end_of_posts(&stage->lists[pass], begin, end);
-    if (posted < end || needs_rest(&stage->lists[pass], &o->rests[pass], begin, end))
-        append_rest(o, pass);
-    append_operations(o, index, pass, begin, posted);
-    if (posted < end)
-        o->rests[pass] = (Rest){index, posted, end};
-}
-
-/* Appends F of the components before `end`. */
-static void append_forward(Overlap *o, size_t end)
-{
-    while (o->forward < end)
-        append_part(o, o->forward++, RECIPE_F);
-}
-
-/* Appends B of the components down to `end`. A full backward also appends their W, as the recipe does not name it. */
-static void append_backward(Overlap *o, size_t end)
-{
-    while (o->backward > end) {
-        append_part(o, --o->backward, RECIPE_B);
-        if (o->pair->weights)
-            append_part(o, o->backward, RECIPE_W);
-    }
+    const Part *part = &o->pair->backward->parts[index];
+    if (pass == RECIPE_W)
+        append_operations(o, 1, index, pass, part->ops[pass].begin, part->ops[pass].end);
+    else
+        append_posting(o, 1, index, pass, part->ops[pass].begin, part->ops[pass].end);
 }
 
 static uint32_t layers_of(const Stage *stage)
@@ -128,6 +137,112 @@ static uint32_t layers_of(const Stage *stage)
         if (stage->parts[i].layer != NO_LAYER)
             layers = stage->parts[i].layer + 1;
     return layers;
+}
+
+/* --- F --- */
+
+/* The first operation of attention's core; the end of its operations if it has none. */
+static size_t core_of(const Stage *stage, const Part *part)
+{
+    size_t i = part->ops[RECIPE_F].begin;
+    while (i < part->ops[RECIPE_F].end && stage->lists[RECIPE_F].ops[i].kind != OPERATION_attention_forward)
+        i++;
+    return i;
+}
+
+static void add_piece(ForwardHalf *half, uint32_t index, ModelPart part, size_t begin, size_t end)
+{
+    half->pieces[half->count++] =
+        (Piece){.part = part, .index = index, .layer = half->stage->parts[index].layer, .begin = begin, .end = end};
+}
+
+/* The name that the recipe gives to a component's F, or to what follows its QKV. */
+static ModelPart name_of(const Recipe *recipe, const Part *part, uint8_t pass)
+{
+    const ComponentKind *kind = part->component.kind;
+    if (part->layer == NO_LAYER)
+        return RECIPE_NAMES;
+    if (kind->part == RECIPE_ATTENTION && recipe_has(recipe, RECIPE_CORE, pass))
+        return RECIPE_CORE;
+    return kind == &component_shared && recipe_has(recipe, RECIPE_SHARED, pass) ? RECIPE_SHARED : kind->part;
+}
+
+/* False: out of memory. */
+static bool cut_forward(const Stage *stage, const Recipe *recipe, uint8_t number, uint8_t pass, ForwardHalf *half)
+{
+    *half = (ForwardHalf){
+        .stage = stage, .half = number, .pass = pass, .pieces = calloc(2 * stage->part_count, sizeof *half->pieces)};
+    for (uint32_t i = 0; half->pieces && i < stage->part_count; i++) {
+        const Part *part = &stage->parts[i];
+        size_t begin = part->ops[RECIPE_F].begin;
+        if (part->component.kind == &component_attention && recipe_has(recipe, RECIPE_QKV, pass)) {
+            add_piece(half, i, RECIPE_QKV, begin, core_of(stage, part));
+            begin = core_of(stage, part);
+        }
+        add_piece(half, i, name_of(recipe, part, pass), begin, part->ops[RECIPE_F].end);
+    }
+    return half->pieces;
+}
+
+/* Whether a piece has to come after an earlier one. Shared experts take their input from the router: they and the way
+   of tokens to the other experts need nothing of each other. */
+static bool follows(const Piece *piece, const Piece *earlier)
+{
+    const bool shares = piece->part == RECIPE_SHARED || earlier->part == RECIPE_SHARED;
+    const ModelPart other = piece->part == RECIPE_SHARED ? earlier->part : piece->part;
+    return piece->layer != earlier->layer || !shares || (other != RECIPE_DISPATCH && other != RECIPE_MLP);
+}
+
+static void put_piece(Overlap *o, const ForwardHalf *half, Piece *piece)
+{
+    piece->done = true;
+    append_posting(o, half->half, piece->index, RECIPE_F, piece->begin, piece->end);
+}
+
+/* Appends a piece, and before it those that it needs and the recipe does not name. False: it still needs one that the
+   recipe names, and waits for that: combine needs the result of the shared experts for its sums. */
+static bool append_piece(Overlap *o, const ForwardHalf *half, Piece *piece)
+{
+    for (Piece *earlier = half->pieces; earlier < piece; earlier++) {
+        if (earlier->done || !follows(piece, earlier))
+            continue;
+        if (recipe_has(o->recipe, earlier->part, half->pass) || !append_piece(o, half, earlier))
+            return false;
+    }
+    put_piece(o, half, piece);
+    return true;
+}
+
+/* Appends an entry of the recipe for its layer, and pieces that have waited for it. */
+static void append_forward(Overlap *o, ForwardHalf *half, RecipeEntry entry)
+{
+    const uint32_t late = o->late.late[entry.component][entry.pass];
+    for (size_t i = 0; i < half->count; i++) {
+        Piece *piece = &half->pieces[i];
+        piece->asked |= o->round >= late && piece->layer == o->round - late && piece->part == entry.component;
+        if (piece->asked && !piece->done)
+            append_piece(o, half, piece);
+    }
+}
+
+static void finish_forward(Overlap *o, ForwardHalf *half)
+{
+    for (size_t i = 0; i < half->count; i++)
+        if (!half->pieces[i].done)
+            put_piece(o, half, &half->pieces[i]);
+    free(half->pieces);
+}
+
+/* --- B and W --- */
+
+/* Appends B of the components down to `end`. A full backward also appends their W, as the recipe does not name it. */
+static void append_backward(Overlap *o, size_t end)
+{
+    while (o->backward > end) {
+        append_part(o, --o->backward, RECIPE_B);
+        if (o->pair->weights)
+            append_part(o, o->backward, RECIPE_W);
+    }
 }
 
 static Range find_part(const Stage *stage, uint32_t layer, ModelPart kind)
@@ -145,17 +260,13 @@ static Range find_part(const Stage *stage, uint32_t layer, ModelPart kind)
     return found;
 }
 
-/* Appends an entry of the recipe for the present layer of its half. Skips components that the layer does not have. */
-static void append_entry(Overlap *o, RecipeEntry entry)
+/* Skips components that the layer does not have. */
+static void append_backward_entry(Overlap *o, RecipeEntry entry)
 {
-    const uint32_t backward_layers = layers_of(o->pair->backward);
+    const uint32_t layers = layers_of(o->pair->backward);
     Range *waiting = &o->waiting[entry.component];
-    if (entry.pass == RECIPE_F) {
-        const Range found = find_part(o->pair->forward, o->round, entry.component);
-        if (found.end > found.begin)
-            append_forward(o, found.end);
-    } else if (entry.pass == RECIPE_B && o->round < backward_layers) {
-        *waiting = find_part(o->pair->backward, backward_layers - 1 - o->round, entry.component);
+    if (entry.pass == RECIPE_B && o->round < layers) {
+        *waiting = find_part(o->pair->backward, layers - 1 - o->round, entry.component);
         if (waiting->end > waiting->begin)
             append_backward(o, waiting->end);
         while (o->backward > waiting->begin && waiting->end > waiting->begin)
@@ -167,31 +278,64 @@ static void append_entry(Overlap *o, RecipeEntry entry)
     }
 }
 
-static void append_all(Overlap *o, const Recipe *recipe)
+/* --- the list --- */
+
+static void append_entry(Overlap *o, RecipeEntry entry)
+{
+    if (entry.pass == o->forwards[0].pass)
+        append_forward(o, &o->forwards[0], entry);
+    else if (entry.pass == o->forwards[1].pass)
+        append_forward(o, &o->forwards[1], entry);
+    else
+        append_backward_entry(o, entry);
+}
+
+static void append_all(Overlap *o)
 {
     RecipeEntry order[RECIPE_ENTRIES];
-    const uint32_t count = recipe_order(recipe, order);
-    const uint32_t forward = layers_of(o->pair->forward), backward = layers_of(o->pair->backward);
-    for (; o->round < forward || o->round < backward; o->round++)
+    const uint32_t count = recipe_order(o->recipe, order);
+    const uint32_t first = layers_of(o->pair->forward), second = layers_of(o->pair->backward);
+    const uint32_t rounds = (first > second ? first : second) + o->late.any;
+    for (; o->round < rounds; o->round++)
         for (uint32_t i = 0; i < count; i++)
             append_entry(o, order[i]);
-    append_forward(o, o->pair->forward->part_count);
-    append_backward(o, 0);
-    append_rest(o, RECIPE_F);
-    append_rest(o, RECIPE_B);
+    finish_forward(o, &o->forwards[0]);
+    if (o->pair->both_forward)
+        finish_forward(o, &o->forwards[1]);
+    else
+        append_backward(o, 0);
+    append_rest(o, 0);
+    append_rest(o, 1);
+}
+
+static bool cut_forwards(Overlap *o)
+{
+    const StagePair *pair = o->pair;
+    const bool both = pair->both_forward;
+    o->forwards[1].pass = RECIPE_HALVES; /* of no entry */
+    if (!cut_forward(pair->forward, o->recipe, 0, both ? RECIPE_FIRST : RECIPE_F, &o->forwards[0]))
+        return false;
+    if (!both || cut_forward(pair->backward, o->recipe, 1, RECIPE_SECOND, &o->forwards[1]))
+        return true;
+    free(o->forwards[0].pieces);
+    return false;
 }
 
 static Status make_list(const StagePair *pair, const Recipe *recipe, PairList **list, Error *error)
 {
     const size_t parts = 2 * pair->forward->part_count + 3 * pair->backward->part_count; /* with rests */
     PairList *made = calloc(1, sizeof *made + parts * sizeof *made->parts);
-    if (!made)
+    Overlap o = {.pair = pair, .recipe = recipe, .made = made, .backward = pair->backward->part_count};
+    if (!made || !cut_forwards(&o)) {
+        free(made);
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    }
     made->backward = pair->backward->number;
     made->weights = pair->weights;
+    made->both_forward = pair->both_forward;
     made->recipe = *recipe;
-    Overlap o = {.pair = pair, .made = made, .backward = pair->backward->part_count};
-    append_all(&o, recipe);
+    o.late = recipe_late(recipe);
+    append_all(&o);
     made->next = pair->forward->pairs;
     pair->forward->pairs = *list = made;
     Device *device = pair->forward->device;
@@ -204,7 +348,7 @@ Status stage_pair_list(const StagePair *pair, const Recipe *recipe, PairList **l
 {
     for (PairList *known = pair->forward->pairs; known; known = known->next)
         if (known->backward == pair->backward->number && known->weights == pair->weights &&
-            memcmp(&known->recipe, recipe, sizeof *recipe) == 0) {
+            known->both_forward == pair->both_forward && memcmp(&known->recipe, recipe, sizeof *recipe) == 0) {
             *list = known;
             return STATUS_OK;
         }
@@ -230,7 +374,7 @@ Status stage_bind_overlap(const StagePair *pair, const Recipe *recipe, BoundPass
 static Status run_part(const StagePair *pair, const PairList *list, const PairPart *part, size_t begin,
                        void *const *bases, Error *error)
 {
-    const Stage *stage = part->pass == RECIPE_F ? pair->forward : pair->backward;
+    const Stage *stage = part->half ? pair->backward : pair->forward;
     const Status status =
         stage_run_part(stage, part->index, part->pass, part->first, &list->list, begin, part->end, bases, error);
     if (status != STATUS_OK)
@@ -246,7 +390,7 @@ static Status run_parts(const StagePair *pair, const PairList *list, void *const
         const PairPart *part = &list->parts[i];
         TRY(run_part(pair, list, part, begin, bases, error));
         const int64_t now = clock_nanoseconds();
-        forward += part->pass == RECIPE_F ? now - before : 0;
+        forward += part->half ? 0 : now - before;
         before = now;
     }
     if (pair->forward_time)

@@ -22,21 +22,22 @@ typedef struct Part {
     } ops[RECIPE_PASSES]; /* of each pass, in the stage's list */
 } Part;
 
-/* One component's pass in the merged list of an F&B, or the first or the last operations of it. */
+/* One component's pass in the merged list of an F&B or F&F, or a part of its operations. */
 typedef struct PairPart {
     uint32_t index; /* index of the component in its stage */
     RecipePass pass;
-    bool first; /* it begins with the pass's first operation */
-    size_t end; /* end of its operations; they begin at the end of the previous part's */
+    uint8_t half; /* 1: of the half that StagePair calls backward */
+    bool first;   /* it begins with the pass's first operation */
+    size_t end;   /* end of its operations; they begin at the end of the previous part's */
 } PairPart;
 
-/* The operations of an F&B, in the order of its recipe. Bases 1 .. PASS_BASES are the buffers of the forward half; the
-   next PASS_BASES are those of the backward half. */
+/* The operations of an F&B or F&F, in the order of its recipe. Bases 1 .. PASS_BASES are the buffers of the first half;
+   the next PASS_BASES are those of the second half. */
 typedef struct PairList PairList;
 struct PairList {
     PairList *next;
     uint64_t backward; /* number of the backward stage */
-    bool weights;
+    bool weights, both_forward;
     Recipe recipe;
     OpList list;
     size_t part_count;

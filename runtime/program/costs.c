@@ -15,7 +15,7 @@
 /* clang-format off */
 const Costs costs_unit = {
     .all = {[COST_F] = 1, [COST_B] = NOT_GIVEN, [COST_I] = 1, [COST_W] = 1, [COST_U] = 0, [COST_FB] = NOT_GIVEN,
-            [COST_MEMORY_I] = NOT_GIVEN, [COST_MEMORY_W] = NOT_GIVEN, [COST_GRADIENTS] = NOT_GIVEN},
+            [COST_FF] = NOT_GIVEN, [COST_MEMORY_I] = NOT_GIVEN, [COST_MEMORY_W] = NOT_GIVEN, [COST_GRADIENTS] = NOT_GIVEN},
     .overlap = NOT_GIVEN,
     .bandwidth = NOT_GIVEN,
     .unit = NOT_GIVEN,
@@ -62,6 +62,7 @@ typedef struct Key {
         name, INDEX_NONE, NUMBER_ANY, 0, time_most, offsetof(Costs, parts[part][pass]), 0 \
     }
 /* A key for each pass of a part that takes time, from the last column of the table of parts. */
+#define KEY_NONE(name, part)
 #define KEY_F(name, part) PART_TIME(name ".F", part, RECIPE_F),
 #define KEY_B(name, part) PART_TIME(name ".B", part, RECIPE_B),
 #define KEY_WU(name, part) PART_TIME(name ".W", part, RECIPE_W), PART_TIME(name ".U", part, PART_U),
@@ -76,6 +77,7 @@ static const Key keys[] = {
     STAGE_TIME("W", COST_W),
     STAGE_TIME("B", COST_B),
     STAGE_TIME("FB", COST_FB),
+    STAGE_TIME("FF", COST_FF),
     STAGE_TIME("U", COST_U),
     {"overlap", INDEX_NONE, NUMBER_ANY, 0, 1000, offsetof(Costs, overlap), 0},
     STAGE_BYTES("memory_I", COST_MEMORY_I),
@@ -292,8 +294,20 @@ double costs_pass(const Costs *costs, uint32_t stage, StageCost kind)
     return kind == COST_B && time < 0 ? costs_given(costs, stage, COST_I) + costs_given(costs, stage, COST_W) : time;
 }
 
+/* An F&F; with two stages the mean of both. */
+static double forward_pair(const Costs *costs, uint32_t first, uint32_t second)
+{
+    const double both = costs_pass(costs, first, COST_F) + costs_pass(costs, second, COST_F);
+    const double one = costs_given(costs, first, COST_FF), other = costs_given(costs, second, COST_FF);
+    if (one < 0 || other < 0)
+        return (costs->overlap < 0 ? 1 : costs->overlap) * both;
+    return one == other ? one : (one + other) / 2;
+}
+
 double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, StageCost backward_kind)
 {
+    if (backward_kind == COST_F)
+        return forward_pair(costs, forward, backward);
     const double first = costs_pass(costs, forward, COST_F), second = costs_pass(costs, backward, backward_kind);
     const double overlap = costs->overlap < 0 ? 1 : costs->overlap;
     const double pair[] = {costs_given(costs, forward, COST_FB), costs_given(costs, backward, COST_FB)};

@@ -5,8 +5,9 @@
    A cost file has one setting per line (runtime/base/settings.h). On the command line commas separate the settings.
 
      F = 1                 times of passes: F forward, I and W the halves of a backward, B a full backward, U an update
-     F[3] = 1.2            of the weights, FB an F&B; [3]: of stage 3 alone. Copies of a stage in several pipes are one
-     overlap = 0.8         if FB is not given: an F&B takes this share of its halves one after the other
+     F[3] = 1.2            of the weights, FB an F&B, FF an F&F; [3]: of stage 3
+                           alone. Copies of a stage in several pipes are one
+     overlap = 0.8         if FB or FF is not given: the pair takes this share of its halves one after the other
      memory_I = 34M        bytes of a stage that a microbatch holds from its F to the end of its I or B,
      memory_W = 32M        and from then to the end of its W
      comm = 0.1            latency of a message between two ranks, and
@@ -27,6 +28,8 @@
 
      model_layers = 8      layers of the whole model: F, I, W and U of every stage are the sums over its parts, for any
                            number of stages. `layers` has no effect then
+     qkv.F = 0.1           of attention before its core, within attention.F;
+     shared.F = 0.2        of the shared experts, within mlp.F
      head.F = 0.5          of a part of the model: the components, with U too, and embedding, rows, first_layer, head,
                            squared_error (base/parts.h); dprun --profile measures them
 
@@ -47,6 +50,7 @@ typedef enum StageCost {
     COST_W,
     COST_U,
     COST_FB,
+    COST_FF,
     COST_MEMORY_I,
     COST_MEMORY_W,
     COST_GRADIENTS,
@@ -107,8 +111,8 @@ bool costs_have(const Costs *costs, StageCost cost);
 double costs_given(const Costs *costs, uint32_t stage, StageCost cost);
 /* The time of a pass. B: as given for the stage or for all stages, else I + W. */
 double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);
-/* The time of an F&B: a forward of one stage and a B or I of another. Each half takes its share of the FB of its
-   stage; the share of an I is that of the I in a B. */
+/* The time of an F&B or F&F: a forward of one stage and a B, I or F of another. Each half of an F&B takes its share of
+   the FB of its stage; the share of an I is that of the I in a B. */
 double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, StageCost backward_kind);
 /* The time of a message between ranks; 0 on one rank. */
 double costs_message(const Costs *costs, uint32_t from, uint32_t to);

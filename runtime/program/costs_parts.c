@@ -38,7 +38,7 @@ uint32_t costs_layers(const Costs *costs, uint32_t stages) { return layers_of(co
 static double ends_time(const Costs *costs, uint32_t stages, uint32_t stage, int pass)
 {
     double sum = 0;
-    for (int part = RECIPE_COMPONENTS; part < MODEL_PARTS; part++)
+    for (int part = RECIPE_NAMES; part < MODEL_PARTS; part++)
         if (part_roles[part] == PART_ENDS ? stage + 1 == stages : stage == 0)
             sum += part_time(costs, part, pass);
     if (stage == 0 && pass == RECIPE_B && costs->parts[PART_FIRST_LAYER][RECIPE_B] >= 0)
@@ -57,6 +57,8 @@ static double pair_time(const Costs *costs, const Recipe *recipe, uint32_t stage
     Costs own = *costs;
     own.layers = layers_of(costs, stages, stage);
     double time = recipe_times(recipe, &own, arena).makespan;
+    if (recipe_is_forward(recipe))
+        return time + 2 * ends_time(costs, stages, stage, RECIPE_F);
     for (int pass = RECIPE_F; pass <= RECIPE_W; pass++)
         time += ends_time(costs, stages, stage, pass);
     return time;
@@ -76,8 +78,9 @@ static void fill_stage(const Costs *given, const Recipe *recipe, uint32_t stages
             own[follows[pass]] = stage_time(given, stages, stage, pass);
     if (open[COST_B] && open[COST_I] && open[COST_W])
         own[COST_B] = own[COST_I] + own[COST_W];
-    if (open[COST_FB] && recipe && given->overlap < 0)
-        own[COST_FB] = pair_time(given, recipe, stages, stage, arena);
+    const StageCost pair = recipe && recipe_is_forward(recipe) ? COST_FF : COST_FB;
+    if (open[pair] && recipe && given->overlap < 0)
+        own[pair] = pair_time(given, recipe, stages, stage, arena);
 }
 
 Costs costs_of_parts(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena)

@@ -113,6 +113,7 @@ static void resolve_stage(Resolution *r, uint32_t stage)
             own_cost(r->given, stage, plain[i]) < 0 ? by_default(r, plain[i]) : RULE_GIVEN);
     const double pair = costs_given(r->given, stage, COST_FB);
     set(r, stage, COST_FB, pair, pair < 0 && r->given->overlap < 0 && r->complete ? RULE_IN_TURN : RULE_GIVEN);
+    set(r, stage, COST_FF, costs_given(r->given, stage, COST_FF), RULE_GIVEN);
     resolve_backward(r, stage);
 }
 
@@ -257,6 +258,7 @@ static double stage_cost(const Costs *costs, uint32_t stage, StageCost cost)
 {
     switch (cost) {
     case COST_FB: return costs_pair(costs, stage, stage, COST_B);
+    case COST_FF: return costs_pair(costs, stage, stage, COST_F);
     case COST_MEMORY_I:
     case COST_MEMORY_W:
     case COST_GRADIENTS: return costs_memory(costs, stage, cost);
@@ -280,12 +282,13 @@ static double recut_cost(const Costs *costs, uint32_t to, uint32_t stage, StageC
 static void recut(Costs *costs, uint32_t to, Arena *arena)
 {
     const Costs whole = *costs;
-    const bool pairs = costs_have(costs, COST_FB); /* else `overlap` gives their time */
+    /* without a time of pairs, `overlap` gives it */
+    const bool none[STAGE_COSTS] = {[COST_FB] = !costs_have(costs, COST_FB), [COST_FF] = !costs_have(costs, COST_FF)};
     costs->stages = arena_array(arena, to, sizeof *costs->stages);
     costs->stage_count = to;
     for (uint32_t s = 0; s < to; s++)
         for (StageCost cost = 0; cost < STAGE_COSTS; cost++)
-            costs->stages[s][cost] = cost == COST_FB && !pairs ? -1 : recut_cost(&whole, to, s, cost);
+            costs->stages[s][cost] = none[cost] ? -1 : recut_cost(&whole, to, s, cost);
 }
 
 /* --- */

@@ -130,8 +130,9 @@ static Status get_recipe(Decoder *decoder, Program *program)
     for (int s = 0; s < RECIPE_STREAMS; s++) {
         recipe->counts[s] = (uint8_t)get_up_to(reader, RECIPE_ENTRIES);
         for (uint32_t i = 0; i < recipe->counts[s]; i++) {
-            const uint32_t entry = get_up_to(reader, RECIPE_ENTRIES - 1);
-            recipe->entries[s][i] = (RecipeEntry){(uint8_t)(entry / RECIPE_PASSES), (uint8_t)(entry % RECIPE_PASSES)};
+            const uint32_t entry = get_up_to(reader, (uint32_t)RECIPE_NAMES * RECIPE_PASSES - 1);
+            const uint32_t pass = entry % RECIPE_PASSES + (program->forward_only ? RECIPE_FIRST : 0);
+            recipe->entries[s][i] = (RecipeEntry){(uint8_t)(entry / RECIPE_PASSES), (uint8_t)pass};
         }
     }
     return reader->failed ? damaged(decoder, "its recipe cannot be read") : STATUS_OK;
@@ -183,11 +184,11 @@ static Status get_rank(Decoder *decoder, RankProgram *rank)
     for (uint32_t i = 0; i < rank->instruction_count; i++) {
         Instruction *instruction = &rank->instructions[i];
         get_instruction(reader, instruction, &line);
-        if (!reader->failed && instruction->opcode == OP_OVERLAP) {
+        if (!reader->failed && opcode_is_pair(instruction->opcode)) {
             if (!(instruction->second = arena_allocate(decoder->arena, sizeof *instruction->second)))
                 return no_memory(decoder);
             get_instruction(reader, instruction->second, &line);
-            reader->failed |= instruction->second->opcode == OP_OVERLAP;
+            reader->failed |= opcode_is_pair(instruction->second->opcode);
         }
         if (reader->failed)
             return damaged(decoder, "an instruction cannot be read");

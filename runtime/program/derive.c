@@ -57,10 +57,11 @@ static Status forward_only_rank(const Program *program, const RankProgram *rank,
                                 Error *error)
 {
     Arena scratch = {.functions = arena->functions};
-    Instruction *kept = arena_array(&scratch, rank->instruction_count, sizeof *kept);
+    Instruction *kept = arena_array(&scratch, 2 * (size_t)rank->instruction_count, sizeof *kept);
     uint32_t count = 0;
     for (uint32_t i = 0; kept && i < rank->instruction_count; i++)
-        count += forward_only(&rank->instructions[i], &kept[count]);
+        for (const Instruction *half = &rank->instructions[i]; half; half = half->second)
+            count += forward_only(half, &kept[count]);
     derived->chunk_count = rank->chunk_count;
     derived->chunks = copy(arena, rank->chunks, rank->chunk_count, sizeof *rank->chunks);
     const Status status =

@@ -63,9 +63,10 @@ void program_describe_opcodes(FILE *stream)
         fprintf(stream, "%s%s", s ? ", " : "", recipe_stream_names[s]);
     fprintf(stream, "):\n"
                     "    entry count; for each entry: 3 * component (");
-    for (int c = 0; c < RECIPE_COMPONENTS; c++)
+    for (int c = 0; c < RECIPE_NAMES; c++)
         fprintf(stream, "%s%s", c ? ", " : "", part_names[c]);
-    fprintf(stream, ") + pass (F, B, W)\n"
+    fprintf(stream, ") + pass (F, B, W; in a\n"
+                    "    forward-only program the half of the F&F: 0, 1)\n"
                     "  group count; for each group: stage, member count; for each member: rank, chunk\n"
                     "  rank count; for each rank:\n"
                     "    chunk count; for each chunk: pipe, stage\n"
@@ -76,7 +77,7 @@ void program_describe_opcodes(FILE *stream)
         stream,
         "), most activations held, instruction count\n"
         "    for each instruction: opcode in one byte; its operands in the order below; the source line;\n"
-        "      of an F&B then the same of its B or I\n"
+        "      of an F&B or F&F then the same of its second half\n"
         "  CRC-32 of all before it in four bytes, little-endian\n"
         "A slot is its number + 1, 0 for none. A line is the difference d to that of the instruction before (0 before\n"
         "the first), as 2d where d >= 0 and as -2d-1 elsewhere; line 0 is no line.\n"

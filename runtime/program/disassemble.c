@@ -20,7 +20,7 @@
 
    A listing has a few lines about the program, with the recipe of an F&B if it has one, and for each rank one about its
    chunks, one about its slots and one for each instruction: index, text, source line.
-   The second half of an F&B has a line of its own, after a &. */
+   The second half of an F&B or F&F has a line of its own, after a &. */
 
 enum { TEXT_SIZE = 160, TEXT_COLUMN = 36 };
 
@@ -113,7 +113,7 @@ void program_disassemble(const Program *program, FILE *stream)
                     m + 1 < pipe->microbatches ? "" : "\n");
     }
     if (program->recipe)
-        recipe_put(program->recipe, "F&B ", "", stream);
+        recipe_put(program->recipe, recipe_is_forward(program->recipe) ? "F&F " : "F&B ", "", stream);
     for (uint32_t g = 0; g < program->group_count; g++) {
         const Group *group = &program->groups[g];
         fprintf(stream, "group %u: stage %u =", g, group->stage);

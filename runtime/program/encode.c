@@ -5,13 +5,13 @@
      magic, version u32 text schedule, text source, forward_only | asynchronous << 1, stages, microbatches pipe count,
      then per pipe: microbatches, first, whether versions follow (0 or 1); the version of each microbatch whether a
      recipe follows (0 or 1): of how many multiprocessors comm takes how many, then per stream: entry count, then
-       per entry: component * 3 + pass
+       per entry: component * 3 + pass; of an F&F: component * 3 + half
      group count, then per group: stage, member count, then per member: rank, chunk
      rank count, then per rank:
        chunk count, then per chunk: pipe, stage
        slots of each class, peak activations, instruction count
-       per instruction: opcode (one byte), the operands in the order of the table, the source line; F&B: then the same
-         of its B or I
+       per instruction: opcode (one byte), the operands in the order of the table, the source line; F&B and F&F: then
+         the same of its second half
      CRC-32 u32 of all before it
 
    Numbers are varints. A slot is its number + 1, 0 for none. A line is the zigzag difference to the line of the
@@ -47,8 +47,8 @@ static void put_recipe(ByteWriter *writer, const Recipe *recipe)
     for (int s = 0; s < RECIPE_STREAMS; s++) {
         bytes_put_varint(writer, recipe->counts[s]);
         for (uint32_t i = 0; i < recipe->counts[s]; i++)
-            bytes_put_varint(writer,
-                             recipe->entries[s][i].component * (uint32_t)RECIPE_PASSES + recipe->entries[s][i].pass);
+            bytes_put_varint(writer, recipe->entries[s][i].component * (uint32_t)RECIPE_PASSES +
+                                         recipe->entries[s][i].pass % (uint32_t)RECIPE_FIRST);
     }
 }
 

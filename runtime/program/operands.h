@@ -76,11 +76,12 @@ const char *operand_letters(const Operand *operand);
 
 static inline bool operand_is_slot(const Operand *operand) { return operand->kind >= OPERAND_READ; }
 
-/* Whether a forward-only program may contain it; a full program may contain all but FORWARD_ONLY. */
+/* Whether a forward-only program may contain it; a full program may contain all but FORWARD_ONLY and
+   OVERLAP_FORWARD. */
 static inline bool opcode_is_forward_only(uint8_t opcode)
 {
-    return opcode == OP_FORWARD_ONLY || opcode == OP_SEND_FORWARD || opcode == OP_RECEIVE_FORWARD ||
-           opcode == OP_WAIT || opcode == OP_END;
+    return opcode == OP_FORWARD_ONLY || opcode == OP_OVERLAP_FORWARD || opcode == OP_SEND_FORWARD ||
+           opcode == OP_RECEIVE_FORWARD || opcode == OP_WAIT || opcode == OP_END;
 }
 
 /* --- the file's frame --- */

@@ -20,10 +20,13 @@ typedef enum Opcode {
     OPCODE_COUNT
 } Opcode;
 
-/* F: also the F of a forward-only program, and that of an F&B. */
+/* An F&B or F&F: an instruction with a second half. */
+static inline bool opcode_is_pair(uint8_t opcode) { return opcode == OP_OVERLAP || opcode == OP_OVERLAP_FORWARD; }
+
+/* F: also the F of a forward-only program, and the first half of an F&B or F&F. */
 static inline bool opcode_is_forward(uint8_t opcode)
 {
-    return opcode == OP_FORWARD || opcode == OP_FORWARD_ONLY || opcode == OP_OVERLAP;
+    return opcode == OP_FORWARD || opcode == OP_FORWARD_ONLY || opcode_is_pair(opcode);
 }
 
 static inline bool opcode_is_pass(uint8_t opcode)
@@ -88,7 +91,8 @@ typedef struct Instruction {
         uint16_t slot[SLOT_OPERANDS]; /* the slots above, indexed by Operand.slot, for code that walks the table */
     };
     uint32_t line; /* of the source, from 1; 0: none */
-    /* OVERLAP: the B or I of the F&B, with its own operands and line; the F is the instruction itself. Else NULL */
+    /* OVERLAP: the B or I of the F&B, OVERLAP_FORWARD: the second F (FORWARD_ONLY) of the F&F, with its own operands
+       and line; the first F is the instruction itself. Else NULL */
     struct Instruction *second;
 } Instruction;
 _Static_assert(sizeof(Instruction) == 40, "the interpreter walks these: keep them small");
@@ -159,7 +163,7 @@ typedef struct Program {
     uint32_t microbatches; /* of all pipes */
     uint32_t pipe_count;
     Pipe *pipes;
-    Recipe *recipe; /* of every F&B (OVERLAP); NULL: not given */
+    Recipe *recipe; /* of every F&B (OVERLAP) or F&F (OVERLAP_FORWARD); NULL: not given */
     uint32_t group_count;
     Group *groups;
     StageCopies *copies; /* [stages]; NULL: not a reference. Not stored in the file */
@@ -213,7 +217,7 @@ void program_describe_opcodes(FILE *stream);
 /* --- derive.c: programs made from verified programs, which pass program_verify too. STATUS_RUN_FAILED: out of memory
    --- */
 
-/* The program without I, B, W, the messages of gradients, and updates: each F becomes FORWARD_ONLY. Slots are
+/* The program without I, B, W, the messages of gradients, and updates: each F becomes FORWARD_ONLY, alone. Slots are
    planned again, because far fewer are live at once. The result is not asynchronous. A forward-only program gives an
    equivalent one. */
 Status program_forward_only(const Program *program, Arena *arena, Program **derived, Error *error);

@@ -4,7 +4,27 @@
 
 uint32_t recipe_layers(const Costs *costs) { return costs->layers > 1 ? (uint32_t)costs->layers : 1; }
 
-double recipe_time(const Costs *costs, RecipeEntry entry) { return fmax(costs->parts[entry.component][entry.pass], 0); }
+static double part_time(const Costs *costs, uint8_t component, uint8_t pass)
+{
+    return fmax(costs->parts[component][pass], 0);
+}
+
+/* The forward of what an F&F names. */
+static double forward_time(const Recipe *recipe, const Costs *costs, RecipeEntry entry)
+{
+    const double whole = part_time(costs, entry.component, RECIPE_F);
+    if (entry.component == RECIPE_CORE)
+        return fmax(part_time(costs, RECIPE_ATTENTION, RECIPE_F) - part_time(costs, RECIPE_QKV, RECIPE_F), 0);
+    if (entry.component == RECIPE_MLP && recipe_has(recipe, RECIPE_SHARED, entry.pass))
+        return fmax(whole - part_time(costs, RECIPE_SHARED, RECIPE_F), 0);
+    return whole;
+}
+
+double recipe_time(const Recipe *recipe, const Costs *costs, RecipeEntry entry)
+{
+    return entry.pass >= RECIPE_FIRST ? forward_time(recipe, costs, entry)
+                                      : part_time(costs, entry.component, entry.pass);
+}
 
 static RecipeStream stream_of(const Recipe *recipe, RecipeEntry entry)
 {
@@ -43,7 +63,7 @@ RecipeStep recipe_step(const Recipe *recipe, const Costs *costs, RecipeEntry ent
 {
     RecipeStep step = {.entry = entry, .stream = stream_of(recipe, entry)};
     step.needs = recipe_needs(recipe, entry, &step.needed);
-    step.time = recipe_time(costs, entry) * recipe_slowdown(recipe, costs, step.stream, entry);
+    step.time = recipe_time(recipe, costs, entry) * recipe_slowdown(recipe, costs, step.stream, entry);
     return step;
 }
 
@@ -53,31 +73,40 @@ double recipe_advance(RecipeClock *clock, const RecipeStep *step)
     const double ready =
         step->needs ? clock->ends[step->needed.component][step->needed.pass] : clock->chain[entry.pass];
     const double start = fmax(clock->free[step->stream], ready);
-    clock->ends[entry.component][entry.pass] = clock->free[step->stream] = clock->chain[entry.pass] =
-        start + step->time;
+    const double end = start + step->time;
+    clock->ends[entry.component][entry.pass] = clock->free[step->stream] = end;
+    clock->chain[entry.pass] = fmax(clock->chain[entry.pass], end);
     return start;
+}
+
+/* Runs an entry in a round of the loop over the layers; false: its layer does not exist. */
+static bool advance(RecipeTimes *times, RecipeClock *clock, const RecipeStep *step, uint32_t round)
+{
+    const uint32_t late = times->late.late[step->entry.component][step->entry.pass];
+    if (round < late || round - late >= times->layers)
+        return false;
+    const double start = recipe_advance(clock, step), end = clock->free[step->stream];
+    times->spans[step->stream][times->counts[step->stream]++] = (RecipeSpan){step->entry, round - late, start, end};
+    times->busy[step->stream] += end - start;
+    times->makespan = fmax(times->makespan, end);
+    return true;
 }
 
 RecipeTimes recipe_times(const Recipe *recipe, const Costs *costs, Arena *arena)
 {
     RecipeEntry order[RECIPE_ENTRIES];
     RecipeStep steps[RECIPE_ENTRIES];
-    RecipeTimes times = {.layers = recipe_layers(costs)};
+    RecipeTimes times = {.layers = recipe_layers(costs), .late = recipe_late(recipe)};
     RecipeClock clock = {.chain = {0}};
     const uint32_t count = recipe_order(recipe, order);
     for (uint32_t i = 0; i < count; i++)
         steps[i] = recipe_step(recipe, costs, order[i]);
     for (int s = 0; s < RECIPE_STREAMS; s++)
         times.spans[s] = arena_array(arena, (size_t)times.layers * recipe->counts[s], sizeof *times.spans[s]);
-    for (uint32_t layer = 0; layer < times.layers; layer++)
-        for (uint32_t i = 0; i < count; i++) {
-            const RecipeStream stream = steps[i].stream;
-            const double start = recipe_advance(&clock, &steps[i]), end = clock.free[stream];
-            times.spans[stream][times.counts[stream]++] = (RecipeSpan){order[i], layer, start, end};
-            times.busy[stream] += end - start;
-            times.in_turn += recipe_time(costs, order[i]);
-            times.makespan = fmax(times.makespan, end);
-        }
+    for (uint32_t round = 0; round < times.layers + times.late.any; round++)
+        for (uint32_t i = 0; i < count; i++)
+            if (advance(&times, &clock, &steps[i], round))
+                times.in_turn += recipe_time(recipe, costs, order[i]);
     times.hidden = both_busy(&times);
     return times;
 }

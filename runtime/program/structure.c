@@ -52,10 +52,11 @@ static Status check_pipes(const Verifier *verifier)
 static Status check_recipe(const Verifier *verifier)
 {
     RecipeFault fault;
+    const Recipe *recipe = verifier->program->recipe;
     if (!verifier->program->recipe || recipe_check(verifier->program->recipe, &fault))
         return STATUS_OK;
-    return refuse(verifier, "the recipe of F&B, %s entry %u: %s", recipe_stream_names[fault.stream], fault.index,
-                  fault.text);
+    return refuse(verifier, "the recipe of %s, %s entry %u: %s", recipe_is_forward(recipe) ? "F&F" : "F&B",
+                  recipe_stream_names[fault.stream], fault.index, fault.text);
 }
 
 static Status place_stages(Verifier *verifier)
@@ -155,6 +156,12 @@ static Status check_groups(Verifier *verifier)
 
 /* --- stages with several copies in a pipe --- */
 
+/* The most F in so many instructions: an F&F of a forward-only program has two. */
+static uint64_t most_forwards(const Program *program, uint64_t instructions)
+{
+    return program->forward_only ? 2 * instructions : instructions;
+}
+
 /* Makes room for the homes of all microbatches, for stages that have several copies in one pipe. *replicated: whether
    there are such stages. */
 static Status make_homes(Verifier *verifier, bool *replicated)
@@ -170,7 +177,7 @@ static Status make_homes(Verifier *verifier, bool *replicated)
             if (place->copies == 1)
                 continue;
             passes += microbatches;
-            if (passes > instructions)
+            if (passes > most_forwards(program, instructions))
                 return refuse(verifier, "%s for at least %s", counted(instructions, "instruction").text,
                               counted(passes, "forward pass").text);
             place->homes = arena_array(&verifier->arena, microbatches, sizeof *place->homes);
@@ -186,6 +193,24 @@ static Status make_homes(Verifier *verifier, bool *replicated)
 enum { NOWHERE = 0xffff };
 
 /* A microbatch uses the copy that runs its F. */
+static Status find_home(Verifier *verifier, uint32_t r, const Instruction *half)
+{
+    const RankProgram *rank = &verifier->program->ranks[r];
+    if (!opcode_is_forward(half->opcode) || half->chunk >= rank->chunk_count)
+        return STATUS_OK; /* the run checks it */
+    const Chunk *chunk = &rank->chunks[half->chunk];
+    const Place *place = verifier_place(verifier, chunk->pipe, chunk->stage);
+    if (!place->homes || half->microbatch >= verifier->program->pipes[chunk->pipe].microbatches)
+        return STATUS_OK;
+    uint16_t *home = &place->homes[half->microbatch];
+    if (*home != NOWHERE && *home != r)
+        return refuse(verifier, "stage %u microbatch %u has an F on rank %u and an F on rank %u", chunk->stage,
+                      half->microbatch, *home, r);
+    verifier->ranks[r].chunks[half->chunk].own += *home == NOWHERE;
+    *home = (uint16_t)r;
+    return STATUS_OK;
+}
+
 static Status find_homes(Verifier *verifier)
 {
     const Program *program = verifier->program;
@@ -193,21 +218,9 @@ static Status find_homes(Verifier *verifier)
     TRY(make_homes(verifier, &replicated));
     for (uint32_t r = 0; replicated && r < program->rank_count; r++) {
         const RankProgram *rank = &program->ranks[r];
-        for (uint32_t i = 0; i < rank->instruction_count; i++) {
-            const Instruction *forward = &rank->instructions[i];
-            if (!opcode_is_forward(forward->opcode) || forward->chunk >= rank->chunk_count)
-                continue; /* the run checks it */
-            const Chunk *chunk = &rank->chunks[forward->chunk];
-            const Place *place = verifier_place(verifier, chunk->pipe, chunk->stage);
-            if (!place->homes || forward->microbatch >= program->pipes[chunk->pipe].microbatches)
-                continue;
-            uint16_t *home = &place->homes[forward->microbatch];
-            if (*home != NOWHERE && *home != r)
-                return refuse(verifier, "stage %u microbatch %u has an F on rank %u and an F on rank %u", chunk->stage,
-                              forward->microbatch, *home, r);
-            verifier->ranks[r].chunks[forward->chunk].own += *home == NOWHERE;
-            *home = (uint16_t)r;
-        }
+        for (uint32_t i = 0; i < rank->instruction_count; i++)
+            for (const Instruction *half = &rank->instructions[i]; half; half = half->second)
+                TRY(find_home(verifier, r, half));
     }
     for (uint32_t p = 0; replicated && p < program->pipe_count; p++)
         for (uint32_t s = 0; s < program->stages; s++) {
@@ -279,7 +292,7 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
         chunk->passes = place->passes;
         passes += chunk->own;
     }
-    if (passes >= rank->instruction_count)
+    if (passes >= most_forwards(verifier->program, rank->instruction_count))
         return refuse(verifier, "rank %u has %s for %s", r, counted(rank->instruction_count, "instruction").text,
                       counted(passes, "forward pass").text);
     for (uint32_t c = 0; c < rank->chunk_count; c++) {

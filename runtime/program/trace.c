@@ -37,7 +37,8 @@ static const char *letters_of(uint8_t opcode)
     switch (opcode) {
     case OP_FORWARD:
     case OP_FORWARD_ONLY:
-    case OP_OVERLAP: return "F";
+    case OP_OVERLAP:
+    case OP_OVERLAP_FORWARD: return "F";
     case OP_BACKWARD: return "B";
     case OP_BACKWARD_INPUT: return "I";
     case OP_BACKWARD_WEIGHT: return "W";

@@ -135,7 +135,8 @@ static const struct {
 } pass_table[OPCODE_COUNT] = {
     [OP_FORWARD] = {PASS_F, 0},
     [OP_FORWARD_ONLY] = {PASS_F, 0},
-    [OP_OVERLAP] = {PASS_F, 0}, /* its first half */
+    [OP_OVERLAP] = {PASS_F, 0}, /* the first half of a pair */
+    [OP_OVERLAP_FORWARD] = {PASS_F, 0},
     [OP_BACKWARD] = {PASS_I | PASS_W, PASS_F},
     [OP_BACKWARD_INPUT] = {PASS_I, PASS_F},
     [OP_BACKWARD_WEIGHT] = {PASS_W, PASS_I},
@@ -320,21 +321,42 @@ static void record_pass(const Verifier *verifier, RankState *state, const Instru
         state->peak = state->held;
 }
 
-/* Runs the second half of an F&B; check_operands has accepted the first. The halves run at the same time, so both are
-   checked against the state before. Then the second half takes effect and the first is checked again, as a slot that
-   the second fills is not free for the first. The two halves may not be of one microbatch of one pipe, because its B
-   needs every F of that microbatch. Passes of different microbatches share only slots and weights. */
+/* What an instruction uses only while it runs is no operand of its other half. */
+static Status check_scratch(const Verifier *verifier, uint32_t rank, const Instruction *first)
+{
+    for (const Operand *operand = opcode_table[first->opcode].operands; operand->kind; operand++)
+        if (operand->kind == OPERAND_SCRATCH && first->slot[operand->slot] == first->second->slot[operand->slot])
+            return refuse(verifier, rank, "both halves use slot %s%u at once", operand_letters(operand),
+                          first->slot[operand->slot]);
+    return STATUS_OK;
+}
+
+/* Runs the second half of an F&B or F&F; check_operands has accepted the first. The halves run at the same time, so
+   both are checked against the state before. Then the second half takes effect and the first is checked again, as a
+   slot that the second fills is not free for the first. The two halves may not be of one microbatch of one pipe,
+   because its B needs every F of that microbatch, and one F needs the other. Passes of different microbatches share
+   only slots and weights. */
 static Status run_second(const Verifier *verifier, uint32_t rank, const Instruction *first)
 {
     RankState *state = &verifier->ranks[rank];
     const RankProgram *program = state->program;
     const Instruction *second = first->second;
-    if (second->second || (second->opcode != OP_BACKWARD && second->opcode != OP_BACKWARD_INPUT))
-        return refuse(verifier, rank, "an F&B is an F and then a B or I");
+    const bool both_forward = first->opcode == OP_OVERLAP_FORWARD;
+    const bool fits = both_forward ? second->opcode == OP_FORWARD_ONLY
+                                   : second->opcode == OP_BACKWARD || second->opcode == OP_BACKWARD_INPUT;
+    if (second->second || !fits)
+        return refuse(verifier, rank,
+                      both_forward ? "an F&F is an FO and then another" : "an F&B is an F and then a B or I");
+    const Recipe *recipe = verifier->program->recipe;
+    if (recipe && recipe_is_forward(recipe) != both_forward)
+        return refuse(verifier, rank, "the program's recipe is that of an F&%s", both_forward ? "B" : "F");
     if (first->microbatch == second->microbatch && second->chunk < program->chunk_count &&
         program->chunks[first->chunk].pipe == program->chunks[second->chunk].pipe)
-        return refuse(verifier, rank, "the F and the B are of one microbatch: the B needs the F, they cannot overlap");
+        return refuse(verifier, rank,
+                      both_forward ? "both F are of one microbatch: one needs the other, they cannot overlap"
+                                   : "the F and the B are of one microbatch: the B needs the F, they cannot overlap");
     TRY(check_operands(verifier, rank, second));
+    TRY(check_scratch(verifier, rank, first));
     apply_operands(state, second);
     return check_operands(verifier, rank, first);
 }
@@ -598,11 +620,12 @@ static Status arrive_at_message(Verifier *verifier, uint32_t rank, const Instruc
 
 static bool is_misplaced(const Program *program, uint8_t opcode)
 {
+    const bool is_forward_only = opcode == OP_FORWARD_ONLY || opcode == OP_OVERLAP_FORWARD;
     if (program->forward_only)
         return !opcode_is_forward_only(opcode);
     if (program->asynchronous)
-        return opcode == OP_FORWARD_ONLY || opcode == OP_NORM || opcode == OP_UPDATE;
-    return opcode == OP_FORWARD_ONLY || opcode == OP_RENEW;
+        return is_forward_only || opcode == OP_NORM || opcode == OP_UPDATE;
+    return is_forward_only || opcode == OP_RENEW;
 }
 
 /* Runs a rank until it arrives at an instruction where it may wait. Whoever wakes it puts it back on the stack. */
@@ -614,8 +637,8 @@ static Status run_rank(Verifier *verifier, uint32_t rank)
         const Instruction *instruction = &state->program->instructions[state->next];
         if (instruction->opcode >= OPCODE_COUNT)
             return refuse(verifier, rank, "there is no such opcode");
-        if ((instruction->opcode == OP_OVERLAP) != (instruction->second != NULL))
-            return refuse(verifier, rank, "an F&B has two halves, and nothing else has");
+        if (opcode_is_pair(instruction->opcode) != (instruction->second != NULL))
+            return refuse(verifier, rank, "an F&B or F&F has two halves, and nothing else has");
         if (is_misplaced(verifier->program, instruction->opcode))
             return refuse(verifier, rank, "has no place in %s program",
                           forward_only   ? "a forward-only"
@@ -631,7 +654,8 @@ static Status run_rank(Verifier *verifier, uint32_t rank)
         case OP_WAIT_REDUCE: TRY(wait_for_sum(verifier, rank, instruction)); break;
         case OP_NORM: return arrive_at_norm(verifier, rank);
         case OP_END: return arrive_at_end(verifier, rank);
-        case OP_OVERLAP: TRY(run_second(verifier, rank, instruction)); break;
+        case OP_OVERLAP:
+        case OP_OVERLAP_FORWARD: TRY(run_second(verifier, rank, instruction)); break;
         case OP_RENEW: renew(state, instruction); break;
         case OP_UPDATE: TRY(update(verifier, rank, &state->chunks[instruction->chunk])); break;
         default: break;

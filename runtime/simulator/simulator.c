@@ -88,11 +88,11 @@ static Status backward_weight(void *host, const PassSlots *slots, Error *error)
 static Status overlap(void *host, PassPair *pair, Error *error)
 {
     const Simulator *simulator = host;
-    const double units =
-        costs_pair(simulator->costs, pair->forward.stage, pair->backward.stage, pair->weights ? COST_B : COST_I);
+    const StageCost second = pair->both_forward ? COST_F : pair->weights ? COST_B : COST_I;
+    const double units = costs_pair(simulator->costs, pair->forward.stage, pair->backward.stage, second);
     TRY(sleep_for(simulator, clock_nanoseconds(), units, error));
     stamp(simulator, pair->forward.y);
-    stamp(simulator, pair->backward.dx);
+    stamp(simulator, pair->both_forward ? pair->backward.y : pair->backward.dx);
     return STATUS_OK;
 }
 
@@ -139,6 +139,7 @@ static const StageCost kinds[OPCODE_COUNT] = {
     /* other opcodes: COST_F, which every program uses */
     [OP_BACKWARD_WEIGHT] = COST_W,
     [OP_OVERLAP] = COST_FB,
+    [OP_OVERLAP_FORWARD] = COST_FF,
     [OP_RENEW] = COST_U,
 };
 

@@ -71,6 +71,7 @@ static StagePair pair_of(const Rank *rank, const PassPair *pair)
         .backward = stage_of(rank, &pair->backward),
         .forward_buffers = buffers_of(rank, &pair->forward),
         .backward_buffers = buffers_of(rank, &pair->backward),
+        .both_forward = pair->both_forward,
         .weights = pair->weights,
     };
 }

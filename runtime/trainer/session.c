@@ -34,13 +34,13 @@ static uint32_t find_ends(Session *session)
     uint32_t most = 0;
     for (uint32_t r = 0; r < program->rank_count; r++) {
         const RankProgram *rank = &program->ranks[r];
-        for (uint32_t i = 0; i < rank->instruction_count; i++) {
-            const Instruction *forward = &rank->instructions[i];
-            if (!opcode_is_forward(forward->opcode) || !is_last(program, &rank->chunks[forward->chunk]))
-                continue;
-            const uint32_t number = program->pipes[rank->chunks[forward->chunk].pipe].first + forward->microbatch;
-            session->ends[number] = (End){.member = (int)r, .chunk = forward->chunk};
-        }
+        for (uint32_t i = 0; i < rank->instruction_count; i++)
+            for (const Instruction *half = &rank->instructions[i]; half; half = half->second) {
+                if (!opcode_is_forward(half->opcode) || !is_last(program, &rank->chunks[half->chunk]))
+                    continue;
+                const uint32_t number = program->pipes[rank->chunks[half->chunk].pipe].first + half->microbatch;
+                session->ends[number] = (End){.member = (int)r, .chunk = half->chunk};
+            }
     }
     for (uint32_t r = 0; r < program->rank_count; r++) {
         const RankProgram *rank = &program->ranks[r];

@@ -98,8 +98,9 @@ static bool find_microbatches(Rank *rank, uint32_t number, BoundChunk *chunk, ui
         return false;
     memset(chunk->places, 0xff, of_pipe * sizeof *chunk->places); /* PLACE_NONE */
     for (uint32_t i = 0; i < own->instruction_count; i++)
-        if (opcode_is_forward(own->instructions[i].opcode) && own->instructions[i].chunk == number)
-            chunk->places[own->instructions[i].microbatch] = 0;
+        for (const Instruction *half = &own->instructions[i]; half; half = half->second)
+            if (opcode_is_forward(half->opcode) && half->chunk == number)
+                chunk->places[half->microbatch] = 0;
     for (uint32_t m = 0; m < of_pipe; m++)
         if (chunk->places[m] != PLACE_NONE)
             chunk->places[m] = chunk->microbatches++;

@@ -87,6 +87,7 @@ static void compare_traces(void)
 static const char *const runs[][2] = {
     {"--ranks 4 --microbatches 5 schedules/1f1b.dps", "F=2,B=3,comm=0.7"},
     {"--ranks 4 --microbatches 8 schedules/dualpipe.dps", "F=1,I=1.3,W=0.8,FB=2,FB[1]=2.6,comm=0.1,unit=2e-3"},
+    {"--ranks 4 --microbatches 5 schedules/prefill.dps", "F=2,FF=3,comm=0.5"},
     {"--ranks 4 --microbatches 6 schedules/zb-v.dps", "F=1,I=1.5,W=0.5,F[2]=3,comm=0.2,comm[1->2]=1.4"},
 };
 

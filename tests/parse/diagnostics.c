@@ -77,8 +77,8 @@ static void habits(void **state)
     (void)state;
     REPORTS(TWO "nf0 : M; if r == 0 { nF : M; } elif r == 1 { nF : M; }\n// all", "2:1: error: expected", "not `nf0`",
             "passes are written with capital letters", "not `elif`", "} else if r == 1 {", "a comment begins with #");
-    REPORTS(TWO "repeat i < 2 { repeat i < 2 { F&F; } } nB : M + mm;", "`i` is declared twice", "rename one of them",
-            "an F&B joins one F", "such as F0&B1", "unknown name `mm`", "known here: a, M, P, r");
+    REPORTS(TWO "repeat i < 2 { repeat i < 2 { B&F; } } nB : M + mm;", "`i` is declared twice", "rename one of them",
+            "an F&B joins one F", "write the F first", "unknown name `mm`", "known here: a, M, P, r");
     REPORTS(TWO, "t.dps:1:1: error: the schedule has no steps", "nF : M; nB : M;");
     REPORTS(TWO "nFIW : M; W;", "2:11: error: rank 0 (and 1 more): no weight pass is waiting for this W");
     REPORTS(TWO "at 0: F; nB : M;", "this pass has no slot", "write `at SLOT:` before its step");

@@ -252,8 +252,8 @@ static void forgeries_are_refused(void **state)
         {"an instruction", 27, {0, 0, 0, 1, 1, 1, 1, 0, 0,       0,    0,    1, 1, 0,
                                 0, 0, 0, 0, 0, 0, 0, 1, OP_WAIT, 0xff, 0xff, 3, 2}},
         {"its recipe", 25, {0, 0, 0, 1, 1, 1, 1, 0, 0, 2, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
-        {"its recipe", 27, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 16, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
-        {"its recipe", 28, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1, 15, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, OP_END, 2, 0}},
+        {"its recipe", 27, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 17, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"its recipe", 28, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1, 24, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, OP_END, 2, 0}},
     };
     for (size_t i = 0; i < sizeof forgeries / sizeof *forgeries; i++) {
         ByteWriter writer = {0};

@@ -317,11 +317,13 @@ static void test_refused(void **state)
         {"F=1,,I=1", "'' is not 'key = value'"},
         {"memry_I=1", "no cost 'memry_I'; did you mean memory_I?"},
         {"xyzzy=1",
-         "no cost 'xyzzy'; there are F, I, W, B, FB, U, overlap, memory_I, memory_W, comm, bytes, bandwidth, layers, "
+         "no cost 'xyzzy'; there are F, I, W, B, FB, FF, U, overlap, memory_I, memory_W, comm, bytes, bandwidth, "
+         "layers, "
          "multiprocessors, compute_share, model_layers, attention.F, attention.B, attention.W, attention.U, "
          "dispatch.F, dispatch.B, "
          "mlp.F, mlp.B, mlp.W, mlp.U, combine.F, combine.B, perceptron.F, perceptron.B, perceptron.W, perceptron.U, "
-         "embedding.F, embedding.W, embedding.U, rows.F, first_layer.B, head.F, head.B, head.W, head.U, "
+         "qkv.F, shared.F, embedding.F, embedding.W, embedding.U, rows.F, first_layer.B, head.F, head.B, head.W, "
+         "head.U, "
          "squared_error.F, "
          "squared_error.B, unit, stages"},
         {"memory_w=1", "no cost 'memory_w'; did you mean memory_W?"},

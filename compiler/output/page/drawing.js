@@ -26,7 +26,7 @@ function legend(timelines) {
   const data = timelines[0];
   const entries = ["F", "B", "I", "W", "U"].filter(kind => kinds.has(kind)).map(kind =>
     [palette[kind].slice(0, 4).map(([fill, ink]) => [fill, ink, kind]), WORDS[kind]]);
-  if (ranks.some(rank => rank.pair.includes(1))) entries.push([[], "framed: F&B, overlapped"]);
+  if (ranks.some(rank => rank.pair.includes(1))) entries.push([[], `framed: F&${kinds.has("B") || kinds.has("I") ? "B" : "F"}, overlapped`]);
   entries.push([[], `numbers: microbatches${kinds.has("U") ? ", of an update the version that it makes" : ""}`]);
   entries.push([[], "empty: idle"]);
   if (palette.F.length > 1) {
