@@ -260,8 +260,7 @@ typedef enum dps_opcode {
     DPS_UPDATE = 14,      /* one step of the optimizer on the chunk; its gradient is zero afterwards */
     DPS_RENEW = 15, /* asynchronous: one optimizer step from `weights` into `next_weights`, of `count` microbatches */
     DPS_END = 16,   /* end of the step; the last instruction */
-    DPS_OVERLAP_FORWARD =
-        17, /* F&F of a forward-only program: two F, each as DPS_FORWARD_ONLY, may run at the same time */
+    DPS_OVERLAP_FORWARD = 17, /* F&F: two F, each as DPS_FORWARD_ONLY, may run at the same time */
 } dps_opcode;
 
 /* One instruction, or one half of an F&B. A member that the instruction does not have is -1; so is a slot for a tensor

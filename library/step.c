@@ -23,6 +23,13 @@ static int run_overlap(const dps_functions *f, const dps_instruction *pair)
     return second->opcode == DPS_BACKWARD ? run_backward(f, second) : f->backward_input(f->user, second);
 }
 
+/* An F&F. */
+static int run_forwards(const dps_functions *f, const dps_instruction *pair)
+{
+    const int failed = f->forward(f->user, pair);
+    return failed ? failed : f->forward(f->user, pair->second);
+}
+
 static int run_if_given(const dps_functions *f, dps_function function, const dps_instruction *instruction)
 {
     return function ? function(f->user, instruction) : 0;
@@ -37,6 +44,7 @@ static int call_host(const dps_functions *f, const dps_instruction *i)
     case DPS_BACKWARD_INPUT: return f->backward_input(f->user, i);
     case DPS_BACKWARD_WEIGHT: return f->backward_weight(f->user, i);
     case DPS_OVERLAP: return run_overlap(f, i);
+    case DPS_OVERLAP_FORWARD: return run_forwards(f, i);
     case DPS_SEND_FORWARD:
     case DPS_SEND_BACKWARD: return f->send(f->user, i);
     case DPS_RECEIVE_FORWARD:
@@ -74,7 +82,7 @@ static const char *missing(const dps_rank *rank, const dps_functions *f)
         dps_function function;
         uint32_t opcodes; /* any of these needs it */
     } all[] = {
-        {"forward", f->forward, ONE(FORWARD) | ONE(FORWARD_ONLY)},
+        {"forward", f->forward, ONE(FORWARD) | ONE(FORWARD_ONLY) | ONE(OVERLAP_FORWARD)},
         {"backward_input", f->backward_input, ONE(BACKWARD_INPUT) | halves},
         {"backward_weight", f->backward_weight, ONE(BACKWARD_WEIGHT) | halves},
         {"send", f->send, ONE(SEND_FORWARD) | ONE(SEND_BACKWARD)},

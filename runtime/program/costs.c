@@ -15,7 +15,8 @@
 /* clang-format off */
 const Costs costs_unit = {
     .all = {[COST_F] = 1, [COST_B] = NOT_GIVEN, [COST_I] = 1, [COST_W] = 1, [COST_U] = 0, [COST_FB] = NOT_GIVEN,
-            [COST_FF] = NOT_GIVEN, [COST_MEMORY_I] = NOT_GIVEN, [COST_MEMORY_W] = NOT_GIVEN, [COST_GRADIENTS] = NOT_GIVEN},
+            [COST_FF] = NOT_GIVEN, [COST_MEMORY_I] = NOT_GIVEN, [COST_MEMORY_W] = NOT_GIVEN,
+            [COST_GRADIENTS] = NOT_GIVEN},
     .overlap = NOT_GIVEN,
     .bandwidth = NOT_GIVEN,
     .unit = NOT_GIVEN,
