@@ -292,6 +292,7 @@ class Wheel(unittest.TestCase):
                 names = set(archive.namelist())
             record = (there / f"dps-{dps.__version__}.dist-info/RECORD").read_text().splitlines()
             self.assertEqual({line.split(",")[0] for line in record}, names)
+            self.assertIn("dps/torch/__init__.py", names)
             ran = subprocess.run(
                 [sys.executable, "-c",
                  "import dps; p = dps.compile(dps.schedule('dualpipe'), ranks=2, microbatches=4); "

@@ -16,6 +16,8 @@ from typing import NamedTuple, Tuple
 import torch
 from torch import nn
 
+from ._store import WeightGradStore
+
 _LAYERS = {layer.forward for layer in (nn.Linear, nn.Embedding, nn.LayerNorm, nn.GroupNorm, nn.Conv1d, nn.Conv2d,
                                        nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)}
 
@@ -128,8 +130,6 @@ class Splitter:
 
     def report(self, has_checkpoint, parameters):
         """Says once which weight gradients are computed in the input half."""
-        from ._store import WeightGradStore
-
         if self.reported or WeightGradStore.cache or not (has_checkpoint or parameters):
             return
         self.reported = True

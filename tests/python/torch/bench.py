@@ -1,5 +1,5 @@
-"""What dps.torch costs: processor time of an action (an F, I, W or B with its messages) where stages do nothing, 2 ranks
-on gloo. Prints name, value, unit and goal on each line. `bench.py` starts the ranks itself."""
+"""What dps.torch costs: processor time of an action (an F, I, W or B with its messages) where stages do nothing, 2
+ranks on gloo. Prints name, value, unit and goal on each line. `bench.py` starts the ranks itself."""
 
 import os
 import sys

@@ -143,8 +143,13 @@ class Failures(Ranks):
             if not there:
                 self.assertRegex(output, "dies: PipelineError: rank 1 has ended: its connection closed while rank [02]")
 
-    def test_refused(self):
-        self.run_ranks("refused.py", 2)
+
+class Calls(Ranks):
+    def test_calls(self):
+        self.run_ranks("calls.py", 2)
+
+    def test_dps_alone_does_not_import_torch(self):
+        subprocess.run([sys.executable, "-c", "import dps, sys; sys.exit('torch' in sys.modules)"], check=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,186 @@
+"""The instructions of a rank as functions, which a step calls one after the other."""
+
+import time
+
+from ._overlap import run_overlapped
+from ._plan import receive_early
+
+
+class Actions:
+    """Makes the functions of a Pipeline, which is this class with modules and connections.
+
+    _slots   message slots: tensors, or a message in flight
+    _held    of each (chunk, microbatch) between its forward and its backward, a dps.torch._stage.Held
+    _step    what the present step works on
+
+    There is one function _make_OPCODE for each opcode that does something here. It takes an instruction, and whether
+    the step trains, and returns the function that a step calls."""
+
+    def _functions(self, mode):
+        """(instruction, function) of each action of a step: in the order of the program, and with early receives."""
+        actions = self.plan.training if mode else self.plan.evaluation
+        made = {}
+        for action in actions:
+            maker = getattr(self, "_make_" + action.instruction.opcode.lower(), None)
+            function = maker(action.instruction, mode) if maker else None
+            if function:
+                made[action.index] = (action, function)
+        order = receive_early([action for action, _ in made.values()])
+        return list(made.values()), [made[action.index] for action in order]
+
+    def _make_forward(self, i, mode):
+        stage, slots, held, step = self._stages[i.chunk], self._slots, self._held, self._step
+        number, key, x, y = self.plan.number(i), (i.chunk, i.microbatch), i.x, i.y
+        is_first, is_last, split = i.stage == 0, stage.is_last, key in self.plan.split
+
+        def run():
+            inputs = step.inputs[number] if is_first else slots[x]
+            targets = step.targets.get(number) if is_last else None
+            kept, outputs = stage.forward(inputs, step.arguments[number], targets, split and mode)
+            if mode:
+                held[key] = kept
+            self._forwarded(number, y, is_last, kept.loss, outputs)
+        return run
+
+    _make_forward_only = _make_forward
+
+    def _forwarded(self, number, y, is_last, loss, outputs):
+        if is_last:
+            if loss is not None:
+                self._step.losses[number] = loss.detach()
+            if self._step.outputs is not None:
+                self._step.outputs[number] = outputs
+        else:
+            self._slots[y] = outputs
+
+    def _make_backward(self, i, mode):
+        stage, slots, held = self._stages[i.chunk], self._slots, self._held
+        key, dx, dy, x = (i.chunk, i.microbatch), i.dx, i.dy, i.x
+
+        def run():
+            made = stage.backward(held.pop(key), () if dy is None else slots[dy])
+            self._free(x, dy)
+            if dx is not None:
+                slots[dx] = made
+        return run
+
+    def _free(self, *slots):
+        for slot in slots:
+            if slot is not None:
+                self._slots[slot] = None
+
+    def _make_backward_input(self, i, mode):
+        stage, slots, held = self._stages[i.chunk], self._slots, self._held
+        key, dx, dy = (i.chunk, i.microbatch), i.dx, i.dy
+
+        def run():
+            made = stage.backward_input(held[key], () if dy is None else slots[dy])
+            if dx is not None:
+                slots[dx] = made
+        return run
+
+    def _make_backward_weight(self, i, mode):
+        stage, held, key, x, dy = self._stages[i.chunk], self._held, (i.chunk, i.microbatch), i.x, i.dy
+
+        def run():
+            stage.backward_weight(held.pop(key))
+            self._free(x, dy)
+        return run
+
+    def _make_overlap(self, i, mode):
+        forward = self._make_forward(i, mode)
+        if i.second is None:
+            return forward
+        maker = self._make_backward if i.second.opcode == "BACKWARD" else self._make_backward_input
+        backward = maker(i.second, mode)
+        overlapped = self._overlapped_of(i)
+
+        def in_turn():
+            forward()
+            self._middle = time.perf_counter()
+            backward()
+        return self._overlap(i, overlapped) if overlapped else in_turn
+
+    def _overlapped_of(self, i):
+        """What runs both halves of an F&B at once; None: they run in turn."""
+        first, second = self.modules[i.chunk], self.modules[i.second.chunk]
+        if type(first) is type(second) and hasattr(type(first), "overlapped_forward_backward"):
+            return type(first).overlapped_forward_backward
+        return self.overlapped
+
+    def _overlap(self, i, overlapped):
+        first, second = self._stages[i.chunk], self._stages[i.second.chunk]
+        slots, held, step = self._slots, self._held, self._step
+        number, key, other = self.plan.number(i), (i.chunk, i.microbatch), (i.second.chunk, i.second.microbatch)
+        is_input_half, split, dy = i.second.opcode == "BACKWARD_INPUT", key in self.plan.split, i.second.dy
+
+        def run():
+            inputs = step.inputs[number] if i.stage == 0 else slots[i.x]
+            targets = step.targets.get(number) if first.is_last else None
+            ended = held[other] if is_input_half else held.pop(other)
+            kept, outputs, dx = run_overlapped(first, second, (inputs, targets, split),
+                                               (ended, () if dy is None else slots[dy], is_input_half), overlapped)
+            held[key] = kept
+            self._forwarded(number, i.y, first.is_last, kept.loss, outputs)
+            if not is_input_half:
+                self._free(i.second.x, dy)
+            if i.second.dx is not None:
+                slots[i.second.dx] = dx
+        return run
+
+    def _message_number(self, i, forward):
+        """The number of a message: one for each direction between stage s and s + 1."""
+        return 2 * ((i.stage if forward else i.stage - 1) * self.program.microbatches + self.plan.number(i)) + forward
+
+    def _make_send_forward(self, i, mode):
+        exchange, slots, peer, slot = self._exchanges[mode], self._slots, self._process_of[i.peer], i.message
+        number = self._message_number(i, True)
+
+        def run():
+            slots[slot] = exchange.send_activation(slots[slot], peer, number, number)
+        return run
+
+    def _make_receive_forward(self, i, mode):
+        exchange, slots, peer, slot = self._exchanges[mode], self._slots, self._process_of[i.peer], i.message
+        number = self._message_number(i._replace(stage=i.stage - 1), True)
+
+        def run():
+            slots[slot] = exchange.receive_activation(peer, number, number)
+        return run
+
+    def _make_send_backward(self, i, mode):
+        exchange, slots, peer, slot = self._exchanges[mode], self._slots, self._process_of[i.peer], i.message
+        number = self._message_number(i, False)
+
+        def run():
+            slots[slot] = exchange.send(slots[slot], peer, number)
+        return run
+
+    def _make_receive_backward(self, i, mode):
+        exchange, slots, peer, slot = self._exchanges[mode], self._slots, self._process_of[i.peer], i.message
+        number, activation = self._message_number(i._replace(stage=i.stage + 1), False), self._message_number(i, True)
+
+        def run():
+            form = exchange.forms[activation]
+            slots[slot] = exchange.receive([(s, d, False) for s, d, grad in form if grad], peer, number)
+        return run
+
+    def _make_wait(self, i, mode):
+        exchange, slots, slot = self._exchanges[mode], self._slots, i.message
+
+        def run():
+            slots[slot] = exchange.wait(slots[slot])
+        return run
+
+    def _make_reduce(self, i, mode):
+        total = self._sums[i.chunk]
+        return total.post if total.group is not None else None
+
+    def _make_wait_reduce(self, i, mode):
+        total, module, chunk = self._sums[i.chunk], self.modules[i.chunk], i.chunk
+
+        def run():
+            total.wait()
+            if self.gradient_ready:
+                self.gradient_ready(chunk, module)
+        return run
