@@ -86,6 +86,24 @@ static bool all_wait_in_vain(Communicator *everybody, int rank)
     return true;
 }
 
+/* Rank 1 does not post its all-to-all. */
+static bool await_pieces_in_vain(Communicator *everybody, int rank, int ranks)
+{
+    int members[8];
+    Error error;
+    Communicator *communicator;
+    TestAllToAll one;
+    for (int i = 0; i < ranks; i++)
+        members[i] = i;
+    EXPECT(connect_all_to_all(everybody->world, rank, members, ranks, 1, &communicator));
+    if (rank == 1)
+        return all_wait_in_vain(everybody, rank);
+    EXPECT(make_all_to_all(&one, rank, ranks) && post_all_to_all(communicator, rank, &one, 4));
+    EXPECT(communicator->run->all_to_all_wait(communicator, &one.posted, &error) == STATUS_RUN_FAILED);
+    EXPECT(strcmp(error.text, "no answer from rank 1 within 0.5 s (--deadline)") == 0);
+    return true;
+}
+
 /* Rank 1 computes for longer than the deadline while the others wait for it, one of them in a gather. */
 static bool compute_for_long(Communicator *everybody, int rank, int ranks)
 {
@@ -165,7 +183,7 @@ static int run_process(const char *scenario, int ranks, const char *folder)
         config.map = reversed;
     if (strcmp(scenario, "wrong-map") == 0)
         config.map = nonsense;
-    if (strcmp(scenario, "vain") == 0 || strcmp(scenario, "stopped") == 0)
+    if (strcmp(scenario, "vain") == 0 || strcmp(scenario, "pieces-vain") == 0 || strcmp(scenario, "stopped") == 0)
         config.deadline = 0.5;
     if (strcmp(scenario, "long") == 0 || strcmp(scenario, "resumed") == 0)
         config.deadline = 2;
@@ -201,6 +219,8 @@ static int run_process(const char *scenario, int ranks, const char *folder)
                 sum_by_progress(everybody, rank, ranks);
     else if (strcmp(scenario, "pieces") == 0)
         good &= exchange_pieces(everybody, rank, ranks) && post_too_many(everybody, rank);
+    else if (strcmp(scenario, "pieces-vain") == 0)
+        good &= await_pieces_in_vain(everybody, rank, ranks);
     else if (strcmp(scenario, "vain") == 0)
         good &= all_wait_in_vain(everybody, rank);
     else if (strcmp(scenario, "long") == 0)
@@ -346,6 +366,7 @@ static void a_deadline_names_who_is_missing(void **state)
 {
     (void)state;
     expect_run(2, "vain", 2, 3, "vain: good");
+    expect_run(2, "pieces-vain", 2, 3, "pieces-vain: good");
 }
 
 static void a_rank_that_computes_moves(void **state)
