@@ -110,8 +110,8 @@ static double size_of(const OptimumTask *task, int most)
     return size;
 }
 
-/* Asks first whether any shorter order exists, for half of the time. If the solver does not know, asks for ever shorter
-   ones, which are easier to exclude; each answer "no" raises the bound. */
+/* Asks first whether any shorter order exists, for half of the time. If the solver does not know, asks for shorter and
+   shorter ones, which are easier to exclude; each answer "no" raises the bound. */
 static void ask(Asker *asker, Optimum *optimum, Span span, Arena *arena)
 {
     int unknown = asker->most; /* the fewest ticks about which the solver did not know */
