@@ -139,31 +139,48 @@ static void costs_of(const Fitter *f, const int64_t *values, int64_t costs[VARIA
         costs[3] = costs[0] + costs[1] + costs[2];
 }
 
-/* The quantity times the number of ranks, which is a whole number. < 0: the order was not found. */
-static int64_t value_at(const Fitter *f, Size *size, const int64_t *values)
+static Costs costs_at(const Fitter *f, const int64_t *values)
 {
     int64_t costs[VARIABLES];
-    Error ignored;
     Costs given = f->options->costs;
-    Timeline times;
     costs_of(f, values, costs);
     for (int k = 0; k < MESSAGE; k++)
         given.all[keys[k]] = (double)costs[k];
     given.latency = (double)costs[MESSAGE];
-    Arena *scratch = arena_scratch(&size->arena);
-    Compilation again = size->c;
-    again.arena = scratch;
-    again.costs = &given;
-    int64_t value = -1;
-    if (!f->searches || compile(&again, &ignored) == STATUS_OK) {
-        again.resolved = costs_resolve(&given, again.schedule.pipes[0].stages, again.schedule.recipe, scratch);
-        timeline_run(&again.schedule, &again.table, &again.resolved, scratch, &times);
-        const Bubble bubble = timeline_bubble(&again.schedule, &times);
-        const double quantity = f->quantity == MAKESPAN ? times.makespan : bubble.cost - bubble.work;
-        value = llround(quantity * (double)size->ranks);
-    }
+    return given;
+}
+
+/* Gives the size the order that it has under these costs. */
+static bool take_order(const Fitter *f, Size *size, const int64_t *values)
+{
+    Error ignored;
+    if (!f->searches)
+        return true;
+    const Costs given = costs_at(f, values);
+    arena_free(&size->arena);
+    Parameters *parameters = arena_allocate(&size->arena, sizeof *parameters);
+    *parameters = f->options->parameters;
+    parameters_set_ranks(parameters, size->ranks);
+    parameters_set_microbatches(parameters, size->microbatches);
+    size->c = (Compilation){.arena = &size->arena, .source = f->source, .parameters = parameters, .costs = &given};
+    const bool good = compile(&size->c, &ignored) == STATUS_OK;
+    size->c.costs = NULL;
+    return good;
+}
+
+/* The quantity times the number of ranks, which is a whole number, of the order that the size has. */
+static int64_t value_at(const Fitter *f, const Size *size, const int64_t *values)
+{
+    Timeline times;
+    const Costs given = costs_at(f, values);
+    const Schedule *schedule = &size->c.schedule;
+    Arena *scratch = arena_scratch(f->arena);
+    const Costs costs = costs_resolve(&given, schedule->pipes[0].stages, schedule->recipe, scratch);
+    timeline_run(schedule, &size->c.table, &costs, scratch, &times);
+    const Bubble bubble = timeline_bubble(schedule, &times);
+    const double quantity = f->quantity == MAKESPAN ? times.makespan : bubble.cost - bubble.work;
     arena_free(scratch);
-    return value;
+    return llround(quantity * (double)size->ranks);
 }
 
 static int64_t peak_at(const Size *size)
@@ -196,6 +213,8 @@ static bool fit_piece(Fitter *f, const int64_t *values, Piece *piece)
         Size *size = &f->sizes[i];
         if (size->other || !inside(f->domain, size))
             continue;
+        if (!take_order(f, size, values))
+            return false;
         const int64_t here = value_at(f, size, values);
         int64_t sum = 0;
         for (int v = 0; v < f->variables; v++) {
@@ -239,6 +258,8 @@ static bool holds(Fitter *f, int64_t values[VARIABLES])
             Size *size = &f->sizes[i];
             if (!inside(f->domain, size))
                 continue;
+            if (!take_order(f, size, values))
+                return false;
             const double value = (double)value_at(f, size, values) / (double)size->ranks;
             if (fabs(formula_at(f, size, values) - value) > 1e-6 * (1 + value))
                 return false;
