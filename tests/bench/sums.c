@@ -1,7 +1,8 @@
 /* How much of the time of the sums of gradients is hidden behind the rest of the step? Trains the same model, in turn,
-   with each sum posted where the compiler puts it, and with each posted directly before its wait. Two ranks with two
-   stages each: the sum of stage 1 runs during the last backward of stage 0, in which rank 1 is idle; the sum of stage 0
-   has nothing to hide behind. Prints lines: name value unit. Run from the top folder with BUILD set. */
+   with each sum posted where the compiler puts it, and with each posted directly before its wait. Two ranks with a copy
+   of both stages each, by a schedule or as two replicas. The sum of stage 1 can run during the last backward of stage
+   0; the sum of stage 0 has nothing to hide behind. Prints lines: name value unit. Run from the top folder with BUILD
+   set. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,18 @@
 
 enum { PAIRS = 7, RANKS = 2, STEPS = 16 };
 
-static const char order[] = "p0:0F0,p0:0F1,p0:0F2,p0:0F3,p1:1F0,p1:1B0,p0:0B0,p0:0B1,p0:0B2,p0:0B3\n"
-                            "p1:0F0,p0:1F0,p0:1B0,p1:0B0,p0:1F1,p0:1B1,p0:1F2,p0:1B2,p0:1F3,p0:1B3\n";
+/* Two runs with two copies of each stage: those of a schedule, of which rank 1 is idle at the end; and replicas of one
+   rank with both stages. */
+static const struct {
+    const char *name, *order;
+    uint32_t replicas;
+} cases[] = {
+    {"sums",
+     "p0:0F0,p0:0F1,p0:0F2,p0:0F3,p1:1F0,p1:1B0,p0:0B0,p0:0B1,p0:0B2,p0:0B3\n"
+     "p1:0F0,p0:1F0,p0:1B0,p1:0B0,p0:1F1,p0:1B1,p0:1F2,p0:1B2,p0:1F3,p0:1B3\n",
+     1},
+    {"sums_of_replicas", "0F0,1F0,1B0,0F1,1F1,1B1,0B0,0B1\n", 2},
+};
 
 static void fail(const char *what)
 {
@@ -38,7 +49,7 @@ static void post_late(RankProgram *rank)
     }
 }
 
-static void run(const char *program, const char *trace, bool late)
+static void run(const char *program, uint32_t replicas, const char *trace, bool late)
 {
     Arena arena = {0};
     Error error = {0};
@@ -52,8 +63,8 @@ static void run(const char *program, const char *trace, bool late)
     Status status = options_parse(18, arguments, &arena, &line, &error);
     line.run.held_out = 64;
     if (status == STATUS_OK)
-        status = program_load(program, &(LoadOptions){0}, &arena, &loaded, &error);
-    for (uint32_t r = 0; status == STATUS_OK && late && r < RANKS; r++)
+        status = program_load(program, &(LoadOptions){.replicas = replicas}, &arena, &loaded, &error);
+    for (uint32_t r = 0; status == STATUS_OK && late && r < loaded.program->rank_count; r++)
         post_late(&loaded.program->ranks[r]);
     if (status == STATUS_OK)
         status = session_open(&loaded, &line.run, &(SessionHooks){0}, &session, &error);
@@ -95,7 +106,7 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-int main(void)
+static int measure(const char *name, const char *order, uint32_t replicas)
 {
     char folder[] = "/tmp/sums.XXXXXX", command[1024], program[64], trace[64];
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
@@ -110,16 +121,24 @@ int main(void)
         return 1;
     for (int i = 0; i < PAIRS; i++) {
         for (int late = 0; late < 2; late++) {
-            run(program, trace, late);
+            run(program, replicas, trace, late);
             times[late][i] = waited(trace);
         }
     }
     for (int late = 0; late < 2; late++)
         qsort(times[late], PAIRS, sizeof *times[late], compare);
-    printf("sums.waited %.4g us (both sums of a step, posted as the compiler does; median of %d)\n",
+    printf("%s.waited %.4g us (both sums of a step, posted as the compiler does; median of %d)\n", name,
            times[0][PAIRS / 2], PAIRS);
-    printf("sums.waited_late %.4g us (posted right before the wait)\n", times[1][PAIRS / 2]);
-    printf("sums.hidden %.2f share\n", 1 - times[0][PAIRS / 2] / times[1][PAIRS / 2]);
+    printf("%s.waited_late %.4g us (posted right before the wait)\n", name, times[1][PAIRS / 2]);
+    printf("%s.hidden %.2f share\n", name, 1 - times[0][PAIRS / 2] / times[1][PAIRS / 2]);
     snprintf(command, sizeof command, "rm -r %s", folder);
     return system(command);
+}
+
+int main(void)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (measure(cases[i].name, cases[i].order, cases[i].replicas) != 0)
+            return 1;
+    return 0;
 }
