@@ -103,7 +103,7 @@ typedef struct Fitter {
     Arena *arena;
     Size *sizes;
     uint32_t size_count;
-    bool has_pairs, searches; /* searches: the order depends on the costs */
+    bool has_pairs, by_costs; /* by_costs: the order may follow from the costs */
     uint64_t seed;
     /* the formula that is being fitted */
     Quantity quantity;
@@ -154,7 +154,7 @@ static Costs costs_at(const Fitter *f, const int64_t *values)
 static bool take_order(const Fitter *f, Size *size, const int64_t *values)
 {
     Error ignored;
-    if (!f->searches)
+    if (!f->by_costs)
         return true;
     const Costs given = costs_at(f, values);
     arena_free(&size->arena);
@@ -451,9 +451,12 @@ Status fit(const Options *options, Arena *arena, Diagnostics **diagnostics, FILE
     *diagnostics = own.diagnostics;
     if (status != STATUS_OK)
         return status;
+    if (own.tree->order)
+        return error_set(error, STATUS_BAD_USAGE, "dpc fit: %s searches its order, and formulas need a rule: steps",
+                         source->path);
     Fitter f = {.options = options, .source = source, .arena = arena};
     f.sizes = arena_array(arena, SIZES_MAX, sizeof *f.sizes);
-    f.searches = own.tree->cost || own.tree->order;
+    f.by_costs = own.tree->cost != NULL;
     add_sizes(&f);
     fprintf(stream, "%s: for P ranks and M microbatches\n", own.schedule.name);
     for (f.quantity = 0; f.quantity < QUANTITIES; f.quantity++)
