@@ -76,6 +76,15 @@ static uint32_t find_any(const PairLine *line, bool (*is)(const PairPass *), uin
     return UINT32_MAX;
 }
 
+/* Finds a pass of one sort and, near it, one of another. False: there are none. */
+static bool find_two(const PairLine *line, bool (*is)(const PairPass *), bool (*is_other)(const PairPass *),
+                     uint64_t *random, uint32_t *i, uint32_t *j)
+{
+    *i = find_any(line, is, random);
+    *j = *i == UINT32_MAX ? *i : find_near(line, *i, is_other, random);
+    return *j != UINT32_MAX;
+}
+
 static uint32_t find_weight(const PairLine *line, uint32_t after, uint8_t chunk, uint64_t *random)
 {
     uint32_t found = UINT32_MAX;
@@ -101,9 +110,8 @@ static bool shift(const PairLine *from, uint64_t *random, PairLine *to)
 /* Joins an F, an I and the I's W into an F&B. */
 static bool join(const PairLine *from, uint64_t *random, PairLine *to)
 {
-    const uint32_t i = find_any(from, is_forward, random);
-    const uint32_t j = i == UINT32_MAX ? i : find_near(from, i, is_input, random);
-    if (j == UINT32_MAX)
+    uint32_t i, j;
+    if (!find_two(from, is_forward, is_input, random, &i, &j))
         return false;
     const uint8_t chunk = from->passes[j].chunk;
     const uint32_t w = find_weight(from, j, chunk, random);
@@ -132,9 +140,8 @@ static bool split(const PairLine *from, uint64_t *random, PairLine *to)
 
 static bool swap_forwards(const PairLine *from, uint64_t *random, PairLine *to)
 {
-    const uint32_t i = find_any(from, has_forward, random);
-    const uint32_t j = i == UINT32_MAX ? i : find_near(from, i, has_forward, random);
-    if (j == UINT32_MAX || from->passes[i].chunk == from->passes[j].chunk)
+    uint32_t i, j;
+    if (!find_two(from, has_forward, has_forward, random, &i, &j) || from->passes[i].chunk == from->passes[j].chunk)
         return false;
     Edit edits[] = {{REPLACE, i, from->passes[i]}, {REPLACE, j, from->passes[j]}};
     edits[0].pass.chunk = from->passes[j].chunk;
@@ -144,9 +151,8 @@ static bool swap_forwards(const PairLine *from, uint64_t *random, PairLine *to)
 
 static bool swap_backwards(const PairLine *from, uint64_t *random, PairLine *to)
 {
-    const uint32_t i = find_any(from, has_backward, random);
-    const uint32_t j = i == UINT32_MAX ? i : find_near(from, i, has_backward, random);
-    if (j == UINT32_MAX)
+    uint32_t i, j;
+    if (!find_two(from, has_backward, has_backward, random, &i, &j))
         return false;
     const uint8_t first = backward_of(&from->passes[i]), second = backward_of(&from->passes[j]);
     if (first == second)
@@ -166,9 +172,8 @@ static bool swap_backwards(const PairLine *from, uint64_t *random, PairLine *to)
 /* Moves the F of an F&B to an I, which becomes an F&B. */
 static bool give_forward(const PairLine *from, uint64_t *random, PairLine *to)
 {
-    const uint32_t i = find_any(from, is_pair, random);
-    const uint32_t j = i == UINT32_MAX ? i : find_near(from, i, is_input, random);
-    if (j == UINT32_MAX)
+    uint32_t i, j;
+    if (!find_two(from, is_pair, is_input, random, &i, &j))
         return false;
     const PairPass pair = from->passes[i];
     const uint8_t chunk = from->passes[j].chunk;
@@ -184,9 +189,8 @@ static bool give_forward(const PairLine *from, uint64_t *random, PairLine *to)
 /* Moves the B of an F&B to an F, which becomes an F&B. */
 static bool give_backward(const PairLine *from, uint64_t *random, PairLine *to)
 {
-    const uint32_t i = find_any(from, is_pair, random);
-    const uint32_t j = i == UINT32_MAX ? i : find_near(from, i, is_forward, random);
-    if (j == UINT32_MAX)
+    uint32_t i, j;
+    if (!find_two(from, is_pair, is_forward, random, &i, &j))
         return false;
     const PairPass pair = from->passes[i];
     const Edit edits[] = {{REPLACE, i, {ACTION_F, pair.chunk, 0}},
