@@ -6,10 +6,10 @@
 #include "compiler/search/search_seed.h"
 
 enum {
-    VISITS = 30 * 1000000, /* passes that a unit of effort simulates or checks */
-    ORDERS = 200 * 1000,   /* most orders that a unit of effort tries */
-    ENDS = 50,        /* a rank's end counts as 1/50 of the makespan: ranks that end earlier leave room for changes */
-    REPORT = 1 << 10, /* orders between two progress reports */
+    VISITS = 30 * 1000000, /* passes that a step simulates or checks */
+    ORDERS = 200 * 1000,   /* most orders that a step tries */
+    SMALL = 400,           /* with at most so many passes, a unit of effort has 8 steps, else one */
+    REPORT = 1 << 10,      /* orders between two progress reports */
 };
 
 /* The search for one number of microbatches. */
@@ -18,8 +18,10 @@ typedef struct Searcher {
     const SearchControl *control;
     PairProblem problem;
     PairOrder current, best, made;
+    PairOrder apart; /* the best order without F&B among those from which the search starts */
     PairLine trial;
     uint64_t random;
+    int64_t ends; /* a rank's end counts as 1/ends of the makespan: ranks that end earlier leave room for changes */
     int64_t bound;
     uint32_t *tried; /* number of orders that the whole search has tried */
     uint32_t planned;
@@ -27,7 +29,7 @@ typedef struct Searcher {
     double whole_ticks, whole_bound;
 } Searcher;
 
-static int64_t cost_of(const PairOrder *order) { return order->makespan * ENDS + order->ends; }
+static int64_t cost_of(const Searcher *s, const PairOrder *order) { return order->makespan * s->ends + order->ends; }
 
 static bool is_better(const PairOrder *order, const PairOrder *than)
 {
@@ -58,11 +60,13 @@ static bool try_order(Searcher *s, PairOrder *order, int64_t most)
     return pair_run(&s->problem, order, most);
 }
 
-static void keep_if_better(Searcher *s, const PairOrder *order)
+static void keep_better(const Searcher *s, const PairOrder *order, PairOrder *best)
 {
-    if (s->best.makespan == NEVER || is_better(order, &s->best))
-        pair_order_copy(s->base, &s->best, order);
+    if (best->makespan == NEVER || is_better(order, best))
+        pair_order_copy(s->base, best, order);
 }
+
+static void keep_if_better(Searcher *s, const PairOrder *order) { keep_better(s, order, &s->best); }
 
 static void open_searcher(Searcher *s, const SearchProblem *base, const Schedule *schedule, const Costs *costs,
                           Arena *arena)
@@ -75,10 +79,20 @@ static void open_searcher(Searcher *s, const SearchProblem *base, const Schedule
     s->current = pair_order_new(base, arena);
     s->best = pair_order_new(base, arena);
     s->made = pair_order_new(base, arena);
+    s->apart = pair_order_new(base, arena);
     s->trial.passes = arena_array(arena, longest, sizeof *s->trial.passes);
 }
 
 /* --- published orders --- */
+
+/* Tries an order without F&B, which `made` has. */
+static void try_apart(Searcher *s)
+{
+    if (!try_order(s, &s->made, NEVER))
+        return;
+    keep_if_better(s, &s->made);
+    keep_better(s, &s->made, &s->apart);
+}
 
 /* Tries the order that the search without F&Bs finds. */
 static void try_search_without(Searcher *s, const Schedule *schedule, const SearchTask *task, Arena *scratch)
@@ -91,8 +105,7 @@ static void try_search_without(Searcher *s, const Schedule *schedule, const Sear
     without.effort = 1;
     search_order(&own, &without, &control, (Span){0, 0}, scratch, NULL);
     pair_order_read(&own, &s->made);
-    if (try_order(s, &s->made, NEVER))
-        keep_if_better(s, &s->made);
+    try_apart(s);
 }
 
 static void try_seeds(Searcher *s, const Schedule *schedule, const SearchTask *task, Arena *arena)
@@ -105,8 +118,7 @@ static void try_seeds(Searcher *s, const Schedule *schedule, const SearchTask *t
         if (result != SEED_MADE)
             continue;
         pair_order_take(s->base, &order, &s->made);
-        if (try_order(s, &s->made, NEVER))
-            keep_if_better(s, &s->made);
+        try_apart(s);
     }
     for (uint32_t number = 0; pair_seed(s->base, number, &s->made, scratch); number++)
         if (try_order(s, &s->made, NEVER))
@@ -138,7 +150,7 @@ static uint64_t step(Searcher *s, int64_t temperature)
     PairLine *line = &s->current.lines[rank];
     const uint32_t draw = random_of(&s->random, sizeof logarithms / sizeof *logarithms);
     const int64_t worse = temperature / 1024 * logarithms[draw];
-    const int64_t makespan = s->current.makespan, ends = s->current.ends, cost = cost_of(&s->current) + worse;
+    const int64_t makespan = s->current.makespan, ends = s->current.ends, cost = cost_of(s, &s->current) + worse;
     if (!pair_move(line, &s->random, &s->trial))
         return 1;
     if (!pair_line_check(&s->problem, rank, &s->trial))
@@ -146,7 +158,7 @@ static uint64_t step(Searcher *s, int64_t temperature)
     swap_lines(line, &s->trial);
     ++*s->tried;
     tell(s);
-    if (pair_run(&s->problem, &s->current, makespan + worse / ENDS) && cost_of(&s->current) <= cost) {
+    if (pair_run(&s->problem, &s->current, makespan + worse / s->ends) && cost_of(s, &s->current) <= cost) {
         keep_if_better(s, &s->current);
     } else {
         swap_lines(line, &s->trial);
@@ -169,22 +181,36 @@ static void anneal(Searcher *s, int64_t hot, int64_t cold, uint64_t visits)
     }
 }
 
-static void anneal_from_best(Searcher *s, uint32_t heat, uint64_t visits)
+static void anneal_from(Searcher *s, const PairOrder *start, uint32_t heat, uint64_t visits)
 {
-    const int64_t unit = s->base->slot * ENDS;
-    if (s->best.makespan == NEVER)
+    const int64_t unit = s->base->slot * s->ends;
+    if (start->makespan == NEVER)
         return;
-    pair_order_copy(s->base, &s->current, &s->best);
-    anneal(s, unit * heat / 64, unit / 64, visits);
+    if (start != &s->current)
+        pair_order_copy(s->base, &s->current, start);
+    anneal(s, unit * heat / 64, unit / 256, visits);
 }
 
-/* Anneals from the best order three times, with falling heat. Every second round starts hotter, which may lead out of a
-   local optimum. */
+/* Anneals three times, with falling heat, from the best order; or, `apart`, from an order without F&B, for better
+   orders need not have F&B where the best one has them. Rounds differ, so that a local optimum of one is none of
+   another. */
 static void anneal_round(Searcher *s, uint32_t round, uint64_t visits)
 {
-    static const uint32_t heats[2][3] = {{5, 3, 1}, {32, 16, 4}};
-    for (uint32_t i = 0; i < 3; i++)
-        anneal_from_best(s, heats[round % 2][i], visits / 3);
+    static const struct {
+        uint32_t heats[3];
+        int64_t ends;
+        bool apart;
+    } rounds[] = {{{5, 3, 1}, 50, false},
+                  {{5, 3, 1}, 8, false},
+                  {{16, 8, 4}, 50, true},
+                  {{32, 16, 4}, 8, false},
+                  {{16, 8, 4}, 8, true}};
+    const uint32_t which = round % (sizeof rounds / sizeof *rounds);
+    s->ends = rounds[which].ends;
+    for (uint32_t i = 0; i < 3; i++) {
+        const PairOrder *start = !rounds[which].apart ? &s->best : i ? &s->current : &s->apart;
+        anneal_from(s, start, rounds[which].heats[i], visits / 3);
+    }
 }
 
 /* --- repeating the middle --- */
@@ -304,28 +330,38 @@ static int64_t bound_of(const Schedule *schedule, const SearchTask *task, double
     return (int64_t)(makespan_bound(schedule, task->costs, &limits, arena) * ticks * (1 + 1e-9));
 }
 
-/* Rounds take 1, 1, 2, 4, ... units of effort, as long as effort is left. The first rounds do not depend on the effort,
-   so more effort never finds a longer order. */
+/* Rounds take 1, 1, 2, 4, ... steps, as long as effort is left. The first rounds do not depend on the effort, so more
+   effort never finds a longer order. */
 typedef struct Round {
     uint32_t number, done;
-    uint64_t unit, visits;
+    uint64_t visits;
 } Round;
 
-/* The pass visits of a unit of effort. */
-static uint64_t unit_of(const SearchProblem *problem)
+/* The pass visits of a step. */
+static uint64_t visits_of(const SearchProblem *problem)
 {
     const uint64_t orders = (uint64_t)ORDERS * problem->passes;
     return orders < VISITS ? orders : VISITS;
 }
 
-static bool next_round(Round *round, uint32_t effort)
+static uint32_t steps_of(const SearchProblem *problem, uint32_t effort)
 {
-    const uint32_t units = round->done ? round->done : 1;
-    if (units > effort - round->done)
+    return problem->passes <= SMALL ? 8 * effort : effort;
+}
+
+static uint32_t orders_planned(const SearchProblem *problem, uint32_t effort)
+{
+    return (uint32_t)(visits_of(problem) * steps_of(problem, effort) / problem->passes + 1);
+}
+
+static bool next_round(Round *round, const SearchProblem *problem, uint32_t effort)
+{
+    const uint32_t steps = round->done ? round->done : 1;
+    if (steps > steps_of(problem, effort) - round->done)
         return false;
     round->number += round->done > 0;
-    round->done += units;
-    round->visits = units * round->unit;
+    round->done += steps;
+    round->visits = steps * visits_of(problem);
     return true;
 }
 
@@ -335,15 +371,15 @@ static void search_few(Searcher *s, const Schedule *schedule, const SearchTask *
     const Schedule shorter = shortened(schedule, more, scratch);
     SearchProblem problem;
     search_problem_make(&shorter, task, scratch, &problem);
-    s->planned = (uint32_t)(unit_of(&problem) * task->effort / problem.passes + 1);
+    s->planned = orders_planned(&problem, task->effort);
     Searcher few = *s;
     open_searcher(&few, &problem, &shorter, task->costs, scratch);
     few.bound = bound_of(&shorter, task, problem.ticks, scratch);
     try_seeds(&few, &shorter, task, scratch);
-    for (Round round = {.unit = unit_of(&problem)}; goes_on(s) && next_round(&round, task->effort);) {
+    for (Round round = {0}; goes_on(s) && next_round(&round, &problem, task->effort);) {
         anneal_round(&few, round.number, round.visits / 4 * 3);
         repeat_all(s, &few, least_microbatches(&shorter), more);
-        anneal_from_best(s, 2, round.visits / 4);
+        anneal_from(s, &s->best, 2, round.visits / 4);
     }
 }
 
@@ -355,18 +391,18 @@ void search_pairs(Schedule *schedule, const SearchTask *task, const SearchContro
     const uint32_t least = least_microbatches(schedule);
     search_problem_make(schedule, task, scratch, &problem);
     uint32_t tried = 0;
-    Searcher s = {.control = control, .random = 1, .tried = &tried, .whole_ticks = problem.ticks};
+    Searcher s = {.control = control, .random = 1, .ends = 50, .tried = &tried, .whole_ticks = problem.ticks};
     open_searcher(&s, &problem, schedule, task->costs, scratch);
     s.bound = bound_of(schedule, task, problem.ticks, scratch);
     s.whole = &s.best;
     s.whole_bound = (double)s.bound / problem.ticks;
-    s.planned = (uint32_t)(unit_of(&problem) * task->effort / problem.passes + 1);
+    s.planned = orders_planned(&problem, task->effort);
     try_seeds(&s, schedule, task, scratch);
     const uint32_t few_microbatches = problem.stages + 2;
     if (goes_on(&s) && least > few_microbatches + 2)
         search_few(&s, schedule, task, least - few_microbatches, scratch);
     else
-        for (Round round = {.unit = unit_of(&problem)}; next_round(&round, task->effort);)
+        for (Round round = {0}; next_round(&round, &problem, task->effort);)
             anneal_round(&s, round.number, round.visits);
     pair_order_write(&problem, &s.best, span, arena, schedule);
     if (found)
