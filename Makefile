@@ -68,7 +68,7 @@ GRAMMAR   := $(BUILD)/grammar/schedule.tab.o $(BUILD)/grammar/schedule.lex.o
 COMPILER  := $(filter-out %/$(if $(CADICAL),solver_absent.o,solver_cadical.o), \
              $(GRAMMAR) $(call objects,$(call sources,grammar) $(call sources,compiler) $(call sources,compiler/*)))
 
-LIBRARIES := base balance program device launcher transport model executor simulator trainer command compiler standin
+LIBRARIES := base balance program device launcher transport model executor simulator trainer command compiler mock
 library    = $(BUILD)/lib$(1).a
 $(call library,base):      $(BASE)
 $(call library,balance):   $(BALANCE)
@@ -82,7 +82,7 @@ $(call library,trainer):   $(TRAINER)
 $(call library,launcher):  $(LAUNCHER)
 $(call library,command):   $(COMMAND)
 $(call library,compiler):  $(COMPILER)
-$(call library,standin):   $(call objects,$(wildcard tests/cuda/standin/*.c))
+$(call library,mock):   $(call objects,$(wildcard tests/cuda/mock/*.c))
 $(BUILD)/lib%.a:
 	@rm -f $@
 	$(AR) rcs $@ $^
@@ -133,7 +133,7 @@ $(BUILD)/dprun-mpi.so: $(MPI_SOURCES) $(wildcard runtime/transport/*.h) runtime/
 GPU_CODE     ?= $(or $(wildcard /dev/nvidiactl),$(filter gpu-code gpu-kit bench-gpu install,$(MAKECMDGOALS)))
 KERNELS      := $(wildcard runtime/device/kernels/*.cu)
 KERNEL_HEADS := $(wildcard runtime/device/kernels/*.h runtime/device/kernels/*.cuh)
-ONE_TYPE     := $(shell grep -L OF_ELEMENTS $(KERNELS))
+ONE_TYPE     := $(shell grep -L OF_COMPUTE_TYPES $(KERNELS))
 names_of      = $(patsubst runtime/device/kernels/%.cu,build/kernels/%,$(1))
 UNITS        := $(foreach kernel,$(call names_of,$(filter-out $(ONE_TYPE),$(KERNELS))),$(addprefix $(kernel),.f32 .bf16))
 CUBINS       := $(if $(NVCC),$(foreach gpu,sm_80 sm_90a sm_100,$(addsuffix .$(gpu).cubin,$(UNITS))) \
@@ -206,7 +206,7 @@ TEST_LIBRARIES_model     := model transport launcher device base
 TEST_LIBRARIES_transport := transport launcher base
 TEST_LIBRARIES_executor  := executor transport launcher program base
 TEST_LIBRARIES_exec      := compiler balance $(DPRUN_LIBRARIES)
-TEST_LIBRARIES_cuda      := standin compiler balance $(DPRUN_LIBRARIES)
+TEST_LIBRARIES_cuda      := mock compiler balance $(DPRUN_LIBRARIES)
 TEST_LIBRARIES_gpu       := device base
 TEST_LINK_search         := $(CADICAL)
 TEST_LINK_library        := -L$(BUILD) -ldps -Wl,-rpath,'$$$$ORIGIN/../..'
@@ -250,7 +250,7 @@ $(BUILD)/tests/gpu/runtime.o: COMPILING += -isystem $(CUDA_HOME)/include
 $(BUILD)/tests/gpu/runtime: LINKING += -Wl,--wrap=cudaLaunchKernelExC,--wrap=cudaGetDriverEntryPointByVersion,--wrap=cudaKernelSetAttributeForDevice
 
 # A fake NCCL, which runs on the streams of the mock CUDA runtime.
-$(BUILD)/tests/cuda/fake/libnccl.so.2: tests/cuda/fake/nccl.c tests/cuda/fake/nccl.h tests/cuda/standin/standin.h
+$(BUILD)/tests/cuda/fake/libnccl.so.2: tests/cuda/fake/nccl.c tests/cuda/fake/nccl.h tests/cuda/mock/mock.h
 	@mkdir -p $(@D)
 	$(CC) $(COMPILING) $(LDFLAGS) -shared -o $@ $<
 FINDING_FAKES := -Wl,--disable-new-dtags,-rpath,$(BUILD)/tests/cuda/fake
@@ -258,7 +258,7 @@ $(BUILD)/tests/cuda/nccl $(BUILD)/tests/cuda/orders: | $(BUILD)/tests/cuda/fake/
 $(BUILD)/tests/cuda/nccl $(BUILD)/tests/cuda/orders: LINKING += $(FINDING_FAKES)
 
 # dprun with the mock CUDA runtime and the fake NCCL, for mpirun to start.
-$(BUILD)/tests/cuda/fake/dprun: $(BUILD)/tests/cuda/fake/dprun.o $(BUILD)/runtime/command/main.o $(call libraries,standin $(DPRUN_LIBRARIES)) \
+$(BUILD)/tests/cuda/fake/dprun: $(BUILD)/tests/cuda/fake/dprun.o $(BUILD)/runtime/command/main.o $(call libraries,mock $(DPRUN_LIBRARIES)) \
     | $(BUILD)/tests/cuda/fake/libnccl.so.2 $(if $(MPICC),$(BUILD)/tests/cuda/fake/dprun-mpi.so)
 	$(CC) $(LINKING) $(FINDING_FAKES) -rdynamic -o $@ $^ $(DPRUN_LIBS)
 $(BUILD)/tests/cuda/fake/dprun-mpi.so: $(BUILD)/dprun-mpi.so

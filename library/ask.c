@@ -93,7 +93,7 @@ static int32_t *slot_member(dps_instruction *found, uint8_t opcode, const Operan
     case OPERAND_POST_RECEIVE:
     case OPERAND_SETTLE: return &found->message;
     case OPERAND_NEWEST: return &found->weights;
-    case OPERAND_RENEW: return &found->next_weights;
+    case OPERAND_NEXT: return &found->next_weights;
     default: break;
     }
     const bool is_forward = opcode_is_forward(opcode);

@@ -187,7 +187,7 @@ typedef struct dps_program_info {
     uint32_t ranks, stages, pipes;
     uint32_t microbatches;   /* number per step, all pipes together */
     int32_t is_forward_only; /* no backward passes */
-    int32_t is_asynchronous; /* weights are updated within the step, by DPS_RENEW */
+    int32_t is_asynchronous; /* weights are updated within the step, by DPS_ASYNC_UPDATE */
 } dps_program_info;
 
 dps_status dps_get_program_info(const dps_program *program, dps_program_info *info);
@@ -258,8 +258,9 @@ typedef enum dps_opcode {
     DPS_WAIT_REDUCE = 12, /* waits until that sum is complete. Between the two no pass adds to the gradient */
     DPS_NORM = 13,        /* the norm of all gradients, each stage once; a collective of all ranks */
     DPS_UPDATE = 14,      /* one step of the optimizer on the chunk; its gradient is zero afterwards */
-    DPS_RENEW = 15, /* asynchronous: one optimizer step from `weights` into `next_weights`, of `count` microbatches */
-    DPS_END = 16,   /* end of the step; the last instruction */
+    /* asynchronous: one optimizer step from `weights` into `next_weights`, with the gradient of `count` microbatches */
+    DPS_ASYNC_UPDATE = 15,
+    DPS_END = 16,             /* end of the step; the last instruction */
     DPS_OVERLAP_FORWARD = 17, /* F&F: two F, each as DPS_FORWARD_ONLY, may run at the same time */
 } dps_opcode;
 
@@ -276,7 +277,7 @@ typedef struct dps_instruction {
     int32_t microbatch; /* number in its pipe */
     int32_t peer;       /* rank at the other end of a message */
     int32_t group;      /* DPS_REDUCE, DPS_WAIT_REDUCE: group of the stage; -1: it has one copy */
-    int32_t count;      /* DPS_RENEW */
+    int32_t count;      /* DPS_ASYNC_UPDATE */
     int32_t message;
     int32_t x, y, dx, dy;
     int32_t context, stash, gradient;
@@ -370,7 +371,7 @@ typedef struct dps_functions {
        called if the rank has joined threads. */
     dps_function reduce, wait_reduce;
     dps_function norm, update; /* NULL: nothing happens; a host may update after dps_step */
-    dps_function renew;        /* DPS_RENEW, of asynchronous programs */
+    dps_function update_async; /* DPS_ASYNC_UPDATE, of asynchronous programs */
 } dps_functions;
 
 /* Runs a step of the rank: every function is called by this thread, in the order of the instructions. DPS_FAILED: a

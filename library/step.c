@@ -54,7 +54,7 @@ static int call_host(const dps_functions *f, const dps_instruction *i)
     case DPS_WAIT_REDUCE: return run_if_given(f, f->wait_reduce, i);
     case DPS_NORM: return run_if_given(f, f->norm, i);
     case DPS_UPDATE: return run_if_given(f, f->update, i);
-    case DPS_RENEW: return f->renew(f->user, i);
+    case DPS_ASYNC_UPDATE: return f->update_async(f->user, i);
     case DPS_END: break;
     }
     return 0;
@@ -90,7 +90,7 @@ static const char *missing(const dps_rank *rank, const dps_functions *f)
         {"wait", f->wait, ONE(WAIT)},
         {"reduce", f->reduce, ONE(REDUCE)},
         {"wait_reduce", f->wait_reduce, ONE(WAIT_REDUCE)},
-        {"renew", f->renew, ONE(RENEW)},
+        {"update_async", f->update_async, ONE(ASYNC_UPDATE)},
     };
 #undef ONE
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

@@ -10,7 +10,7 @@ static const uint8_t kind_of[OPCODE_COUNT] = {
     [OP_BACKWARD] = ACTION_B,
     [OP_BACKWARD_INPUT] = ACTION_I,
     [OP_BACKWARD_WEIGHT] = ACTION_W,
-    [OP_RENEW] = ACTION_U,
+    [OP_ASYNC_UPDATE] = ACTION_U,
     [OP_SEND_FORWARD] = ACTION_SEND_F,
     [OP_RECEIVE_FORWARD] = ACTION_RECV_F,
     [OP_SEND_BACKWARD] = ACTION_SEND_B,
@@ -60,7 +60,7 @@ static void raise_rank(const Program *program, uint32_t r, Arena *arena, Schedul
             if (!opcode_is_ordered(half->opcode))
                 continue;
             const Chunk *chunk = &rank->chunks[half->chunk];
-            const bool is_update = half->opcode == OP_RENEW;
+            const bool is_update = half->opcode == OP_ASYNC_UPDATE;
             const uint32_t at = half->line ? half->line - 1 : 0;
             order_append(&schedule->orders[r], arena,
                          &(Action){.kind = kind_of[half->opcode],

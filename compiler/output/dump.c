@@ -42,7 +42,7 @@ void dump_times(const Schedule *schedule, const Timeline *timeline, FILE *stream
 
 static const char *slot_name(const Instruction *instruction, const Operand *operand)
 {
-    if (operand->kind == OPERAND_NEWEST || operand->kind == OPERAND_RENEW)
+    if (operand->kind == OPERAND_NEWEST || operand->kind == OPERAND_NEXT)
         return operand->kind == OPERAND_NEWEST ? "from" : "to";
     if (!opcode_is_pass(instruction->opcode))
         return "slot";

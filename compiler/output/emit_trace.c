@@ -75,7 +75,7 @@ static void replay_rank(Replay *replay)
         case OP_BACKWARD:
         case OP_BACKWARD_INPUT:
         case OP_BACKWARD_WEIGHT:
-        case OP_RENEW:
+        case OP_ASYNC_UPDATE:
             start = cell.start;
             end = cell.end;
             more = picture_next(replay->picture, replay->rank, &position, &cell);

@@ -84,7 +84,7 @@ static uint32_t action_of(const Schedule *schedule, const Program *program, uint
     uint32_t halts = 0, position = 0;
     for (uint32_t i = 0; i < at && i < program->ranks[rank].instruction_count; i++) {
         const uint8_t opcode = program->ranks[rank].instructions[i].opcode;
-        halts += opcode_is_post(opcode) || opcode == OP_RENEW;
+        halts += opcode_is_post(opcode) || opcode == OP_ASYNC_UPDATE;
     }
     for (; position < order->count; position++) {
         const Action *action = &order->actions[position];

@@ -9,7 +9,7 @@ OK, BAD_INPUT, BAD_USAGE, FAILED, NO_MEMORY = range(5)
 SLOT_CLASSES = ("message", "context", "stash", "gradient", "weights")
 OPCODES = ("FORWARD", "FORWARD_ONLY", "BACKWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT", "OVERLAP", "SEND_FORWARD",
            "RECEIVE_FORWARD", "SEND_BACKWARD", "RECEIVE_BACKWARD", "WAIT", "REDUCE", "WAIT_REDUCE", "NORM", "UPDATE",
-           "RENEW", "END", "OVERLAP_FORWARD")
+           "ASYNC_UPDATE", "END", "OVERLAP_FORWARD")
 FORMATS = ("csv", "comms", "asm", "stats", "svg", "html", "text", "trace", "explain", "overlap")
 
 
@@ -85,7 +85,7 @@ class RankOptions(Sized):
 
 Function = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(Instruction))
 FUNCTION_MEMBERS = ("forward", "backward_input", "backward_weight", "backward", "overlap", "send", "receive", "wait",
-                    "reduce", "wait_reduce", "norm", "update", "renew")
+                    "reduce", "wait_reduce", "norm", "update", "update_async")
 
 
 class Functions(Sized):

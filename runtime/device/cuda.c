@@ -168,7 +168,7 @@ static bool fits(size_t value)
 static Status make_kernel(Device *device, const KernelShape *shape, Kernel **kernel, Error *error)
 {
     CudaDevice *cuda = (CudaDevice *)device;
-    const size_t element = device->run->size[ELEMENTS];
+    const size_t element = device->run->size[COMPUTE_TYPE];
     size_t context = 0;
     if (!fits(shape->rows) || !fits(shape->columns) || !fits(shape->outputs))
         return error_set(error, STATUS_RUN_FAILED, "%zu rows of %zu and %zu are more than a kernel takes", shape->rows,

@@ -127,7 +127,7 @@ static Status finish_table(CudaDevice *cuda, Error *error)
     if (count == 0)
         return STATUS_OK;
     const FusedPlan *plan;
-    TRY(find_plan(fusion, (unsigned)device->run->size[ELEMENTS], &plan, error));
+    TRY(find_plan(fusion, (unsigned)device->run->size[COMPUTE_TYPE], &plan, error));
     const size_t bytes = runs_at(count) + plan->run_count * sizeof *plan->runs;
     forget_collected(fusion);
     fusion->exceeds = fusion->exceeds || bytes > device->bound_most - device->bound_bytes;
@@ -164,7 +164,7 @@ Status cuda_fuse(CudaDevice *cuda, int kernel, const void *parameters, Error *er
     operation->kind = (KernelNumber)kernel;
     operation->after_count = 0;
     memcpy(&operation->of, parameters, kernels[kernel].parameter_bytes);
-    if (operation_tiles(operation, (unsigned)cuda->device.run->size[ELEMENTS]) == 0)
+    if (operation_tiles(operation, (unsigned)cuda->device.run->size[COMPUTE_TYPE]) == 0)
         return error_set(error, STATUS_RUN_FAILED, "kernel %s is none that a table holds", kernels[kernel].name);
     const PreparedList *prepared = fusion->binding->prepared;
     const Op *op = &prepared->list->ops[fusion->index];

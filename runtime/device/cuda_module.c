@@ -65,9 +65,9 @@ static const char *ready_made(const char *file, const CudaProperties *gpu)
 static const char *const suffixes[CUDA_TYPES] = {[CUDA_F32] = "f32", [CUDA_BF16] = "bf16"};
 static const char *const macros[CUDA_TYPES] = {[CUDA_F32] = "ONLY_f32", [CUDA_BF16] = "ONLY_bf16"};
 
-/* How often a kernel is compiled, and into which module. OF_ELEMENTS: once for each type of elements; OF_FLOATS: once,
+/* How often a kernel is compiled, and into which module. OF_COMPUTE_TYPES: once for each type of elements; OF_FLOATS: once,
    in the module of the f32 kernels; OF_HOPPER: once, in a module of its own for sm_90a. */
-typedef enum Form { OF_ELEMENTS, OF_FLOATS, OF_HOPPER } Form;
+typedef enum Form { OF_COMPUTE_TYPES, OF_FLOATS, OF_HOPPER } Form;
 
 /* clang-format off */
 static const struct Row {
@@ -75,14 +75,14 @@ static const struct Row {
     Form form;
 } rows[CUDA_KERNELS] = {
 #define ROW(file, name, form) [CUDA_##name] = {#file, #name, form},
-#define ELEMENTS_ROW(file, name, parameters) ROW(file, name, OF_ELEMENTS)
+#define COMPUTE_TYPES_ROW(file, name, parameters) ROW(file, name, OF_COMPUTE_TYPES)
 #define FLOATS_ROW(file, name, parameters) ROW(file, name, OF_FLOATS)
 #define HOPPER_ROW(file, name, parameters) ROW(file, name, OF_HOPPER)
-    KERNELS_OF_ELEMENTS(ELEMENTS_ROW)
+    KERNELS_OF_COMPUTE_TYPES(COMPUTE_TYPES_ROW)
     KERNELS_OF_FLOATS(FLOATS_ROW)
     KERNELS_OF_HOPPER(HOPPER_ROW)
     KERNELS_OF_HOPPER_TABLES(HOPPER_ROW)
-    KERNELS_OF_TABLES(ELEMENTS_ROW)
+    KERNELS_OF_TABLES(COMPUTE_TYPES_ROW)
 };
 /* clang-format on */
 
@@ -96,7 +96,7 @@ static bool on_hopper(CudaType type, const CudaProperties *gpu)
 static bool uses(const struct Row *row, CudaType form_type, CudaType type, const CudaProperties *gpu)
 {
     switch (row->form) {
-    case OF_ELEMENTS:
+    case OF_COMPUTE_TYPES:
         if (row == &rows[CUDA_fused] && on_hopper(type, gpu))
             return false; /* fused_hopper replaces it */
         /* FP32 master weights */
@@ -193,7 +193,7 @@ static Status load_kernel(int number, CudaType form_type, Error *error)
     char *name = module->names[number][form_type];
     if (*kernel)
         return STATUS_OK;
-    const bool one = row->form != OF_ELEMENTS;
+    const bool one = row->form != OF_COMPUTE_TYPES;
     snprintf(name, sizeof module->names[number][form_type], "%s%s%s", row->name, one ? "" : "_",
              one ? "" : suffixes[form_type]);
     const Status status = cuda_status(cuda_runtime->LibraryGetKernel(kernel, unit_of(row, form_type)->library, name),

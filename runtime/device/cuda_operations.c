@@ -43,7 +43,7 @@ static Status launch_as(CudaDevice *cuda, int kernel, CudaType type, Launch laun
 Status cuda_fill(Device *device, NumberKind kind, size_t count, double value, void *destination, Error *error)
 {
     const Elementwise fill = {.to = destination, .value = (float)value, .count = count};
-    const CudaType type = kind == MASTERS ? CUDA_F32 : cuda_of(device)->type;
+    const CudaType type = kind == MASTER_TYPE ? CUDA_F32 : cuda_of(device)->type;
     return launch_as(cuda_of(device), CUDA_fill, type, elementwise_launch(count), &fill, error);
 }
 
@@ -219,7 +219,7 @@ static Attention attention_of(Device *device, const Kernel *kernel, int backward
                    .columns = (unsigned)shape->columns,
                    .sequence = (unsigned)shape->sequence,
                    .heads = (unsigned)shape->heads};
-    attention_fit(&a, (unsigned)device->run->size[ELEMENTS], backward,
+    attention_fit(&a, (unsigned)device->run->size[COMPUTE_TYPE], backward,
                   (unsigned)cuda_of(device)->properties.shared_bytes - FUSED_HEAD);
     return a;
 }
@@ -238,7 +238,7 @@ CUDA(attention_forward)
         return LAUNCH_FLOAT(hopper_attention_forward,
                             hopper_attention_launch(&a, (unsigned)cuda->properties.multiprocessors), &with_map);
     }
-    return LAUNCH(attention_forward, attention_forward_launch(&a, (unsigned)device->run->size[ELEMENTS]), &a);
+    return LAUNCH(attention_forward, attention_forward_launch(&a, (unsigned)device->run->size[COMPUTE_TYPE]), &a);
 }
 
 CUDA(attention_backward)
@@ -251,7 +251,7 @@ CUDA(attention_backward)
     a.dqkv = o->dqkv;
     a.delta = cuda_of(device)->delta.memory;
     TRY(LAUNCH(attention_delta, attention_delta_launch(&a), &a));
-    return LAUNCH(attention_backward, attention_backward_launch(&a, (unsigned)device->run->size[ELEMENTS]), &a);
+    return LAUNCH(attention_backward, attention_backward_launch(&a, (unsigned)device->run->size[COMPUTE_TYPE]), &a);
 }
 
 /* --- layers --- */

@@ -12,9 +12,9 @@
    If `async` is NULL, an operation is done when its call returns. Otherwise it may only be enqueued: a later call
    reports its failure, and the host sees its results after `download` or `store_floats`.
 
-   Numbers are of two kinds. ELEMENTS have the compute type: activations, their gradients, messages, and the weights
-   that passes read. MASTERS have the type that a training accumulates in: the optimizer's weights (FP32 on a GPU),
-   gradients of weights, and moments. If a device has one type for both, both kinds of weights share their memory.
+   Numbers are of two kinds. Activations, their gradients, messages, and the weights that passes read have the
+   COMPUTE_TYPE. The optimizer's weights (FP32 on a GPU), gradients of weights, and moments have the MASTER_TYPE, in which a
+   training accumulates. If a device has one type for both, both kinds of weights share their memory.
    Losses and norms are always double; data are int32 tokens or float rows.
 
    Pointers are device memory (`allocate`) unless they are called `host_`. Matrices are row-major and dense; a row is a
@@ -28,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum NumberKind { ELEMENTS, MASTERS, NUMBER_KINDS } NumberKind;
+typedef enum NumberKind { COMPUTE_TYPE, MASTER_TYPE, NUMBER_KINDS } NumberKind;
 
 /* Operations on matrices of a fixed shape have kernels. They are made when a stage is opened, never in a pass. */
 typedef enum KernelKind {
@@ -180,11 +180,11 @@ typedef struct DeviceTable {
     /* The rest is not used by passes. */
     Status (*fill)(Device *device, NumberKind kind, size_t count, double value, void *destination, Error *error);
     Status (*copy)(Device *device, size_t bytes, const void *source, void *destination, Error *error);
-    /* sum[i] += addend[i], both of kind MASTERS */
+    /* sum[i] += addend[i], both of the master type */
     Status (*accumulate)(Device *device, size_t count, const void *addend, void *sum, Error *error);
-    /* Of kind MASTERS, in double, in an order that depends only on `count`. */
+    /* Of the master type, in double, in an order that depends only on `count`. */
     Status (*sum_of_squares)(Device *device, size_t count, const void *values, double *sum, Error *error);
-    /* Updates the weights and moments, and zeroes the gradients. All are of kind MASTERS, except `elements`: the new
+    /* Updates the weights and moments, and zeroes the gradients. All are of the master type, except `elements`: the new
        weights as passes read them; NULL if these are the same memory. */
     Status (*adamw)(Device *device, const AdamW *settings, size_t count, void *weights, void *gradients, void *moment1,
                     void *moment2, void *elements, Error *error);

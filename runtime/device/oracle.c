@@ -123,9 +123,9 @@ static Status adamw(Device *device, const AdamW *settings, size_t count, void *p
     return STATUS_OK;
 }
 
-ORACLE(from_floats) { return load_floats(device, ELEMENTS, op->count, o->source, o->elements, error); }
+ORACLE(from_floats) { return load_floats(device, COMPUTE_TYPE, op->count, o->source, o->elements, error); }
 
-ORACLE(to_floats) { return store_floats(device, ELEMENTS, op->count, o->elements, o->destination, error); }
+ORACLE(to_floats) { return store_floats(device, COMPUTE_TYPE, op->count, o->elements, o->destination, error); }
 
 ORACLE(copy) { return copy(device, op->count, o->source, o->destination, error); }
 

@@ -55,7 +55,7 @@ static Status follow(Executor *executor, size_t number, Error *error)
 }
 
 /* Instructions that settle. Who waits before them for a peer shall be found there, not here. */
-static bool comes_after_all(uint8_t opcode) { return opcode == OP_NORM || opcode == OP_RENEW; }
+static bool comes_after_all(uint8_t opcode) { return opcode == OP_NORM || opcode == OP_ASYNC_UPDATE; }
 
 /* The clocks of the `count` instructions that were enqueued from `begun` on, and of the middles of their F&Bs. */
 static Status read_marks(Executor *executor, size_t count, int64_t begun, Error *error)

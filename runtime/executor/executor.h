@@ -114,7 +114,8 @@ typedef struct StageTable {
     Status (*update)(void *host, uint32_t chunk, Error *error);
     /* U of an asynchronous program: an optimizer step with the gradient of `microbatches` microbatches, from the
        version of the weights in slot `newest` to the one in `next`, which may be the same slot. */
-    Status (*renew)(void *host, uint32_t chunk, uint32_t microbatches, uint16_t newest, uint16_t next, Error *error);
+    Status (*update_async)(void *host, uint32_t chunk, uint32_t microbatches, uint16_t newest, uint16_t next,
+                           Error *error);
 
     /* A message from `peer` has arrived in `block`. */
     Status (*received)(void *host, int peer, const void *block, Error *error);

@@ -207,12 +207,13 @@ EXECUTE(UPDATE)
     return stages->update ? stages->update(executor->config.host, instruction->chunk, error) : STATUS_OK;
 }
 
-EXECUTE(RENEW)
+EXECUTE(ASYNC_UPDATE)
 {
     const StageTable *stages = executor->config.stages;
-    return stages->renew ? stages->renew(executor->config.host, instruction->chunk, instruction->microbatch,
-                                         instruction->newest, instruction->next, error)
-                         : STATUS_OK;
+    return stages->update_async
+               ? stages->update_async(executor->config.host, instruction->chunk, instruction->microbatch,
+                                      instruction->newest, instruction->next, error)
+               : STATUS_OK;
 }
 
 EXECUTE(END)

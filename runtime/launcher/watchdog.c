@@ -13,10 +13,10 @@
 /* How long ranks may take to return after the run has failed. */
 #define GRACE_SECONDS 1.0
 
-typedef struct Crew Crew;
+typedef struct Workers Workers;
 
 typedef struct Worker {
-    Crew *crew;
+    Workers *workers;
     const WatchedRank *watched;
     pthread_t thread;
     uint64_t seen; /* its progress at the last look */
@@ -25,7 +25,7 @@ typedef struct Worker {
     bool finished;
 } Worker;
 
-struct Crew {
+struct Workers {
     pthread_mutex_t lock; /* guards the members below and Worker.finished */
     pthread_cond_t changed;
     int running;
@@ -33,38 +33,38 @@ struct Crew {
     Error error;
     RankThreads threads;
     int count;
-    Worker workers[];
+    Worker worker[];
 };
 
 /* Records the first failure before the other ranks hear of it: their own failures only repeat it, and come later. */
-static void crew_fail(Crew *crew, const WatchedRank *watched, Status status, const Error *error)
+static void workers_fail(Workers *workers, const WatchedRank *watched, Status status, const Error *error)
 {
-    pthread_mutex_lock(&crew->lock);
-    const bool first = crew->status == STATUS_OK;
+    pthread_mutex_lock(&workers->lock);
+    const bool first = workers->status == STATUS_OK;
     if (first) {
-        crew->status = status;
-        crew->error = *error;
+        workers->status = status;
+        workers->error = *error;
     }
-    pthread_cond_signal(&crew->changed);
-    pthread_mutex_unlock(&crew->lock);
+    pthread_cond_signal(&workers->changed);
+    pthread_mutex_unlock(&workers->lock);
     if (first)
-        crew->threads.abort(watched->rank, error->text);
+        workers->threads.abort(watched->rank, error->text);
 }
 
 static void *worker_main(void *argument)
 {
     Worker *worker = argument;
-    Crew *crew = worker->crew;
+    Workers *workers = worker->workers;
     Error error = {0};
-    const RankThreads *threads = &crew->threads;
+    const RankThreads *threads = &workers->threads;
     Status status = fatal_run(worker->watched->progress, &threads->words, threads->work, worker->watched->rank, &error);
     if (status != STATUS_OK)
-        crew_fail(crew, worker->watched, status, &error);
-    pthread_mutex_lock(&crew->lock);
+        workers_fail(workers, worker->watched, status, &error);
+    pthread_mutex_lock(&workers->lock);
     worker->finished = true;
-    crew->running--;
-    pthread_cond_signal(&crew->changed);
-    pthread_mutex_unlock(&crew->lock);
+    workers->running--;
+    pthread_cond_signal(&workers->changed);
+    pthread_mutex_unlock(&workers->lock);
     return NULL;
 }
 
@@ -85,11 +85,11 @@ static int64_t processor_time(const Worker *worker)
 
 /* True if a rank has moved since the last call, even within a pass; also if no rank runs its instructions, so that
    there is nothing to watch. */
-static bool moved(Crew *crew)
+static bool moved(Workers *workers)
 {
     bool any = false, streams = false;
-    for (int i = 0; i < crew->count; i++) {
-        Worker *worker = &crew->workers[i];
+    for (int i = 0; i < workers->count; i++) {
+        Worker *worker = &workers->worker[i];
         const uint64_t place = progress_of(worker);
         const int64_t used = processor_time(worker);
         any |= place != worker->seen || used != worker->used;
@@ -101,12 +101,12 @@ static bool moved(Crew *crew)
 }
 
 /* Appends the positions of ranks that have not returned, at most four. */
-static void append_places(const Crew *crew, Error *error)
+static void append_places(const Workers *workers, Error *error)
 {
     int listed = 0;
-    for (int i = 0; i < crew->count && listed < 4; i++) {
-        const Worker *worker = &crew->workers[i];
-        const ProgressWords *words = &crew->threads.words;
+    for (int i = 0; i < workers->count && listed < 4; i++) {
+        const Worker *worker = &workers->worker[i];
+        const ProgressWords *words = &workers->threads.words;
         const Progress *progress = worker->watched->progress;
         char text[256], peer[64] = "";
         words->place(words->program, progress, text, sizeof text);
@@ -121,129 +121,129 @@ static void append_places(const Crew *crew, Error *error)
     }
 }
 
-static void wait_seconds(Crew *crew, double seconds)
+static void wait_seconds(Workers *workers, double seconds)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     const int64_t nanoseconds = until.tv_nsec + (int64_t)(seconds * 1e9);
     until.tv_sec += nanoseconds / 1000000000;
     until.tv_nsec = nanoseconds % 1000000000;
-    pthread_cond_timedwait(&crew->changed, &crew->lock, &until);
+    pthread_cond_timedwait(&workers->changed, &workers->lock, &until);
 }
 
 /* Waits until all ranks have returned, one has failed, or none has moved for longer than the deadline. Under the
    lock. */
-static void watch(Crew *crew)
+static void watch(Workers *workers)
 {
-    const double deadline = crew->threads.deadline;
+    const double deadline = workers->threads.deadline;
     const double look = deadline / 4 < 1 ? deadline / 4 : 1;
     int64_t last_move = clock_nanoseconds();
-    while (crew->running > 0 && crew->status == STATUS_OK) {
+    while (workers->running > 0 && workers->status == STATUS_OK) {
         if (deadline <= 0) {
-            pthread_cond_wait(&crew->changed, &crew->lock);
+            pthread_cond_wait(&workers->changed, &workers->lock);
             continue;
         }
-        wait_seconds(crew, look);
+        wait_seconds(workers, look);
         const int64_t now = clock_nanoseconds();
-        if (moved(crew)) {
+        if (moved(workers)) {
             last_move = now;
-        } else if ((double)(now - last_move) > deadline * 1e9 && crew->status == STATUS_OK && crew->running > 0) {
-            crew->status =
-                error_set(&crew->error, STATUS_RUN_FAILED, "no rank has moved for %g s (--deadline): ", deadline);
-            append_places(crew, &crew->error);
-            crew->threads.abort(crew->workers[0].watched->rank, crew->error.text);
+        } else if ((double)(now - last_move) > deadline * 1e9 && workers->status == STATUS_OK && workers->running > 0) {
+            workers->status =
+                error_set(&workers->error, STATUS_RUN_FAILED, "no rank has moved for %g s (--deadline): ", deadline);
+            append_places(workers, &workers->error);
+            workers->threads.abort(workers->worker[0].watched->rank, workers->error.text);
         }
     }
 }
 
 /* After a failure, waits for the ranks for GRACE_SECONDS. Appends the names of those that do not return. */
-static bool all_came_back(Crew *crew)
+static bool all_came_back(Workers *workers)
 {
     const int64_t until = clock_nanoseconds() + (int64_t)(GRACE_SECONDS * 1e9);
-    for (int64_t now; crew->running > 0 && (now = clock_nanoseconds()) < until;)
-        wait_seconds(crew, (double)(until - now) * 1e-9);
-    if (crew->running == 0)
+    for (int64_t now; workers->running > 0 && (now = clock_nanoseconds()) < until;)
+        wait_seconds(workers, (double)(until - now) * 1e-9);
+    if (workers->running == 0)
         return true;
-    if (!strstr(crew->error.text, "no rank has moved")) {
-        const size_t used = strlen(crew->error.text);
-        snprintf(crew->error.text + used, sizeof crew->error.text - used, "; not back yet: ");
-        append_places(crew, &crew->error);
+    if (!strstr(workers->error.text, "no rank has moved")) {
+        const size_t used = strlen(workers->error.text);
+        snprintf(workers->error.text + used, sizeof workers->error.text - used, "; not back yet: ");
+        append_places(workers, &workers->error);
     }
     return false;
 }
 
-static void start_threads(Crew *crew)
+static void start_threads(Workers *workers)
 {
     bool good = true;
-    for (int i = 0; i < crew->count && good; i++) {
-        Worker *worker = &crew->workers[i];
+    for (int i = 0; i < workers->count && good; i++) {
+        Worker *worker = &workers->worker[i];
         const int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
-        pthread_mutex_lock(&crew->lock);
+        pthread_mutex_lock(&workers->lock);
         worker->started = !failed;
-        crew->running += !failed;
-        good = !failed && crew->status == STATUS_OK;
-        pthread_mutex_unlock(&crew->lock);
+        workers->running += !failed;
+        good = !failed && workers->status == STATUS_OK;
+        pthread_mutex_unlock(&workers->lock);
         if (failed) {
             Error error;
             Status status =
                 error_set(&error, STATUS_RUN_FAILED, "no thread for %s: %s",
-                          mesh_name(crew->threads.words.mesh, atomic_load(&worker->watched->progress->member)).text,
+                          mesh_name(workers->threads.words.mesh, atomic_load(&worker->watched->progress->member)).text,
                           strerror(failed));
-            crew_fail(crew, worker->watched, status, &error);
+            workers_fail(workers, worker->watched, status, &error);
         }
     }
 }
 
-static Crew *make_crew(const RankThreads *threads)
+static Workers *make_workers(const RankThreads *threads)
 {
-    Crew *crew = calloc(1, sizeof *crew + (size_t)threads->count * sizeof *crew->workers);
+    Workers *workers = calloc(1, sizeof *workers + (size_t)threads->count * sizeof *workers->worker);
     pthread_condattr_t monotonic;
-    if (!crew)
+    if (!workers)
         return NULL;
-    crew->threads = *threads;
-    crew->count = threads->count;
+    workers->threads = *threads;
+    workers->count = threads->count;
     for (int i = 0; i < threads->count; i++)
-        crew->workers[i] = (Worker){.crew = crew, .watched = &threads->ranks[i]};
-    pthread_mutex_init(&crew->lock, NULL);
+        workers->worker[i] = (Worker){.workers = workers, .watched = &threads->ranks[i]};
+    pthread_mutex_init(&workers->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&crew->changed, &monotonic);
+    pthread_cond_init(&workers->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    return crew;
+    return workers;
 }
 
 /* Joins the threads that have returned, and detaches the others. */
-static void end_threads(Crew *crew)
+static void end_threads(Workers *workers)
 {
-    pthread_mutex_lock(&crew->lock);
-    for (int i = 0; i < crew->count; i++)
-        if (crew->workers[i].started && !crew->workers[i].finished) {
-            pthread_detach(crew->workers[i].thread);
-            crew->workers[i].started = false;
+    pthread_mutex_lock(&workers->lock);
+    for (int i = 0; i < workers->count; i++)
+        if (workers->worker[i].started && !workers->worker[i].finished) {
+            pthread_detach(workers->worker[i].thread);
+            workers->worker[i].started = false;
         }
-    pthread_mutex_unlock(&crew->lock);
-    for (int i = 0; i < crew->count; i++)
-        if (crew->workers[i].started)
-            pthread_join(crew->workers[i].thread, NULL);
+    pthread_mutex_unlock(&workers->lock);
+    for (int i = 0; i < workers->count; i++)
+        if (workers->worker[i].started)
+            pthread_join(workers->worker[i].thread, NULL);
 }
 
 Status watchdog_run(const RankThreads *threads, bool *stuck, Error *error)
 {
-    Crew *crew = make_crew(threads);
-    if (!crew)
+    Workers *workers = make_workers(threads);
+    if (!workers)
         return error_set(error, STATUS_RUN_FAILED, "no memory for %d threads", threads->count);
-    start_threads(crew);
-    pthread_mutex_lock(&crew->lock);
-    watch(crew);
-    *stuck = !all_came_back(crew);
-    const Status status = crew->status;
-    *error = crew->error;
-    pthread_mutex_unlock(&crew->lock);
-    end_threads(crew);
+    start_threads(workers);
+    pthread_mutex_lock(&workers->lock);
+    watch(workers);
+    *stuck = !all_came_back(workers);
+    const Status status = workers->status;
+    *error = workers->error;
+    pthread_mutex_unlock(&workers->lock);
+    end_threads(workers);
     if (*stuck)
         return status; /* the detached threads still use this memory */
-    pthread_cond_destroy(&crew->changed);
-    pthread_mutex_destroy(&crew->lock);
-    free(crew);
+    pthread_cond_destroy(&workers->changed);
+    pthread_mutex_destroy(&workers->lock);
+    free(workers);
     return status;
 }

@@ -32,12 +32,12 @@ size_t component_offset(const Component *component, size_t index)
 
 Address component_at(const Component *component, Address address, size_t offset)
 {
-    return (Address){address.base, address.offset + offset * component->device->run->size[ELEMENTS]};
+    return (Address){address.base, address.offset + offset * component->device->run->size[COMPUTE_TYPE]};
 }
 
 Address component_master_at(const Component *component, Address address, size_t offset)
 {
-    return (Address){address.base, address.offset + offset * component->device->run->size[MASTERS]};
+    return (Address){address.base, address.offset + offset * component->device->run->size[MASTER_TYPE]};
 }
 
 Address component_weights(const Component *component, const PassAddresses *at, size_t index)

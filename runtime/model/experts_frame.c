@@ -19,7 +19,7 @@ static Address take(Cursor *cursor, size_t elements)
 
 static Address take_numbers(Cursor *cursor, size_t count)
 {
-    const size_t size = cursor->component->device->run->size[ELEMENTS];
+    const size_t size = cursor->component->device->run->size[COMPUTE_TYPE];
     return take(cursor, (count * sizeof(int32_t) + size - 1) / size);
 }
 
@@ -120,7 +120,7 @@ Status experts_exchange(Component *component, int number, const char *what, bool
     GroupExchange fields = {
         .group = config->expert_group,
         .experts = config->experts,
-        .row_bytes = config->hidden * component->device->run->size[ELEMENTS],
+        .row_bytes = config->hidden * component->device->run->size[COMPUTE_TYPE],
         .room = experts_room(component),
         .back = back,
     };

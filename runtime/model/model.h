@@ -4,8 +4,8 @@
 /* What the stages of a pipeline compute. A model's layers are divided into stages. A stage is a list of components
    (embedding, attention, MLP, head, ...), each with its own F, I and W.
 
-   Sizes are in numbers of kind ELEMENTS (runtime/device/device.h); those of gradients, moments and the optimizer's
-   weights are in numbers of kind MASTERS. The caller owns all buffers; they are in the device's memory, including
+   Sizes are in numbers of the compute type (runtime/device/device.h); those of gradients, moments and the optimizer's
+   weights are in numbers of the master type. The caller owns all buffers; they are in the device's memory, including
    *loss, outputs and data. A pass's results are there when the device has completed it. Gradients and moments must be
    zero at first. A Stage is used by one thread at a time. Rows are tokens: a message is [microbatch_size * sequence,
    hidden], row-major. */
@@ -74,7 +74,7 @@ void model_config_write(const ModelConfig *config, FILE *stream);
 Status model_config_check(ModelConfig *config, uint32_t stages, Error *error);
 
 typedef struct StageSizes {
-    size_t parameters; /* also the size of the gradient and of each optimizer moment, in numbers of kind MASTERS */
+    size_t parameters; /* also the size of the gradient and of each optimizer moment, in numbers of the master type */
     size_t experts;    /* those of experts, the last ones of `parameters` */
     size_t saved;      /* parameters in a saved file, where each layer has all its experts */
     size_t message;    /* activation or gradient between stages; the same for every stage */
@@ -92,9 +92,9 @@ typedef struct Stage Stage;
 /* The persistent state of a stage. If the device has one type for both kinds of numbers, both weights are one
    memory. */
 typedef struct StageWeights {
-    void *parameters;                    /* weights that passes read, of kind ELEMENTS */
-    void *masters;                       /* the optimizer's weights, FP32 on a GPU */
-    void *gradients, *moment1, *moment2; /* of kind MASTERS */
+    void *parameters;                    /* weights that passes read, of the compute type */
+    void *master_weights;                /* the optimizer's weights, FP32 on a GPU */
+    void *gradients, *moment1, *moment2; /* of the master type */
 } StageWeights;
 
 /* Opens stage `stage` of `stages` to run on `device`. Kernels are chosen and compiled here, not in passes. The gradient
@@ -112,7 +112,7 @@ uint32_t stage_checksum(const Stage *stage);
    long each slot is held. */
 typedef struct PassBuffers {
     const void *parameters; /* NULL for W */
-    /* of kind MASTERS, as large as all parameters; W adds to them. The second one is for the parameters of experts, the
+    /* of the master type, as large as all parameters; W adds to them. The second one is for the parameters of experts, the
        first one for the others; normally they are the same memory */
     void *parameter_gradients, *expert_gradients;
     const void *x;  /* INPUT; NULL at the first stage, which reads `inputs` */

@@ -27,7 +27,7 @@ static void backward_input(const Component *c, const PassAddresses *at, OpList *
 {
     if (at->dx.base)
         op_append(list, &(Op){.kind = OPERATION_copy,
-                              .count = c->rows * c->config.hidden * c->device->run->size[ELEMENTS],
+                              .count = c->rows * c->config.hidden * c->device->run->size[COMPUTE_TYPE],
                               .copy = {at->stash, at->dx}});
 }
 

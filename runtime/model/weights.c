@@ -41,9 +41,10 @@ static Status initialize_all(Stage *stage, NumberKind kind, char *destination, E
 
 Status stage_initialize(Stage *stage, const StageWeights *weights, Error *error)
 {
-    TRY(initialize_all(stage, ELEMENTS, weights->parameters, error));
-    return weights->masters == weights->parameters ? STATUS_OK
-                                                   : initialize_all(stage, MASTERS, weights->masters, error);
+    TRY(initialize_all(stage, COMPUTE_TYPE, weights->parameters, error));
+    return weights->master_weights == weights->parameters
+               ? STATUS_OK
+               : initialize_all(stage, MASTER_TYPE, weights->master_weights, error);
 }
 
 typedef struct Loads {
@@ -65,7 +66,7 @@ static Status take_tally(Stage *stage, Tally tally, size_t count, char *gradient
                          Error *error)
 {
     const DeviceTable *run = stage->device->run;
-    TRY(run->store_floats(stage->device, MASTERS, count, gradient, stage->counts, error));
+    TRY(run->store_floats(stage->device, MASTER_TYPE, count, gradient, stage->counts, error));
     if (tally == TALLY_SUM) {
         tallies->balance_loss += (double)stage->counts[0];
     } else {
@@ -74,14 +75,14 @@ static Status take_tally(Stage *stage, Tally tally, size_t count, char *gradient
         tallies->loads += load;
         tallies->worst_load = load > tallies->worst_load ? load : tallies->worst_load;
         tallies->layers++;
-        TRY(run->copy(stage->device, count * run->size[MASTERS], gradient, moment, error));
+        TRY(run->copy(stage->device, count * run->size[MASTER_TYPE], gradient, moment, error));
     }
-    return run->fill(stage->device, MASTERS, count, 0, gradient, error);
+    return run->fill(stage->device, MASTER_TYPE, count, 0, gradient, error);
 }
 
 Status stage_take_tallies(Stage *stage, const StageWeights *weights, StageTallies *tallies, Error *error)
 {
-    const size_t size = stage->device->run->size[MASTERS];
+    const size_t size = stage->device->run->size[MASTER_TYPE];
     for (size_t i = 0; stage->counts && i < stage->part_count; i++) {
         const Component *component = &stage->parts[i].component;
         for (size_t p = 0; p < component->parameter_count; p++) {
@@ -95,19 +96,19 @@ Status stage_take_tallies(Stage *stage, const StageWeights *weights, StageTallie
 }
 
 /* bias += rate * sign(mean load - load) (Wang et al., 2024, arXiv 2408.15664, algorithm 1). */
-static Status balance(Stage *stage, size_t experts, const char *loads, char *masters, char *elements, Error *error)
+static Status balance(Stage *stage, size_t experts, const char *loads, char *master, char *elements, Error *error)
 {
     const DeviceTable *run = stage->device->run;
     float *counts = stage->counts, *bias = counts + experts;
-    TRY(run->store_floats(stage->device, MASTERS, experts, loads, counts, error));
-    TRY(run->store_floats(stage->device, MASTERS, experts, masters, bias, error));
+    TRY(run->store_floats(stage->device, MASTER_TYPE, experts, loads, counts, error));
+    TRY(run->store_floats(stage->device, MASTER_TYPE, experts, master, bias, error));
     const double mean = loads_of(counts, experts).mean;
     for (size_t e = 0; e < experts; e++) {
         const double less = mean - (double)counts[e];
         bias[e] += (float)(stage->config.bias_rate * ((less > 0) - (less < 0)));
     }
-    TRY(run->load_floats(stage->device, MASTERS, experts, bias, masters, error));
-    return elements ? run->load_floats(stage->device, ELEMENTS, experts, bias, elements, error) : STATUS_OK;
+    TRY(run->load_floats(stage->device, MASTER_TYPE, experts, bias, master, error));
+    return elements ? run->load_floats(stage->device, COMPUTE_TYPE, experts, bias, elements, error) : STATUS_OK;
 }
 
 /* The padding after a parameter is always zero, so it adds nothing. */
@@ -126,7 +127,8 @@ static Status add_experts(Stage *stage, const StageSegment *segment, const char 
     for (size_t e = first; e < first + count; e++) {
         double one;
         TRY(run->sum_of_squares(stage->device, segment->expert,
-                                values + (segment->offset + e * segment->expert) * run->size[MASTERS], cell, error));
+                                values + (segment->offset + e * segment->expert) * run->size[MASTER_TYPE], cell,
+                                error));
         TRY(run->download(stage->device, sizeof one, cell, &one, error));
         *sum += one;
     }
@@ -210,16 +212,17 @@ Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, do
         for (size_t p = 0; p < component->parameter_count; p++) {
             const size_t offset = stage->parts[i].parameters + component_offset(component, p);
             settings.decay = component->parameters[p].is_matrix ? config->weight_decay : 0;
-            const size_t bytes = offset * run->size[MASTERS];
-            char *elements = weights->parameters == weights->masters ? NULL : weights->parameters;
-            elements = elements ? elements + offset * run->size[ELEMENTS] : NULL;
-            char *const masters = (char *)weights->masters + bytes, *const moment1 = (char *)weights->moment1 + bytes;
+            const size_t bytes = offset * run->size[MASTER_TYPE];
+            char *elements = weights->parameters == weights->master_weights ? NULL : weights->parameters;
+            elements = elements ? elements + offset * run->size[COMPUTE_TYPE] : NULL;
+            char *const master = (char *)weights->master_weights + bytes, *const moment1 =
+                                                                              (char *)weights->moment1 + bytes;
             const size_t count = component->parameters[p].elements;
             const Tally tally = component->tallies[p];
             if (tally == TALLY_LOADS)
-                TRY(balance(stage, count, moment1, masters, elements, error));
+                TRY(balance(stage, count, moment1, master, elements, error));
             if (!tally)
-                TRY(run->adamw(stage->device, &settings, count, masters, (char *)weights->gradients + bytes, moment1,
+                TRY(run->adamw(stage->device, &settings, count, master, (char *)weights->gradients + bytes, moment1,
                                (char *)weights->moment2 + bytes, elements, error));
         }
         if (stage->times)

@@ -14,7 +14,7 @@ static void describe_slot(const Operand *operand, FILE *stream)
         [OPERAND_SETTLE] = "must be in flight, settled afterwards: free if it was sent, full if it was received",
         [OPERAND_VERSION] = "must hold the version that the microbatch uses: F by its pipe, a backward that of its F",
         [OPERAND_NEWEST] = "must hold the newest version",
-        [OPERAND_RENEW] =
+        [OPERAND_NEXT] =
             "the same or another of the chunk's, with nothing that is needed; holds the next version afterwards",
     };
     const ContentInfo *content = &content_table[operand->content];

@@ -16,7 +16,7 @@
 #define SETTLE(name, class) {OPERAND_SETTLE, SLOT_INDEX(name), SLOT_##class, CONTENT_NONE},
 #define VERSION(name) {OPERAND_VERSION, SLOT_INDEX(name), SLOT_WEIGHTS, CONTENT_NONE},
 #define NEWEST(name) {OPERAND_NEWEST, SLOT_INDEX(name), SLOT_WEIGHTS, CONTENT_NONE},
-#define RENEW(name) {OPERAND_RENEW, SLOT_INDEX(name), SLOT_WEIGHTS, CONTENT_NONE},
+#define NEXT(name) {OPERAND_NEXT, SLOT_INDEX(name), SLOT_WEIGHTS, CONTENT_NONE},
 #define OPCODE(name, opcode_text, list, does) [OP_##name] = {opcode_text, does, {list{OPERAND_NONE, 0, 0, 0}}},
 
 const OpcodeInfo opcode_table[OPCODE_COUNT] = {

@@ -21,7 +21,7 @@ typedef enum OperandKind {
     OPERAND_SETTLE,
     OPERAND_VERSION,
     OPERAND_NEWEST,
-    OPERAND_RENEW,
+    OPERAND_NEXT,
 } OperandKind;
 
 typedef enum Content {

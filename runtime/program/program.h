@@ -45,7 +45,7 @@ static inline bool opcode_is_post(uint8_t opcode)
 /* The opcodes that come from a schedule's order: passes, messages and U. The others are added to a stream. */
 static inline bool opcode_is_ordered(uint8_t opcode)
 {
-    return opcode_is_pass(opcode) || opcode_is_post(opcode) || opcode == OP_RENEW;
+    return opcode_is_pass(opcode) || opcode_is_post(opcode) || opcode == OP_ASYNC_UPDATE;
 }
 
 /* WEIGHTS hold versions of weights from step to step; the other slots hold what a step computes and uses up. */
@@ -75,12 +75,12 @@ typedef struct Instruction {
             union {
                 uint16_t x;       /* passes: the input activation */
                 uint16_t message; /* SEND, RECEIVE, WAIT */
-                uint16_t newest;  /* RENEW: the newest weights */
+                uint16_t newest;  /* ASYNC_UPDATE: the newest weights */
             };
             union {
                 uint16_t y;    /* F: the output activation */
                 uint16_t dx;   /* B, I: the gradient of x */
-                uint16_t next; /* RENEW: the next version of the weights */
+                uint16_t next; /* ASYNC_UPDATE: the next version of the weights */
             };
             uint16_t context;  /* saved activations for dgrad (written by F) */
             uint16_t stash;    /* saved activations for wgrad (written by F) */

@@ -237,23 +237,23 @@ static bool add(Line *line, uint32_t rank, const Instruction *instruction)
 {
     const RankProgram *from = &line->program->ranks[rank];
     const uint8_t opcode = opcode_is_forward(instruction->opcode) ? OP_FORWARD : instruction->opcode;
-    if (!opcode_is_pass(opcode) && opcode != OP_REDUCE && opcode != OP_RENEW)
+    if (!opcode_is_pass(opcode) && opcode != OP_REDUCE && opcode != OP_ASYNC_UPDATE)
         return true;
     const Chunk *chunk = &from->chunks[instruction->chunk];
     Weights *weights = &line->weights[chunk->stage];
     if (opcode == OP_REDUCE) {
         weights->arrivals++;
-    } else if (opcode == OP_RENEW) {
+    } else if (opcode == OP_ASYNC_UPDATE) {
         Copy *copy = &line->copies[rank][instruction->chunk];
         if (weights->copies > 1 && weights->arrivals < weights->copies * (copy->newest + 1))
             return false;
         if (weights->newest == copy->newest++) { /* the first copy that arrives makes the version */
             weights->newest++;
             add_sum(line, chunk->stage, instruction->line);
-            Instruction renewal = instruction_blank(OP_RENEW, instruction->line);
-            renewal.chunk = (uint8_t)chunk->stage;
-            renewal.microbatch = instruction->microbatch * line->replicas;
-            append(line, renewal);
+            Instruction update = instruction_blank(OP_ASYNC_UPDATE, instruction->line);
+            update.chunk = (uint8_t)chunk->stage;
+            update.microbatch = instruction->microbatch * line->replicas;
+            append(line, update);
         }
     } else {
         const uint32_t microbatch = line->program->pipes[chunk->pipe].first + instruction->microbatch;

@@ -78,7 +78,7 @@ static uint16_t take(Allocator *allocator, SlotClass class, uint32_t line)
 
 /* The next version of the weights replaces the newest one in its slot if no backward needs that any more. The last
    one goes to the chunk's own slot, where the next step looks for it: no microbatch is in flight then. */
-static uint16_t renew(Allocator *allocator, const Instruction *instruction)
+static uint16_t update_async(Allocator *allocator, const Instruction *instruction)
 {
     Versions *versions = &allocator->chunks[instruction->chunk].versions;
     const uint32_t before = versions->newest++;
@@ -158,7 +158,7 @@ static void fill(Allocator *allocator, Instruction *instruction)
                 allocator->receiving[*slot] = true;
             break;
         case OPERAND_SCRATCH: *slot = take(allocator, operand->class, instruction->line); break;
-        case OPERAND_RENEW: *slot = renew(allocator, instruction); break;
+        case OPERAND_NEXT: *slot = update_async(allocator, instruction); break;
         default: break;
         }
     }
@@ -227,7 +227,7 @@ static void count_uses(Allocator *allocator, const Instruction *instructions, ui
             versions->used[instruction->microbatch] = version;
             versions->uses[version]++;
         }
-        versions->newest += instruction->opcode == OP_RENEW;
+        versions->newest += instruction->opcode == OP_ASYNC_UPDATE;
     }
     for (uint32_t c = 0; c < allocator->rank->chunk_count; c++)
         allocator->chunks[c].versions.newest = 0;
@@ -236,7 +236,7 @@ static void count_uses(Allocator *allocator, const Instruction *instructions, ui
 static bool open_versions(Allocator *allocator, const Instruction *instructions, uint32_t count, Arena *scratch)
 {
     for (uint32_t i = 0; i < count; i++)
-        allocator->chunks[instructions[i].chunk].versions.last += instructions[i].opcode == OP_RENEW;
+        allocator->chunks[instructions[i].chunk].versions.last += instructions[i].opcode == OP_ASYNC_UPDATE;
     for (uint32_t c = 0; c < allocator->rank->chunk_count; c++) {
         Versions *versions = &allocator->chunks[c].versions;
         const uint32_t microbatches = allocator->program->pipes[allocator->rank->chunks[c].pipe].microbatches;

@@ -42,7 +42,7 @@ static const char *letters_of(uint8_t opcode)
     case OP_BACKWARD: return "B";
     case OP_BACKWARD_INPUT: return "I";
     case OP_BACKWARD_WEIGHT: return "W";
-    case OP_RENEW: return "U";
+    case OP_ASYNC_UPDATE: return "U";
     case OP_SEND_FORWARD: return "SEND_F";
     case OP_SEND_BACKWARD: return "SEND_B";
     case OP_RECEIVE_FORWARD: return "RECV_F";
@@ -68,7 +68,7 @@ typedef struct Writer {
     TraceSpan *made;            /* [message slot]: the event of the pass that filled it */
     uint32_t held;              /* activations, from F to the end of B or W */
     TraceSpan *sums;            /* [chunk]: its last REDUCE */
-    uint32_t *renewals;         /* [chunk]: number of U so far */
+    uint32_t *updates;          /* [chunk]: number of U so far */
     uint32_t *versions;         /* [weights slot]: the version in it */
 } Writer;
 
@@ -79,7 +79,7 @@ static const char *pass_text(const Writer *writer, const Instruction *instructio
     if (writer->program->pipe_count > 1)
         snprintf(pipe, sizeof pipe, "p%u:", chunk->pipe);
     const uint32_t number =
-        instruction->opcode == OP_RENEW ? writer->renewals[instruction->chunk] + 1 : instruction->microbatch;
+        instruction->opcode == OP_ASYNC_UPDATE ? writer->updates[instruction->chunk] + 1 : instruction->microbatch;
     snprintf(text, PASS_BYTES, "%s%u%s%u", pipe, chunk->stage, letters_of(instruction->opcode), number);
     return text;
 }
@@ -93,8 +93,8 @@ static void put_version(const Writer *writer, const Instruction *instruction)
     if (instruction->second)
         fprintf(writer->stream, ",\"version\":[%u,%u]", versions[instruction->weights],
                 versions[instruction->second->weights]);
-    else if (instruction->opcode == OP_RENEW)
-        fprintf(writer->stream, ",\"version\":%u", writer->renewals[instruction->chunk] + 1);
+    else if (instruction->opcode == OP_ASYNC_UPDATE)
+        fprintf(writer->stream, ",\"version\":%u", writer->updates[instruction->chunk] + 1);
     else if (instruction->weights != SLOT_NONE)
         fprintf(writer->stream, ",\"version\":%u", versions[instruction->weights]);
 }
@@ -237,8 +237,8 @@ static void put_step(Writer *writer)
             break;
         case LANE_WAITS: writer->unread[slot] = is_receive(writer->posted[slot]->opcode); break;
         default:
-            if (instruction->opcode == OP_RENEW)
-                writer->versions[instruction->next] = ++writer->renewals[instruction->chunk];
+            if (instruction->opcode == OP_ASYNC_UPDATE)
+                writer->versions[instruction->next] = ++writer->updates[instruction->chunk];
             for (const Instruction *pass = instruction; pass && opcode_is_pass(pass->opcode); pass = pass->second)
                 note_pass(writer, pass, span);
         }
@@ -266,11 +266,10 @@ bool trace_step(const Program *program, Mesh mesh, int member, uint64_t step, ui
         .unread = arena_array(&tables, slots, sizeof *writer.unread),
         .made = arena_array(&tables, slots, sizeof *writer.made),
         .sums = arena_array(&tables, own->chunk_count, sizeof *writer.sums),
-        .renewals = arena_array(&tables, own->chunk_count, sizeof *writer.renewals),
+        .updates = arena_array(&tables, own->chunk_count, sizeof *writer.updates),
         .versions = arena_array(&tables, own->slots[SLOT_WEIGHTS], sizeof *writer.versions),
     };
-    const bool good =
-        writer.posted && writer.unread && writer.made && writer.sums && writer.renewals && writer.versions;
+    const bool good = writer.posted && writer.unread && writer.made && writer.sums && writer.updates && writer.versions;
     if (good)
         put_step(&writer);
     arena_free(&tables);

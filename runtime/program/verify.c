@@ -155,12 +155,12 @@ static Status check_weights(const Verifier *verifier, uint32_t rank, const Instr
         return refuse(verifier, rank, "slot w%u does not exist: the rank has %u weights slots", slot,
                       state->program->slots[SLOT_WEIGHTS]);
     const WeightSlot *weights = &state->weights[slot];
-    if (weights->chunk != instruction->chunk && (weights->chunk != CHUNK_NONE || operand->kind != OPERAND_RENEW)) {
+    if (weights->chunk != instruction->chunk && (weights->chunk != CHUNK_NONE || operand->kind != OPERAND_NEXT)) {
         if (weights->chunk == CHUNK_NONE)
             return refuse(verifier, rank, "slot w%u holds nothing, needs weights of stage %u", slot, chunk->stage);
         return refuse(verifier, rank, "slot w%u is for the weights of chunk %u", slot, weights->chunk);
     }
-    if (operand->kind == OPERAND_RENEW) {
+    if (operand->kind == OPERAND_NEXT) {
         if (weights->readers)
             return refuse(verifier, rank, "slot w%u holds version %u, with which %s must still run backward", slot,
                           weights->version, counted(weights->readers, "microbatch").text);
@@ -245,7 +245,7 @@ static Status check_operands(const Verifier *verifier, uint32_t rank, const Inst
             break;
         case OPERAND_VERSION:
         case OPERAND_NEWEST:
-        case OPERAND_RENEW: TRY(check_weights(verifier, rank, instruction, chunk, operand)); break;
+        case OPERAND_NEXT: TRY(check_weights(verifier, rank, instruction, chunk, operand)); break;
         default: TRY(check_slot(verifier, rank, instruction, chunk, operand)); break;
         }
     }
@@ -459,7 +459,7 @@ static Status update(const Verifier *verifier, uint32_t rank, ChunkState *chunk)
     return STATUS_OK;
 }
 
-static void renew(RankState *state, const Instruction *instruction)
+static void update_async(RankState *state, const Instruction *instruction)
 {
     ChunkState *chunk = &state->chunks[instruction->chunk];
     WeightSlot *weights = &state->weights[instruction->next];
@@ -471,7 +471,7 @@ static void renew(RankState *state, const Instruction *instruction)
 }
 
 /* Checks that every gradient is in some version, and that the next step will find the newest one. */
-static Status check_renewed(const Verifier *verifier, uint32_t rank)
+static Status check_updated(const Verifier *verifier, uint32_t rank)
 {
     const RankState *state = &verifier->ranks[rank];
     for (uint32_t c = 0; c < state->program->chunk_count; c++) {
@@ -498,7 +498,7 @@ static Status arrive_at_end(Verifier *verifier, uint32_t rank)
         for (uint32_t c = 0; c < program->chunk_count; c++)
             TRY(check_complete(verifier, rank, &state->chunks[c]));
     } else if (verifier->program->asynchronous) {
-        TRY(check_renewed(verifier, rank));
+        TRY(check_updated(verifier, rank));
     } else {
         TRY(check_gradients(verifier, rank));
         if (!state->normed)
@@ -625,7 +625,7 @@ static bool is_misplaced(const Program *program, uint8_t opcode)
         return !opcode_is_forward_only(opcode);
     if (program->asynchronous)
         return is_forward_only || opcode == OP_NORM || opcode == OP_UPDATE;
-    return is_forward_only || opcode == OP_RENEW;
+    return is_forward_only || opcode == OP_ASYNC_UPDATE;
 }
 
 /* Runs a rank until it arrives at an instruction where it may wait. Whoever wakes it puts it back on the stack. */
@@ -656,7 +656,7 @@ static Status run_rank(Verifier *verifier, uint32_t rank)
         case OP_END: return arrive_at_end(verifier, rank);
         case OP_OVERLAP:
         case OP_OVERLAP_FORWARD: TRY(run_second(verifier, rank, instruction)); break;
-        case OP_RENEW: renew(state, instruction); break;
+        case OP_ASYNC_UPDATE: update_async(state, instruction); break;
         case OP_UPDATE: TRY(update(verifier, rank, &state->chunks[instruction->chunk])); break;
         default: break;
         }

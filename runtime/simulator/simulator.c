@@ -96,7 +96,8 @@ static Status overlap(void *host, PassPair *pair, Error *error)
     return STATUS_OK;
 }
 
-static Status renew(void *host, uint32_t chunk, uint32_t microbatches, uint16_t newest, uint16_t next, Error *error)
+static Status update_async(void *host, uint32_t chunk, uint32_t microbatches, uint16_t newest, uint16_t next,
+                           Error *error)
 {
     const Simulator *simulator = host;
     (void)microbatches, (void)newest, (void)next;
@@ -127,7 +128,7 @@ const StageTable simulator_stages = {
     .backward_weight = backward_weight,
     .overlap = overlap,
     .weight_gradient = weight_gradient,
-    .renew = renew,
+    .update_async = update_async,
     .received = received,
 };
 
@@ -140,7 +141,7 @@ static const StageCost kinds[OPCODE_COUNT] = {
     [OP_BACKWARD_WEIGHT] = COST_W,
     [OP_OVERLAP] = COST_FB,
     [OP_OVERLAP_FORWARD] = COST_FF,
-    [OP_RENEW] = COST_U,
+    [OP_ASYNC_UPDATE] = COST_U,
 };
 
 uint32_t simulator_costs_used(const Program *program)

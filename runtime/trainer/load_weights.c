@@ -131,7 +131,7 @@ static Status read_numbers(Rank *rank, const StageWeights *weights, size_t offse
 {
     enum { PIECE = 4096 };
     const DeviceTable *run = rank->device->run;
-    const bool masters = weights->masters != weights->parameters;
+    const bool master_weights = weights->master_weights != weights->parameters;
     float piece[PIECE];
     if (fseeko(file, rank->session->saved_begin + (off_t)(at * sizeof *piece), SEEK_SET) != 0)
         return unreadable(rank->session->options->load, error);
@@ -142,11 +142,11 @@ static Status read_numbers(Rank *rank, const StageWeights *weights, size_t offse
         if (fread(piece, sizeof *piece, count, file) != count)
             return errno ? unreadable(rank->session->options->load, error)
                          : error_set(error, STATUS_RUN_FAILED, "%s became shorter", rank->session->options->load);
-        TRY(run->load_floats(rank->device, ELEMENTS, count, piece,
-                             (char *)weights->parameters + (offset + done) * run->size[ELEMENTS], error));
-        if (masters)
-            TRY(run->load_floats(rank->device, MASTERS, count, piece,
-                                 (char *)weights->masters + (offset + done) * run->size[MASTERS], error));
+        TRY(run->load_floats(rank->device, COMPUTE_TYPE, count, piece,
+                             (char *)weights->parameters + (offset + done) * run->size[COMPUTE_TYPE], error));
+        if (master_weights)
+            TRY(run->load_floats(rank->device, MASTER_TYPE, count, piece,
+                                 (char *)weights->master_weights + (offset + done) * run->size[MASTER_TYPE], error));
     }
     return STATUS_OK;
 }

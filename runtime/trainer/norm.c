@@ -10,7 +10,7 @@ static Status sum_copies(const Rank *rank, const BoundChunk *chunk, Error *error
     const size_t count = chunk->sizes->parameters;
     for (uint32_t copy = 1; chunk->copies && copy < chunk->copies->count; copy++) {
         TRY(run->accumulate(rank->device, count, gradient_of(chunk, copy), chunk->weights.gradients, error));
-        TRY(run->fill(rank->device, MASTERS, count, 0, gradient_of(chunk, copy), error));
+        TRY(run->fill(rank->device, MASTER_TYPE, count, 0, gradient_of(chunk, copy), error));
     }
     return STATUS_OK;
 }
@@ -54,7 +54,7 @@ Status sum_squares(Rank *rank, bool of_weights, double *sum, Error *error)
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         const BoundChunk *chunk = &rank->chunks[c];
         if (chunk->counts_experts)
-            TRY(stage_sum_squares(chunk->stage, of_weights ? chunk->weights.masters : chunk->weights.gradients,
+            TRY(stage_sum_squares(chunk->stage, of_weights ? chunk->weights.master_weights : chunk->weights.gradients,
                                   session->loaded->shards, &squares->own[c * each], error));
     }
     TRY(executor_settle(rank->executor, error)); /* the host waits for the device here */
@@ -92,7 +92,7 @@ static Status show_gradient(const Rank *rank, uint32_t index, Error *error)
     if (!values)
         return error_set(error, STATUS_RUN_FAILED, "no memory for a gradient to be shown");
     const Status status =
-        rank->device->run->store_floats(rank->device, MASTERS, count, chunk->weights.gradients, values, error);
+        rank->device->run->store_floats(rank->device, MASTER_TYPE, count, chunk->weights.gradients, values, error);
     if (status == STATUS_OK)
         observer->gradient(observer->context, &(GradientView){
                                                   .step = rank->step,
@@ -129,20 +129,20 @@ static Status norm_of_chunk(const Rank *rank, const BoundChunk *chunk, double sc
 
 /* An asynchronous update. The gradient is clipped by its own norm, so no stage waits for others. If the norm is not
    finite, the next version is a copy of the newest. */
-Status renew_weights(void *host, uint32_t index, uint32_t microbatches, uint16_t newest_slot, uint16_t next_slot,
-                     Error *error)
+Status update_weights_async(void *host, uint32_t index, uint32_t microbatches, uint16_t newest_slot, uint16_t next_slot,
+                            Error *error)
 {
     Rank *rank = host;
     BoundChunk *chunk = &rank->chunks[index];
     const DeviceTable *run = rank->device->run;
-    const size_t bytes = chunk->sizes->parameters * run->size[ELEMENTS];
+    const size_t bytes = chunk->sizes->parameters * run->size[COMPUTE_TYPE];
     char *const newest = rank->weights[newest_slot], *const next = rank->weights[next_slot];
     const double limit = rank->session->model.clip_norm, scale = 1.0 / (microbatches * rank->session->loaded->replicas);
     double norm;
     TRY(complete_gradient(rank, chunk, error));
     TRY(show_gradient(rank, index, error));
     TRY(norm_of_chunk(rank, chunk, scale, &norm, error));
-    const bool finite = isfinite(norm), in_place = chunk->weights.masters == chunk->weights.parameters;
+    const bool finite = isfinite(norm), in_place = chunk->weights.master_weights == chunk->weights.parameters;
     rank->squares.norm = larger_norm(rank->squares.norm, norm);
     if (next != newest && (in_place || !finite))
         TRY(run->copy(rank->device, bytes, newest, next, error));
@@ -150,7 +150,7 @@ Status renew_weights(void *host, uint32_t index, uint32_t microbatches, uint16_t
         return STATUS_OK;
     StageWeights weights = chunk->weights;
     if (in_place)
-        weights.masters = next;
+        weights.master_weights = next;
     weights.parameters = next;
     return stage_update(chunk->stage, &weights, ++chunk->updates,
                         limit > 0 && norm > limit ? scale * limit / norm : scale, error);

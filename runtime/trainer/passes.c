@@ -153,6 +153,6 @@ StageTable rank_stages(const Rank *rank)
         .weight_gradient = weight_gradient,
         .norm = norm_of_gradients,
         .update = update_weights,
-        .renew = renew_weights,
+        .update_async = update_weights_async,
     };
 }

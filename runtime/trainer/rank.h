@@ -28,7 +28,7 @@ typedef struct BoundChunk {
     bool counts_experts;       /* so is it in the replicas that hold the other experts, for their experts */
     const StageCopies *copies; /* a reference run's chunk that represents several copies of a stage; else NULL */
     size_t gradient_bytes;     /* distance from one copy's gradient to the next; the first is weights.gradients */
-    /* `parameters` are the weights between steps. Forward only: no gradients and moments, and `masters` is
+    /* `parameters` are the weights between steps. Forward only: no gradients and moments, and `master_weights` is
        `parameters` */
     StageWeights weights;
     uint64_t updates;       /* asynchronous program: number of U so far */
@@ -246,7 +246,8 @@ double stage_squares(const Rank *rank, uint32_t stage);
 /* Stage functions of the executor. */
 Status norm_of_gradients(void *rank, Error *error);
 Status update_weights(void *rank, uint32_t chunk, Error *error);
-Status renew_weights(void *rank, uint32_t chunk, uint32_t microbatches, uint16_t newest, uint16_t next, Error *error);
+Status update_weights_async(void *rank, uint32_t chunk, uint32_t microbatches, uint16_t newest, uint16_t next,
+                            Error *error);
 
 /* --- train.c --- */
 

@@ -94,11 +94,13 @@ static Status save_piece(Rank *rank, const Home *home, size_t segment, int membe
     const BoundChunk *chunk = &rank->chunks[home->chunk];
     const Piece piece = piece_of(chunk->stage, segment, member, expert_members(rank->session));
     const size_t count = piece.elements + piece.zeros;
-    const char *masters = (const char *)chunk->weights.masters + piece.offset * rank->device->run->size[MASTERS];
+    const char *master_weights =
+        (const char *)chunk->weights.master_weights + piece.offset * rank->device->run->size[MASTER_TYPE];
     float *numbers = calloc(count + 1, sizeof *numbers);
     if (!numbers)
         return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its weights to be saved", rank_name(rank).text);
-    Status status = rank->device->run->store_floats(rank->device, MASTERS, piece.elements, masters, numbers, error);
+    Status status =
+        rank->device->run->store_floats(rank->device, MASTER_TYPE, piece.elements, master_weights, numbers, error);
     if (status == STATUS_OK)
         status = collect(rank, owner, numbers, count * sizeof *numbers, stream, error);
     free(numbers);

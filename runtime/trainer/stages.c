@@ -17,17 +17,17 @@ static char *place(Layout *layout, size_t bytes)
 static void place_weights(const Rank *rank, Layout *layout, BoundChunk *chunk, bool learns)
 {
     const size_t *size = rank->device->run->size;
-    const size_t masters = chunk->sizes->parameters * size[MASTERS];
+    const size_t master_bytes = chunk->sizes->parameters * size[MASTER_TYPE];
     StageWeights *weights = &chunk->weights;
-    weights->parameters = weights->masters = place(layout, chunk->sizes->parameters * size[ELEMENTS]);
+    weights->parameters = weights->master_weights = place(layout, chunk->sizes->parameters * size[COMPUTE_TYPE]);
     if (!learns)
         return;
-    if (size[ELEMENTS] != size[MASTERS])
-        weights->masters = place(layout, masters);
-    chunk->gradient_bytes = aligned(masters);
+    if (size[COMPUTE_TYPE] != size[MASTER_TYPE])
+        weights->master_weights = place(layout, master_bytes);
+    chunk->gradient_bytes = aligned(master_bytes);
     weights->gradients = place(layout, (chunk->copies ? chunk->copies->count : 1) * chunk->gradient_bytes);
-    weights->moment1 = place(layout, masters);
-    weights->moment2 = place(layout, masters);
+    weights->moment1 = place(layout, master_bytes);
+    weights->moment2 = place(layout, master_bytes);
 }
 
 static void place_data(Layout *layout, BoundChunk *chunk, bool outputs)
@@ -58,10 +58,10 @@ static void place_versions(const Rank *rank, Layout *layout)
         rank->weights[w] = NULL;
     for (uint32_t i = 0; i < own->instruction_count; i++) {
         const Instruction *instruction = &own->instructions[i];
-        if (instruction->opcode == OP_RENEW && instruction->next >= rank->chunk_count &&
+        if (instruction->opcode == OP_ASYNC_UPDATE && instruction->next >= rank->chunk_count &&
             !rank->weights[instruction->next])
-            rank->weights[instruction->next] =
-                place(layout, rank->chunks[instruction->chunk].sizes->parameters * rank->device->run->size[ELEMENTS]);
+            rank->weights[instruction->next] = place(layout, rank->chunks[instruction->chunk].sizes->parameters *
+                                                                 rank->device->run->size[COMPUTE_TYPE]);
     }
 }
 
@@ -72,7 +72,7 @@ void stages_place(Rank *rank, Layout *layout)
     if (!rank->chunk_count)
         return; /* simulated */
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
-        const size_t bytes = rank->chunks[c].sizes->workspace * rank->device->run->size[ELEMENTS];
+        const size_t bytes = rank->chunks[c].sizes->workspace * rank->device->run->size[COMPUTE_TYPE];
         workspace = bytes > workspace ? bytes : workspace;
     }
     rank->workspace = place(layout, workspace);
@@ -207,7 +207,7 @@ Status stages_open(Rank *rank, Error *error)
 ChunkPlan stages_plan(const Rank *rank, uint32_t chunk)
 {
     const StageSizes *sizes = rank->chunks[chunk].sizes;
-    const size_t element = rank->device->run->size[ELEMENTS];
+    const size_t element = rank->device->run->size[COMPUTE_TYPE];
     return (ChunkPlan){
         .message = sizes->message * element,
         .context = sizes->context * element,
@@ -215,7 +215,7 @@ ChunkPlan stages_plan(const Rank *rank, uint32_t chunk)
         .gradient = sizes->gradient * element,
         .weight_gradient = sizes->parameters,
         .sharded = rank->model.expert_group ? sizes->experts : 0,
-        .element = rank->device->run->size[MASTERS],
+        .element = rank->device->run->size[MASTER_TYPE],
     };
 }
 

@@ -27,7 +27,7 @@ static void note_times(Rank *rank, const Program *program)
     RankRecord *record = rank->records.own;
     record->begun = record->ended = record->busy = 0;
     for (uint32_t i = 0; instructions[i].opcode != OP_END; i++) {
-        if (!opcode_is_pass(instructions[i].opcode) && instructions[i].opcode != OP_RENEW)
+        if (!opcode_is_pass(instructions[i].opcode) && instructions[i].opcode != OP_ASYNC_UPDATE)
             continue;
         if (record->busy == 0)
             record->begun = clock[i];

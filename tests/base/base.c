@@ -47,17 +47,17 @@ static void arena_gives_zeroed_aligned_memory(void **state)
 static void arena_extends_arrays_that_keep_their_elements(void **state)
 {
     (void)state;
-    enum { ELEMENTS = 1000 };
+    enum { COMPUTE_TYPE = 1000 };
     Arena arena = {0};
     uint32_t *numbers = NULL, moves = 0;
-    for (uint32_t i = 0; i < ELEMENTS; i++) {
+    for (uint32_t i = 0; i < COMPUTE_TYPE; i++) {
         const uint32_t *before = numbers;
         numbers = arena_extend(&arena, numbers, i, sizeof *numbers);
         moves += numbers != before;
         numbers[i] = i;
         memset(arena_allocate(&arena, 16), 0xff, 16); /* what an element beyond the array would share */
     }
-    for (uint32_t i = 0; i < ELEMENTS; i++)
+    for (uint32_t i = 0; i < COMPUTE_TYPE; i++)
         assert_int_equal(numbers[i], i);
     assert_int_equal(moves, 7); /* 16, 32, ... 1024 */
     arena_free(&arena);

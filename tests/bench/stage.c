@@ -16,7 +16,7 @@ enum { HIDDEN = 1024, SEQUENCE = 512, HEADS = 16, BLOCK = 128, ROUNDS = 5, PASSE
 static void *elements(Device *device, size_t count)
 {
     void *memory;
-    OK(device->run->allocate(device, count * device->run->size[ELEMENTS], &memory, &error));
+    OK(device->run->allocate(device, count * device->run->size[COMPUTE_TYPE], &memory, &error));
     for (size_t i = 0; i < count; i++)
         ((float *)memory)[i] = (float)((i * 7919) % 1000) * 1e-3f - 0.5f;
     return memory;
@@ -81,7 +81,7 @@ int main(void)
     OK(stage_open(&config, device, 1, 3, 1, &stage, &error));
     const StageSizes *sizes = stage_sizes(stage);
     void *parameters = elements(device, sizes->parameters);
-    OK(stage_initialize(stage, &(StageWeights){.parameters = parameters, .masters = parameters}, &error));
+    OK(stage_initialize(stage, &(StageWeights){.parameters = parameters, .master_weights = parameters}, &error));
     const PassBuffers buffers = {
         .parameters = parameters,
         .parameter_gradients = elements(device, sizes->parameters),

@@ -49,7 +49,7 @@ static void end_work(Work *work)
     free_weights(work->device, work->weights);
     stage_close(work->stage);
     device_close(work->device);
-    standin_kernels_end();
+    mock_kernels_end();
 }
 
 /* The results of the two halves. */
@@ -58,10 +58,10 @@ static float *results(const Work *work, size_t *count)
     const StageSizes *sizes = stage_sizes(work->stage);
     *count = 2 * sizes->message + sizes->parameters;
     float *all = malloc(*count * sizeof *all);
-    OK(work->device->run->store_floats(work->device, ELEMENTS, sizes->message, work->slots[0].y, all, error));
-    OK(work->device->run->store_floats(work->device, ELEMENTS, sizes->message, work->slots[1].dx, all + sizes->message,
-                                       error));
-    OK(work->device->run->store_floats(work->device, MASTERS, sizes->parameters, work->weights.gradients,
+    OK(work->device->run->store_floats(work->device, COMPUTE_TYPE, sizes->message, work->slots[0].y, all, error));
+    OK(work->device->run->store_floats(work->device, COMPUTE_TYPE, sizes->message, work->slots[1].dx,
+                                       all + sizes->message, error));
+    OK(work->device->run->store_floats(work->device, MASTER_TYPE, sizes->parameters, work->weights.gradients,
                                        all + 2 * sizes->message, error));
     return all;
 }
@@ -117,17 +117,17 @@ static void test_same_numbers(void **state)
         {"layers=6", 99 << 10, {0, 3, 1}}, /* compute capability 8.6, 8.9, 12.0: the least shared memory of all */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (StandinOrder order = STANDIN_LATE; order <= STANDIN_RANDOM; order++) {
+        for (MockOrder order = MOCK_LATE; order <= MOCK_RANDOM; order++) {
             float *numbers[MODES];
             size_t count = 0;
             for (Mode mode = IN_TURN; mode < MODES; mode++) {
-                standin_begin(&(StandinSetting){.order = order, .seed = i, .shared_bytes = cases[i].shared_bytes});
+                mock_begin(&(MockSetting){.order = order, .seed = i, .shared_bytes = cases[i].shared_bytes});
                 Work work = begin_work(cases[i].layers);
                 run_pair(&work, i % 2 ? &unsaid : &published, mode);
                 numbers[mode] = results(&work, &count);
                 end_work(&work);
                 assert_clean();
-                assert_int_equal(standin_report().fused, cases[i].fused[mode]);
+                assert_int_equal(mock_report().fused, cases[i].fused[mode]);
             }
             for (Mode mode = ALONE; mode < MODES; mode++)
                 assert_memory_equal(numbers[mode], numbers[IN_TURN], count * sizeof(float));
@@ -143,11 +143,11 @@ static void test_dropped_dependences(void **state)
     (void)state;
     size_t found = 0, operations = 1;
     for (size_t drop = 0; drop <= operations; drop++) {
-        standin_begin(&(StandinSetting){.order = STANDIN_EARLY, .dry = true, .forget_after = drop});
+        mock_begin(&(MockSetting){.order = MOCK_EARLY, .dry = true, .forget_after = drop});
         Work work = begin_work("layers=6");
         run_together(&work.pair, &published);
         end_work(&work);
-        const StandinReport report = standin_report();
+        const MockReport report = mock_report();
         operations = report.operations;
         if (drop == 0)
             assert_int_equal(report.races, 0);
@@ -162,12 +162,12 @@ static void test_dropped_dependences(void **state)
 static void test_shared_tables(void **state)
 {
     (void)state;
-    standin_begin(&(StandinSetting){.order = STANDIN_LATE});
+    mock_begin(&(MockSetting){.order = MOCK_LATE});
     Work work = begin_work("layers=3");
-    const size_t before = standin_report().bytes;
+    const size_t before = mock_report().bytes;
     BoundPass *first, *other;
     OK(stage_bind(work.stage, RECIPE_F, &work.slots[0].buffers, &first, error));
-    const size_t each = standin_report().bytes - before;
+    const size_t each = mock_report().bytes - before;
     assert_true(each > 0);
     assert_int_equal(work.device->bound_bytes, each);
     PassBuffers buffers = work.slots[0].buffers;
@@ -188,7 +188,7 @@ static void test_shared_tables(void **state)
         assert_ptr_not_equal(other, first);
     }
     assert_int_equal(work.device->bound_bytes, (1 + count) * each);
-    assert_int_equal(standin_report().bytes - before, (1 + count) * each);
+    assert_int_equal(mock_report().bytes - before, (1 + count) * each);
     end_work(&work);
 }
 
@@ -228,27 +228,25 @@ static void test_tables_stay(void **state)
 {
     (void)state;
     enum { TIMES = 4 };
-    for (StandinOrder order = STANDIN_LATE; order <= STANDIN_RANDOM; order++) {
+    for (MockOrder order = MOCK_LATE; order <= MOCK_RANDOM; order++) {
         float *numbers[MODES][CHANGES];
         ProductClock counted[MODES];
         size_t count = 0;
         for (Mode mode = IN_TURN; mode < MODES; mode++) {
-            standin_begin(&(StandinSetting){.order = order, .seed = 3, .multiprocessors = 16});
+            mock_begin(&(MockSetting){.order = order, .seed = 3, .multiprocessors = 16});
             Work work = begin_work("layers=3");
             const StageWeights others = weights_of(work.device, work.stage);
             randomize(work.device, others.parameters, stage_sizes(work.stage)->parameters, 5, 0.1);
             for (int what = NOTHING; what < CHANGES; what++) {
                 change(&work, what, others.parameters);
                 for (int time = 0; time < TIMES; time++) {
-                    const size_t calls = standin_report().calls, least = mode == TOGETHER    ? 1
-                                                                         : work.pair.weights ? 3
-                                                                                             : 2;
+                    const size_t calls = mock_report().calls, least = mode == TOGETHER ? 1 : work.pair.weights ? 3 : 2;
                     run_pair(&work, what >= RECIPE ? &published : &unsaid, mode);
-                    const bool is_least = standin_report().calls - calls == least;
+                    const bool is_least = mock_report().calls - calls == least;
                     const bool is_known = time > 0 || what == SCRATCH || what == COUNTED ||
                                           (mode == ALONE && (what == RECIPE || what == HALVES));
                     if (mode != IN_TURN && is_least != is_known)
-                        fail_msg("change %d, time %d: %zu calls", what, time, standin_report().calls - calls);
+                        fail_msg("change %d, time %d: %zu calls", what, time, mock_report().calls - calls);
                 }
                 numbers[mode][what] = results(&work, &count);
             }
@@ -283,7 +281,7 @@ static PassBuffers far_buffers(const Device *device, const Stage *stage, bool fi
                                uint64_t *next)
 {
     const StageSizes *sizes = stage_sizes(stage);
-    const size_t element = device->run->size[ELEMENTS];
+    const size_t element = device->run->size[COMPUTE_TYPE];
     return (PassBuffers){
         .parameters = weights[0],
         .parameter_gradients = weights[1],
@@ -313,7 +311,7 @@ static size_t check_recipe(const char *device_name, const char *model, const cha
     uint64_t next = UINT64_C(1) << 44;
     size_t expected = 0;
     Device *device;
-    standin_begin(&(StandinSetting){.order = STANDIN_EARLY, .dry = true, .multiprocessors = 132, .major = 9});
+    mock_begin(&(MockSetting){.order = MOCK_EARLY, .dry = true, .multiprocessors = 132, .major = 9});
     OK(device_open(device_name, 0, &device, error));
     for (uint32_t s = 0; s < PIPELINE; s++) {
         OK(stage_open(&config, device, s, PIPELINE, 1, &stages[s], error));
@@ -335,7 +333,7 @@ static size_t check_recipe(const char *device_name, const char *model, const cha
     for (int s = 0; s < PIPELINE; s++)
         stage_close(stages[s]);
     device_close(device);
-    const StandinReport report = standin_report();
+    const MockReport report = mock_report();
     if (report.races)
         fail_msg("%s, %s: %zu tables are wrong, first: %s", hidden, rows, report.races, report.first_race);
     assert_int_equal(report.fused, expected);
@@ -356,7 +354,7 @@ static void test_small_passes(void **state)
         uint64_t next = UINT64_C(1) << 44;
         Device *device;
         Stage *stage;
-        standin_begin(&(StandinSetting){.order = STANDIN_EARLY, .dry = true});
+        mock_begin(&(MockSetting){.order = MOCK_EARLY, .dry = true});
         OK(device_open("cuda", 0, &device, error));
         OK(stage_open(&config, device, 1, PIPELINE, 1, &stage, error));
         void *const weights[2] = {far(&next, 2 * stage_sizes(stage)->parameters),
@@ -367,7 +365,7 @@ static void test_small_passes(void **state)
         stage_close(stage);
         device_close(device);
         assert_clean();
-        assert_int_equal(standin_report().fused, cases[c].fused);
+        assert_int_equal(mock_report().fused, cases[c].fused);
     }
 }
 
@@ -384,28 +382,28 @@ static void test_tables_too_many(void **state)
         size_t fitted = 0, tables = 0;
         Device *device;
         Stage *stage;
-        standin_begin(&(StandinSetting){.order = STANDIN_EARLY, .dry = true});
+        mock_begin(&(MockSetting){.order = MOCK_EARLY, .dry = true});
         OK(device_open("cuda", 0, &device, error));
         OK(stage_open(&config, device, 1, PIPELINE, 1, &stage, error));
         void *const weights[2] = {far(&next, 2 * stage_sizes(stage)->parameters),
                                   far(&next, 4 * stage_sizes(stage)->parameters)};
         StagePair pair = {.forward = stage, .backward = stage, .weights = true};
         pair.backward_buffers = far_buffers(device, stage, false, false, weights, &next);
-        const size_t before = standin_report().bytes;
+        const size_t before = mock_report().bytes;
         for (int i = 0; i < F_AND_BS; i++) {
             pair.forward_buffers = far_buffers(device, stage, false, false, weights, &next);
             BoundPass *bound;
             OK(stage_bind_overlap(&pair, &unsaid, &bound, error));
             if (i == 0) /* the first one that does not fit has memory for its first table */
                 device->bound_most = FITTING * device->bound_bytes + device->bound_bytes * 3 / 4;
-            const StandinReport report = standin_report();
+            const MockReport report = mock_report();
             OK(stage_run(bound, error));
-            const size_t fused = standin_report().fused - report.fused;
+            const size_t fused = mock_report().fused - report.fused;
             tables = i == 0 ? fused : tables;
-            assert_true(fused == 0 || (fused == tables && standin_report().calls - report.calls == fused));
+            assert_true(fused == 0 || (fused == tables && mock_report().calls - report.calls == fused));
             fitted += fused > 0;
         }
-        assert_int_equal(standin_report().bytes - before, device->bound_bytes);
+        assert_int_equal(mock_report().bytes - before, device->bound_bytes);
         assert_in_range(device->bound_bytes, 1, device->bound_most);
         stage_close(stage);
         device_close(device);
@@ -505,7 +503,7 @@ static void test_blocks(void **state)
         {132, true, 0, 0, 124},  {132, true, 131, 132, 1},   {4, true, 99, 100, 1},     {148, true, 1, 2, 74},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        standin_begin(&(StandinSetting){.order = STANDIN_EARLY, .multiprocessors = cases[i].multiprocessors});
+        mock_begin(&(MockSetting){.order = MOCK_EARLY, .multiprocessors = cases[i].multiprocessors});
         Work work = begin_work("layers=3");
         if (cases[i].library)
             assert_non_null(work.device->run->async->native_queue(work.device, QUEUE_MESSAGES));
@@ -515,7 +513,7 @@ static void test_blocks(void **state)
         run_together(&work.pair, &recipe);
         end_work(&work);
         assert_clean();
-        assert_int_equal(standin_report().blocks, cases[i].blocks);
+        assert_int_equal(mock_report().blocks, cases[i].blocks);
     }
 }
 
@@ -524,14 +522,14 @@ static void test_blocks(void **state)
 static void *numbers(Device *device, size_t count, float value)
 {
     void *memory = elements(device, count);
-    OK(device->run->fill(device, ELEMENTS, count, (double)value, memory, error));
+    OK(device->run->fill(device, COMPUTE_TYPE, count, (double)value, memory, error));
     return memory;
 }
 
 static void assert_number(Device *device, const void *memory, float expected)
 {
     float value;
-    OK(device->run->store_floats(device, ELEMENTS, 1, memory, &value, error));
+    OK(device->run->store_floats(device, COMPUTE_TYPE, 1, memory, &value, error));
     assert_true(value == expected);
 }
 
@@ -540,7 +538,7 @@ static void test_maps_stay(void **state)
 {
     (void)state;
     enum { MATRICES = 1500 };
-    standin_begin(&(StandinSetting){.order = STANDIN_EARLY, .dry = true, .major = 9});
+    mock_begin(&(MockSetting){.order = MOCK_EARLY, .dry = true, .major = 9});
     Device *device;
     const Kernel *kernel;
     const KernelShape shape = {.kind = KERNEL_LINEAR, .rows = 128, .columns = 128, .outputs = 128};
@@ -549,12 +547,12 @@ static void test_maps_stay(void **state)
     uint64_t next = UINT64_C(1) << 44;
     void *const x = far(&next, 2 * 128 * 128), *const y = far(&next, 2 * 128 * 128);
     for (int time = 0; time < 2; time++) {
-        const size_t calls = standin_report().calls;
+        const size_t calls = mock_report().calls;
         uint64_t place = next;
         for (int i = 0; i < MATRICES; i++)
             OK(RUN_OP(device, error, linear_forward, with_kernel(kernel), x, far(&place, 2 * 128 * 128), NULL, NULL,
                       y));
-        assert_int_equal(standin_report().calls - calls, time ? MATRICES : 2 * MATRICES + 1);
+        assert_int_equal(mock_report().calls - calls, time ? MATRICES : 2 * MATRICES + 1);
     }
     device_close(device);
     assert_clean();
@@ -565,7 +563,7 @@ static void test_shared_gradients(void **state)
 {
     (void)state;
     for (int forget = 0; forget < 2; forget++) {
-        standin_begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 2, .forget_after = forget ? 3 : 0});
+        mock_begin(&(MockSetting){.order = MOCK_RANDOM, .seed = 2, .forget_after = forget ? 3 : 0});
         Device *device;
         const Kernel *kernel;
         const KernelShape shape = {.kind = KERNEL_LINEAR, .rows = 4, .columns = 4, .outputs = 4};
@@ -598,9 +596,9 @@ static void test_shared_gradients(void **state)
         for (size_t i = 0; i < sizeof bases / sizeof *bases; i++)
             run->deallocate(device, bases[i]);
         device_close(device);
-        standin_kernels_end();
+        mock_kernels_end();
         if (forget)
-            assert_true(standin_report().races > 0);
+            assert_true(mock_report().races > 0);
         else
             assert_clean();
     }
@@ -610,7 +608,7 @@ static void test_shared_gradients(void **state)
 static void test_no_kernel(void **state)
 {
     (void)state;
-    standin_begin(&(StandinSetting){.order = STANDIN_EARLY});
+    mock_begin(&(MockSetting){.order = MOCK_EARLY});
     Device *device;
     OK(device_open("cuda", 0, &device, error));
     const char *const words = "device cuda has no kernel for the operation add";
@@ -629,7 +627,7 @@ static void test_no_kernel(void **state)
     for (size_t i = 0; i < sizeof bases / sizeof *bases; i++)
         device->run->deallocate(device, bases[i]);
     device_close(device);
-    assert_int_equal(standin_report().live, 0);
+    assert_int_equal(mock_report().live, 0);
 }
 
 int main(void)

@@ -23,10 +23,10 @@ static int open_fake(void **state)
     return !fake_begin || !fake_report;
 }
 
-static void begin(const StandinSetting *standin, FakeNccl fake)
+static void begin(const MockSetting *mock, FakeNccl fake)
 {
     fake_begin(&fake);
-    standin_begin(standin);
+    mock_begin(mock);
 }
 
 static const FakeNccl good = {.silent_rank = -1};
@@ -49,8 +49,8 @@ static void test_equals_cpu(void **state)
     for (size_t s = 0; s < sizeof schedules / sizeof *schedules; s++) {
         const char *path = compile(schedules[s].name, schedules[s].options);
         const Outcome cpu = run_well(path, "cpu", "gpt", "--transport=local");
-        for (StandinOrder order = STANDIN_LATE; order <= STANDIN_RANDOM; order++) {
-            begin(&(StandinSetting){.order = order, .seed = s, .devices = schedules[s].ranks}, good);
+        for (MockOrder order = MOCK_LATE; order <= MOCK_RANDOM; order++) {
+            begin(&(MockSetting){.order = order, .seed = s, .devices = schedules[s].ranks}, good);
             const Outcome cuda = run_well(path, "cuda-fp32", "gpt", "--transport=nccl");
             const FakeNcclReport report = fake_report();
             assert_clean();
@@ -71,13 +71,13 @@ static void test_bf16_and_one_rank(void **state)
 {
     (void)state;
     const char *path = compile("dualpipe", "--ranks 4 --microbatches 8");
-    begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 9, .devices = 4, .major = 9}, good);
+    begin(&(MockSetting){.order = MOCK_RANDOM, .seed = 9, .devices = 4, .major = 9}, good);
     const Outcome cuda = run_well(path, "auto", "gpt", "--transport=nccl"); /* auto: the device that NCCL needs */
     assert_clean();
     const Outcome cpu = run_well(path, "cpu", "gpt", "--transport=local");
     assert_close(&cuda, &cpu, (Bounds){2e-2, 2e-2}, "bf16");
     path = compile("naive", "--ranks 1 --microbatches 2"); /* a rank alone */
-    begin(&(StandinSetting){.order = STANDIN_LATE}, good);
+    begin(&(MockSetting){.order = MOCK_LATE}, good);
     run_well(path, "cuda-fp32", "gpt", "--transport=nccl");
     assert_clean();
     assert_int_equal(fake_report().transfers, 2);
@@ -90,7 +90,7 @@ static void expect_failure(const char *path, const char *words)
     assert_int_equal(outcome.status, STATUS_RUN_FAILED);
     if (!strstr(outcome.error.text, words))
         fail_msg("'%s' is not in: %s", words, outcome.error.text);
-    assert_int_equal(standin_report().live, 0);
+    assert_int_equal(mock_report().live, 0);
     assert_int_equal(fake_report().communicators, 0);
     assert_true(clock_nanoseconds() - begun < INT64_C(60) * 1000000000); /* it does not hang */
 }
@@ -100,7 +100,7 @@ static void test_deadline(void **state)
 {
     (void)state;
     const char *path = compile("1f1b", "--ranks 3 --microbatches 5");
-    begin(&(StandinSetting){.order = STANDIN_LATE, .devices = 3}, (FakeNccl){.silent_rank = 1});
+    begin(&(MockSetting){.order = MOCK_LATE, .devices = 3}, (FakeNccl){.silent_rank = 1});
     expect_failure(path, "2 s");
 }
 
@@ -121,13 +121,13 @@ static void test_failures(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char name[64];
         snprintf(name, sizeof name, "nccl%s: internal error (3)", cases[i].call);
-        begin(&(StandinSetting){.order = STANDIN_EARLY, .devices = 2},
+        begin(&(MockSetting){.order = MOCK_EARLY, .devices = 2},
               (FakeNccl){.silent_rank = -1, .fails = cases[i].call, .fails_at = cases[i].at});
         expect_failure(path, name);
     }
     static const int asked[] = {1, 5, 40, 200};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
-        begin(&(StandinSetting){.order = STANDIN_RANDOM, .devices = 2},
+        begin(&(MockSetting){.order = MOCK_RANDOM, .devices = 2},
               (FakeNccl){.silent_rank = -1, .asked_fails_at = asked[i]});
         expect_failure(path, "remote process exited");
     }
@@ -137,9 +137,9 @@ static void test_refusals(void **state)
 {
     (void)state;
     const char *path = compile("dualpipe", "--ranks 2 --microbatches 4");
-    begin(&(StandinSetting){.devices = 1}, good);
+    begin(&(MockSetting){.devices = 1}, good);
     expect_failure(path, "rank 0 and rank 1 are on the same GPU");
-    begin(&(StandinSetting){.devices = 2}, (FakeNccl){.version = 21300, .silent_rank = -1});
+    begin(&(MockSetting){.devices = 2}, (FakeNccl){.version = 21300, .silent_rank = -1});
     expect_failure(path, "NCCL 2.13 is too old, 2.14 is needed");
 }
 

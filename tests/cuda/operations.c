@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "tests/cuda/operations.h"
-#include "tests/cuda/standin/standin.h"
+#include "tests/cuda/mock/mock.h"
 
 int main(void)
 {
@@ -23,9 +23,9 @@ int main(void)
     int failed = 0;
     for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
         const OperationsRun *run = &runs[r].run;
-        standin_begin(&(StandinSetting){.major = runs[r].major, .shared_bytes = runs[r].shared_bytes});
+        mock_begin(&(MockSetting){.major = runs[r].major, .shared_bytes = runs[r].shared_bytes});
         failed += run_operations(*run);
-        const StandinReport report = standin_report();
+        const MockReport report = mock_report();
         if (report.live || report.races) {
             fprintf(stderr, "%zu objects left, %zu races: %s\n", report.live, report.races, report.first_race);
             failed++;
@@ -34,7 +34,7 @@ int main(void)
             fprintf(stderr, "%zu launches in clusters, %zu fused\n", report.clustered, report.fused);
             failed++;
         }
-        standin_kernels_end();
+        mock_kernels_end();
     }
     return failed;
 }

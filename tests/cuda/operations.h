@@ -65,8 +65,8 @@ static Status run_listed(Device *device, OpKind kind, Op op, const OpMemory *mem
                                              : run_op(device_, OPERATION_##name, shape, &memory_, &error));   \
     }
 
-static Tensor small(size_t count) { return filled(ELEMENTS, count, 0.1f, 0); }
-static Tensor sums(size_t count) { return filled(MASTERS, count, 1, 0); }
+static Tensor small(size_t count) { return filled(COMPUTE_TYPE, count, 0.1f, 0); }
+static Tensor sums(size_t count) { return filled(MASTER_TYPE, count, 1, 0); }
 
 /* Reports wrong results and continues: a GPU may be available for minutes only. */
 static void compare(Tensor tensor, const char *what, size_t rows, size_t columns)
@@ -149,7 +149,7 @@ static void test_linear(void **state)
         const Tensor x = normal(rows * columns), w = small(columns * outputs), bias = normal(outputs);
         const Tensor residual = normal(rows * outputs), dy = normal(rows * outputs);
         for (int with = 0; with < 4; with++) {
-            const Tensor y = poisoned(ELEMENTS, rows * outputs);
+            const Tensor y = poisoned(COMPUTE_TYPE, rows * outputs);
             CALL_OP(linear_forward, with_kernel(k[d]), x.at[d], w.at[d], with & 1 ? bias.at[d] : NULL,
                     with & 2 ? residual.at[d] : NULL, y.at[d]);
             compare_and_release(y, "linear forward", rows, outputs);
@@ -158,16 +158,16 @@ static void test_linear(void **state)
         kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = outputs}, gelu_out);
         kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns}, gelu_in);
         for (int with = 0; with < 2; with++) {
-            const Tensor y = poisoned(ELEMENTS, rows * outputs), active = poisoned(ELEMENTS, rows * outputs);
+            const Tensor y = poisoned(COMPUTE_TYPE, rows * outputs), active = poisoned(COMPUTE_TYPE, rows * outputs);
             CALL_OP(linear_gelu_forward, with_gelu(k[d], gelu_out[d]), x.at[d], w.at[d], with ? bias.at[d] : NULL,
                     y.at[d], active.at[d]);
             compare_and_release(y, "linear before GELU", rows, outputs);
             compare_and_release(active, "GELU of linear", rows, outputs);
         }
-        const Tensor dbefore = poisoned(ELEMENTS, rows * columns);
+        const Tensor dbefore = poisoned(COMPUTE_TYPE, rows * columns);
         CALL_OP(linear_gelu_backward_input, with_gelu(k[d], gelu_in[d]), dy.at[d], w.at[d], x.at[d], dbefore.at[d]);
         compare_and_release(dbefore, "linear dx before GELU", rows, columns);
-        const Tensor dx = poisoned(ELEMENTS, rows * columns), dw = sums(columns * outputs), dbias = sums(outputs);
+        const Tensor dx = poisoned(COMPUTE_TYPE, rows * columns), dw = sums(columns * outputs), dbias = sums(outputs);
         CALL_OP(linear_backward_input, with_kernel(k[d]), dy.at[d], w.at[d], dx.at[d]);
         compare_and_release(dx, "linear dx", rows, columns);
         CALL_OP(linear_backward_weight, with_kernel(k[d]), x.at[d], dy.at[d], dw.at[d], dbias.at[d]);
@@ -186,15 +186,15 @@ static void test_norm(void **state)
         const size_t rows = shapes[s][0], columns = shapes[s][1], count = rows * columns;
         const Kernel *k[DEVICES];
         kernels_for((KernelShape){.kind = KERNEL_NORM, .rows = rows, .columns = columns}, k);
-        const Tensor x = filled(ELEMENTS, count, 3, 1), gain = normal(columns), shift = normal(columns),
+        const Tensor x = filled(COMPUTE_TYPE, count, 3, 1), gain = normal(columns), shift = normal(columns),
                      dy = normal(count);
-        const Tensor residual = normal(count), y = poisoned(ELEMENTS, count);
+        const Tensor residual = normal(count), y = poisoned(COMPUTE_TYPE, count);
         void *statistics[DEVICES];
-        CALL(allocate(device, k[d]->context * device->run->size[ELEMENTS], &statistics[d], &error));
+        CALL(allocate(device, k[d]->context * device->run->size[COMPUTE_TYPE], &statistics[d], &error));
         CALL_OP(norm_forward, with_kernel(k[d]), x.at[d], gain.at[d], shift.at[d], y.at[d], statistics[d]);
         compare_and_release(y, "norm forward", rows, columns);
         for (int with = 0; with < 2; with++) {
-            const Tensor dx = poisoned(ELEMENTS, count);
+            const Tensor dx = poisoned(COMPUTE_TYPE, count);
             CALL_OP(norm_backward_input, with_kernel(k[d]), x.at[d], statistics[d], gain.at[d], dy.at[d],
                     with ? residual.at[d] : NULL, dx.at[d]);
             compare_and_release(dx, "norm dx", rows, columns);
@@ -218,9 +218,9 @@ static void test_gelu(void **state)
             const size_t rows = shapes[s][0], columns = shapes[s][1], count = rows * columns;
             const Kernel *k[DEVICES];
             kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns}, k);
-            const Tensor x = filled(ELEMENTS, count, deviation, deviation), y = poisoned(ELEMENTS, count),
+            const Tensor x = filled(COMPUTE_TYPE, count, deviation, deviation), y = poisoned(COMPUTE_TYPE, count),
                          dy = normal(count);
-            const Tensor dx = poisoned(ELEMENTS, count);
+            const Tensor dx = poisoned(COMPUTE_TYPE, count);
             CALL_OP(gelu_forward, with_kernel(k[d]), x.at[d], y.at[d]);
             CALL_OP(gelu_backward, with_kernel(k[d]), x.at[d], dy.at[d], dx.at[d]);
             CALL_OP(gelu_backward, with_kernel(k[d]), x.at[d], dy.at[d], dy.at[d]);
@@ -247,11 +247,11 @@ static void test_attention(void **state)
                                   .sequence = shapes[s].sequence,
                                   .heads = shapes[s].heads},
                     k);
-        const Tensor qkv = normal(3 * rows * columns), y = poisoned(ELEMENTS, rows * columns),
+        const Tensor qkv = normal(3 * rows * columns), y = poisoned(COMPUTE_TYPE, rows * columns),
                      dy = normal(rows * columns);
-        const Tensor dqkv = poisoned(ELEMENTS, 3 * rows * columns);
+        const Tensor dqkv = poisoned(COMPUTE_TYPE, 3 * rows * columns);
         void *context[DEVICES];
-        CALL(allocate(device, k[d]->context * device->run->size[ELEMENTS], &context[d], &error));
+        CALL(allocate(device, k[d]->context * device->run->size[COMPUTE_TYPE], &context[d], &error));
         CALL_OP(attention_forward, with_kernel(k[d]), qkv.at[d], y.at[d], context[d]);
         compare(y, "attention forward", rows, columns);
         CALL_OP(attention_backward, with_kernel(k[d]), qkv.at[d], y.at[d], context[d], dy.at[d], dqkv.at[d]);
@@ -271,7 +271,7 @@ static void test_embedding(void **state)
         values[i] = (int32_t)(random_bits(5, i) % VOCABULARY);
     const Block tokens = block_of(sizeof values, values);
     const Tensor by_token = normal(VOCABULARY * COLUMNS), by_position = normal(SEQUENCE * COLUMNS);
-    const Tensor y = poisoned(ELEMENTS, ROWS * COLUMNS), dy = normal(ROWS * COLUMNS);
+    const Tensor y = poisoned(COMPUTE_TYPE, ROWS * COLUMNS), dy = normal(ROWS * COLUMNS);
     const Tensor dtoken = sums(VOCABULARY * COLUMNS), dposition = sums(SEQUENCE * COLUMNS);
     CALL_OP(embedding_forward, with_table(ROWS, COLUMNS, SEQUENCE), tokens.at[d], by_token.at[d], by_position.at[d],
             y.at[d]);
@@ -307,7 +307,7 @@ static void test_losses(void **state)
     for (size_t i = 0; i < COUNT; i++)
         rows[i] = random_normal(9, i);
     const Block targets = block_of(COUNT * sizeof *rows, rows), loss = block_of(sizeof(double), &(double){NAN});
-    const Tensor y = normal(COUNT), dy = poisoned(ELEMENTS, COUNT), copied = poisoned(ELEMENTS, COUNT);
+    const Tensor y = normal(COUNT), dy = poisoned(COMPUTE_TYPE, COUNT), copied = poisoned(COMPUTE_TYPE, COUNT);
     const Block floats = block_of(COUNT * sizeof *rows, rows);
     CALL_OP(squared_error, with_count_and_scale(COUNT, 0.25), y.at[d], targets.at[d], dy.at[d], loss.at[d]);
     compare_losses(loss, "squared error");
@@ -327,16 +327,16 @@ static void test_sums(void **state)
     static const size_t counts[] = {1, 7, 1000, 100003};
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         const size_t count = counts[c];
-        const Tensor x = sums(count), sum = sums(count), elements = poisoned(ELEMENTS, count),
-                     masters = poisoned(MASTERS, count);
+        const Tensor x = sums(count), sum = sums(count), elements = poisoned(COMPUTE_TYPE, count),
+                     master = poisoned(MASTER_TYPE, count);
         CALL(accumulate(device, count, x.at[d], sum.at[d], &error));
         compare(sum, "accumulate", count, 1);
-        CALL_OP(copy, with_count(count * devices[d]->run->size[MASTERS]), sum.at[d], x.at[d]);
+        CALL_OP(copy, with_count(count * devices[d]->run->size[MASTER_TYPE]), sum.at[d], x.at[d]);
         compare(x, "copy", count, 1);
-        CALL(fill(device, ELEMENTS, count, 0.5, elements.at[d], &error));
-        CALL(fill(device, MASTERS, count, 0.1, masters.at[d], &error));
+        CALL(fill(device, COMPUTE_TYPE, count, 0.5, elements.at[d], &error));
+        CALL(fill(device, MASTER_TYPE, count, 0.1, master.at[d], &error));
         compare_and_release(elements, "fill", count, 1);
-        compare_and_release(masters, "fill masters", count, 1);
+        compare_and_release(master, "fill master", count, 1);
         const Block square = block_of(sizeof(double), &(double){NAN});
         CALL(sum_of_squares(device, count, x.at[d], square.at[d], &error));
         compare_losses(square, "sum of squares");
@@ -349,15 +349,16 @@ static void test_adamw(void **state)
     (void)state;
     enum { COUNT = 20003 };
     AdamW settings = {.rate = 0.01, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 0.3};
-    const Tensor w = sums(COUNT), g = sums(COUNT), m = filled(MASTERS, COUNT, 0, 0), v = filled(MASTERS, COUNT, 0, 0);
-    const Tensor elements = poisoned(ELEMENTS, COUNT);
-    const bool apart = devices[TESTED]->run->size[ELEMENTS] != devices[TESTED]->run->size[MASTERS];
+    const Tensor w = sums(COUNT), g = sums(COUNT), m = filled(MASTER_TYPE, COUNT, 0, 0),
+                 v = filled(MASTER_TYPE, COUNT, 0, 0);
+    const Tensor elements = poisoned(COMPUTE_TYPE, COUNT);
+    const bool apart = devices[TESTED]->run->size[COMPUTE_TYPE] != devices[TESTED]->run->size[MASTER_TYPE];
     for (settings.step = 1; settings.step <= 3; settings.step++) {
         CALL(accumulate(device, COUNT, w.at[d], g.at[d], &error));
         CALL(adamw(device, &settings, COUNT, w.at[d], g.at[d], m.at[d], v.at[d],
                    apart && d == TESTED ? elements.at[d] : NULL, &error));
     }
-    CALL_OP(copy, with_count((apart && d == TESTED) ? 0 : COUNT * devices[d]->run->size[MASTERS]), w.at[d],
+    CALL_OP(copy, with_count((apart && d == TESTED) ? 0 : COUNT * devices[d]->run->size[MASTER_TYPE]), w.at[d],
             elements.at[d]);
     compare_and_release(elements, "adamw elements", COUNT, 1);
     compare_and_release(w, "adamw weights", COUNT, 1);

@@ -69,13 +69,13 @@ static void test_orders(void **state)
         const Outcome cpu = run_well(path, "cpu", "gpt", "--transport=local");
         const Outcome again = run_well(path, "cpu", "gpt", "--transport=local");
         same_bits(&again, &cpu, seed);
-        standin_begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = seed});
+        mock_begin(&(MockSetting){.order = MOCK_RANDOM, .seed = seed});
         const Outcome one_gpu = run_well(path, "cuda-fp32", "gpt", seed % 2 ? "--in-turn" : "--transport=local");
         assert_clean();
         assert_close(&one_gpu, &cpu, (Bounds){1e-12, 1e-5}, source);
         fake_begin(&(FakeNccl){.silent_rank = -1});
-        standin_begin(&(StandinSetting){
-            .order = seed % 4 == 0 ? STANDIN_EARLY : STANDIN_RANDOM, .seed = seed + 100, .devices = ranks});
+        mock_begin(
+            &(MockSetting){.order = seed % 4 == 0 ? MOCK_EARLY : MOCK_RANDOM, .seed = seed + 100, .devices = ranks});
         const Outcome nccl = run_well(path, "cuda-fp32", "gpt", "--transport=nccl");
         assert_clean();
         same_bits(&nccl, &one_gpu, seed);

@@ -16,7 +16,7 @@ static void compile(const char *schedule, const char *options)
 static void run_well(const char *launcher, const char *options, char *losses, size_t size)
 {
     expect(finish(start("%s %s --json --steps 2 %s %s %s", launcher, dprun, small, options, program)), 0, "");
-    if (strstr(diagnostics, "stand-in"))
+    if (strstr(diagnostics, "mock"))
         fail_msg("%s", diagnostics);
     take_losses(losses, size);
 }
@@ -72,8 +72,8 @@ static void test_equals_local(void **state)
         assert_close(local, cpu);
         for (int order = 0; order < 3; order++) {
             char environment[64];
-            snprintf(environment, sizeof environment, "STANDIN_ORDER=%d %s", order,
-                     order == 1 ? "STANDIN_ALONE=1" : "STANDIN_DEVICES=4");
+            snprintf(environment, sizeof environment, "MOCK_ORDER=%d %s", order,
+                     order == 1 ? "MOCK_ALONE=1" : "MOCK_DEVICES=4");
             snprintf(options, sizeof options, "--device cuda-fp32 --save %s/nccl --trace %s/trace %s %s", folder,
                      folder, schedules[s].replicas, order == 2 ? "--rank-map 2,0,3,1" : "");
             run_well(under_mpirun(environment), options, nccl, sizeof nccl);
@@ -104,7 +104,7 @@ static void test_random_orders(void **state)
         expect(finish(start("%s %s -o %s", dpc, source, program)), 0, "");
         for (int device = 0; device < 2; device++) {
             run_well("", devices[device], local, sizeof local);
-            run_well(under_mpirun("STANDIN_ORDER=2 STANDIN_DEVICES=4"), devices[device], spread, sizeof spread);
+            run_well(under_mpirun("MOCK_ORDER=2 MOCK_DEVICES=4"), devices[device], spread, sizeof spread);
             assert_string_equal(local, spread);
         }
     }
@@ -116,12 +116,12 @@ static void test_refusals(void **state)
     need_mpirun();
     static const char *const command = "%s %s -n %d %s --device cuda-fp32 --steps 1 %s %s %s";
     compile("dualpipe", "--ranks 4 --microbatches 8");
-    expect(finish(start(command, "STANDIN_DEVICES=4", mpirun_command(), 3, dprun, "", small, program)), 2,
+    expect(finish(start(command, "MOCK_DEVICES=4", mpirun_command(), 3, dprun, "", small, program)), 2,
            "this program has 4 ranks, but mpirun started 3 processes: use mpirun -n 4");
-    expect(finish(start(command, "STANDIN_DEVICES=2", mpirun_command(), 4, dprun, "", small, program)), 3,
+    expect(finish(start(command, "MOCK_DEVICES=2", mpirun_command(), 4, dprun, "", small, program)), 3,
            "rank 0 and rank 2 are on the same GPU, and NCCL wants one for each");
-    expect(finish(start(command, "STANDIN_DEVICES=4", mpirun_command(), 4, dprun, "--transport mpi", small, program)),
-           2, "--transport mpi moves no memory of GPUs; nccl does");
+    expect(finish(start(command, "MOCK_DEVICES=4", mpirun_command(), 4, dprun, "--transport mpi", small, program)), 2,
+           "--transport mpi moves no memory of GPUs; nccl does");
 }
 
 /* NCCL fails on one rank: every rank ends, and the others report that rank's message and position. */
@@ -141,7 +141,7 @@ static void test_failures(void **state)
     compile("dualpipe", "--ranks 4 --microbatches 8");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char words[128];
-        const pid_t run = start("STANDIN_DEVICES=4 FAKE_NCCL_RANK=%d FAKE_NCCL_FAILS=%s FAKE_NCCL_AT=%d %s -n 4 %s "
+        const pid_t run = start("MOCK_DEVICES=4 FAKE_NCCL_RANK=%d FAKE_NCCL_FAILS=%s FAKE_NCCL_AT=%d %s -n 4 %s "
                                 "--device cuda-fp32 --steps 2 %s %s",
                                 cases[i].rank, cases[i].call, cases[i].at, mpirun_command(), dprun, small, program);
         snprintf(words, sizeof words, "nccl%s: internal error (3)", cases[i].call);
@@ -166,7 +166,7 @@ static void test_killed(void **state)
     (void)state;
     need_mpirun();
     compile("dualpipe", "--ranks 4 --microbatches 8");
-    const pid_t mpirun = start_long("STANDIN_DEVICES=4", "");
+    const pid_t mpirun = start_long("MOCK_DEVICES=4", "");
     await_step("\"step\":2,");
     kill(a_rank(mpirun), SIGKILL);
     expect(finish(mpirun), 3, " was killed by signal 9 (Killed) ");
@@ -179,7 +179,7 @@ static void test_stopped(void **state)
     (void)state;
     need_mpirun();
     compile("dualpipe", "--ranks 4 --microbatches 8");
-    const pid_t mpirun = start_long("STANDIN_DEVICES=4", "--deadline 4");
+    const pid_t mpirun = start_long("MOCK_DEVICES=4", "--deadline 4");
     await_step("\"step\":2,");
     const pid_t rank = a_rank(mpirun);
     kill(rank, SIGSTOP);
@@ -197,7 +197,7 @@ static void test_silent(void **state)
     (void)state;
     need_mpirun();
     compile("dualpipe", "--ranks 4 --microbatches 8");
-    expect(finish(start_long("STANDIN_DEVICES=4 FAKE_NCCL_SILENT=2", "--deadline 2")), 3, "no answer from rank ");
+    expect(finish(start_long("MOCK_DEVICES=4 FAKE_NCCL_SILENT=2", "--deadline 2")), 3, "no answer from rank ");
     assert_non_null(strstr(diagnostics, "instruction "));
 }
 

@@ -5,7 +5,7 @@
    device. */
 
 #include "runtime/command/options.h"
-#include "tests/cuda/standin/standin.h"
+#include "tests/cuda/mock/mock.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,7 +41,7 @@ static inline void on_ready(void *context, const RunFacts *facts)
 {
     Outcome *outcome = context;
     outcome->planned_bytes = facts->planned_bytes;
-    outcome->gpu_bytes = standin_report().bytes;
+    outcome->gpu_bytes = mock_report().bytes;
 }
 
 static inline void on_step(void *context, const StepReport *report)
@@ -113,7 +113,7 @@ static inline Outcome run(const char *path, const char *device, const char *mode
         outcome.status = session_run(session, &outcome.error);
         assert_true(session_close(session));
     }
-    standin_kernels_end();
+    mock_kernels_end();
     arena_free(&arena);
     return outcome;
 }
@@ -128,7 +128,7 @@ static inline Outcome run_well(const char *path, const char *device, const char 
 
 static inline void assert_clean(void)
 {
-    const StandinReport report = standin_report();
+    const MockReport report = mock_report();
     if (report.races)
         fail_msg("%zu races, first: %s", report.races, report.first_race);
     assert_int_equal(report.live, 0);

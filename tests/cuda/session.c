@@ -24,10 +24,10 @@ static void test_equals_cpu(void **state)
         for (int model = 0; model < 2; model++) {
             const char *name = model ? "mlp" : "gpt";
             const Outcome cpu = run_well(path, "cpu", name, "--transport=local");
-            for (StandinOrder order = STANDIN_LATE; order <= STANDIN_RANDOM; order++) {
-                standin_begin(&(StandinSetting){.order = order, .seed = (uint64_t)s});
+            for (MockOrder order = MOCK_LATE; order <= MOCK_RANDOM; order++) {
+                mock_begin(&(MockSetting){.order = order, .seed = (uint64_t)s});
                 const Outcome cuda =
-                    run_well(path, "cuda-fp32", name, order == STANDIN_EARLY ? "--in-turn" : "--transport=local");
+                    run_well(path, "cuda-fp32", name, order == MOCK_EARLY ? "--in-turn" : "--transport=local");
                 assert_clean();
                 assert_close(&cuda, &cpu, (Bounds){s == ASYNCHRONOUS ? 1e-5 : 1e-12, 1e-5}, schedules[s].name);
             }
@@ -43,13 +43,13 @@ static void test_fused(void **state)
     for (int s = 0; s < SCHEDULES; s++) {
         const char *path = compile(schedules[s].name, schedules[s].options);
         for (int model = 0; model < 2; model++) {
-            standin_begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 5});
+            mock_begin(&(MockSetting){.order = MOCK_RANDOM, .seed = 5});
             const Outcome together = run_well(path, "cuda-fp32", model ? "mlp" : "gpt", "--transport=local");
-            const StandinReport fused = standin_report();
+            const MockReport fused = mock_report();
             assert_clean();
-            standin_begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 6});
+            mock_begin(&(MockSetting){.order = MOCK_RANDOM, .seed = 6});
             const Outcome in_turn = run_well(path, "cuda-fp32", model ? "mlp" : "gpt", "--in-turn");
-            const StandinReport apart = standin_report();
+            const MockReport apart = mock_report();
             assert_clean();
             assert_close(&together, &in_turn, (Bounds){0, 0}, schedules[s].name);
             assert_int_equal(apart.fused, 0);
@@ -85,7 +85,7 @@ static void test_halves_in_traces(void **state)
     snprintf(trace, sizeof trace, "%s.trace", path);
     run_trace = trace;
     for (int in_turn = 0; in_turn < 2; in_turn++) {
-        standin_begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 7});
+        mock_begin(&(MockSetting){.order = MOCK_RANDOM, .seed = 7});
         run_well(path, "cuda-fp32", "gpt", in_turn ? "--in-turn" : "--transport=local");
         assert_clean();
         assert_true(count_lines(trace, "&", NULL) > 0);
@@ -100,13 +100,13 @@ static void test_experts_are_refused(void **state)
 {
     (void)state;
     const char *path = compile("1f1b", "--ranks 3 --microbatches 5");
-    standin_begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 8});
+    mock_begin(&(MockSetting){.order = MOCK_RANDOM, .seed = 8});
     const Outcome outcome = run(path, "cuda", "moe", "--transport=local");
     assert_int_equal(outcome.status, STATUS_BAD_USAGE);
     assert_non_null(strstr(outcome.error.text,
                            "device cuda has no kernels for layers with experts: run this model with "
                            "--device cpu"));
-    assert_int_equal(standin_report().live, 0);
+    assert_int_equal(mock_report().live, 0);
 }
 
 static void test_bf16(void **state)
@@ -116,7 +116,7 @@ static void test_bf16(void **state)
         for (int model = 0; model < 4; model++) {
             const char *path = model % 2 ? compile("pipedream", "--ranks 3 --microbatches 6")
                                          : compile("dualpipe", "--ranks 4 --microbatches 8");
-            standin_begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 3, .major = major});
+            mock_begin(&(MockSetting){.order = MOCK_RANDOM, .seed = 3, .major = major});
             const char *name = model % 2 ? "mlp" : "gpt";
             const Outcome cuda = run_well(path, "cuda", name, model < 2 ? "--transport=local" : "--in-turn");
             assert_clean();
@@ -133,7 +133,7 @@ static void test_reference_and_forward(void **state)
     for (int forward = 0; forward < 2; forward++) {
         const char *option = forward ? "--forward-only" : "--reference";
         const Outcome cpu = run_well(path, "cpu", "gpt", option);
-        standin_begin(&(StandinSetting){.order = STANDIN_LATE});
+        mock_begin(&(MockSetting){.order = MOCK_LATE});
         const Outcome cuda = run_well(path, "cuda-fp32", "gpt", option);
         assert_clean();
         assert_close(&cuda, &cpu, (Bounds){1e-12, 1e-5}, option);
@@ -145,9 +145,9 @@ static void test_races_are_seen(void **state)
 {
     (void)state;
     const char *path = compile("1f1b", "--ranks 3 --microbatches 5");
-    standin_begin(&(StandinSetting){.order = STANDIN_EARLY, .forget_waits = true});
+    mock_begin(&(MockSetting){.order = MOCK_EARLY, .forget_waits = true});
     run(path, "cuda-fp32", "gpt", "--transport=local");
-    assert_true(standin_report().races > 0);
+    assert_true(mock_report().races > 0);
 }
 
 static bool only_tidies(const char *call)
@@ -164,17 +164,16 @@ static void test_failing_calls(void **state)
 {
     (void)state;
     const char *path = compile("dualpipe", "--ranks 2 --microbatches 4");
-    standin_begin(&(StandinSetting){.order = STANDIN_EARLY});
+    mock_begin(&(MockSetting){.order = MOCK_EARLY});
     run_well(path, "cuda", "mlp", "--transport=local");
-    const size_t calls = standin_report().calls;
-    assert_true(standin_report().fused > 0);
+    const size_t calls = mock_report().calls;
+    assert_true(mock_report().fused > 0);
     const size_t stride = 1 + calls / 120; /* all of the first calls, which differ from each other, then some */
     for (size_t i = 1; i <= calls; i += i < 60 ? 1 : stride)
         for (int sticky = 0; sticky < 2; sticky++) {
-            standin_begin(
-                &(StandinSetting){.order = STANDIN_EARLY, .fail_at = i, .sticky = sticky, .driver_version = 13000});
+            mock_begin(&(MockSetting){.order = MOCK_EARLY, .fail_at = i, .sticky = sticky, .driver_version = 13000});
             const Outcome outcome = run(path, "cuda", "mlp", "--transport=local");
-            const StandinReport report = standin_report();
+            const MockReport report = mock_report();
             if (!report.failed) /* this run had fewer calls: how often events are queried depends on the threads */
                 continue;
             char name[64];
@@ -194,7 +193,7 @@ static void test_no_gpu(void **state)
 {
     (void)state;
     static const struct {
-        StandinSetting setting;
+        MockSetting setting;
         const char *words;
     } cases[] = {
         {{.count_error = 100}, "no NVIDIA driver"},
@@ -206,15 +205,15 @@ static void test_no_gpu(void **state)
     };
     const char *path = compile("naive", "--ranks 2 --microbatches 2");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        standin_begin(&cases[i].setting);
+        mock_begin(&cases[i].setting);
         const Outcome outcome = run(path, "cuda", "gpt", "--transport=local");
         assert_int_equal(outcome.status, STATUS_RUN_FAILED);
         if (!strstr(outcome.error.text, cases[i].words) || !strstr(outcome.error.text, "device cuda: "))
             fail_msg("%s", outcome.error.text);
         run_well(path, "auto", "gpt", "--transport=local");
-        assert_int_equal(standin_report().launches, 0);
+        assert_int_equal(mock_report().launches, 0);
     }
-    standin_begin(&(StandinSetting){0});
+    mock_begin(&(MockSetting){0});
     run_well(path, "auto", "gpt", "--transport=local");
     assert_clean();
 }

@@ -139,7 +139,7 @@ typedef struct Trial {
 
 static size_t size_of(const Trial *trial, Form form)
 {
-    return form == ELEMENT ? trial->device->run->size[ELEMENTS] : form == LOSS ? sizeof(double) : sizeof(float);
+    return form == ELEMENT ? trial->device->run->size[COMPUTE_TYPE] : form == LOSS ? sizeof(double) : sizeof(float);
 }
 
 /* The first row of expert number `expert`, in one of two ways. In the first one half of the experts have all rows. */
@@ -169,7 +169,7 @@ static void fill_operand(const Trial *trial, int operand, uint64_t seed)
         else if (form == FLOAT)
             *(float *)(void *)place = number;
         else
-            OK(trial->device->run->load_floats(trial->device, ELEMENTS, 1, &number, place, &error));
+            OK(trial->device->run->load_floats(trial->device, COMPUTE_TYPE, 1, &number, place, &error));
     }
 }
 
@@ -178,7 +178,7 @@ static void begin_exchange(Trial *trial)
     GroupExchange *exchange = group_make_exchange(&(GroupExchange){
         .group = &mirrors,
         .experts = EXPERTS,
-        .row_bytes = COLUMNS * trial->device->run->size[ELEMENTS],
+        .row_bytes = COLUMNS * trial->device->run->size[COMPUTE_TYPE],
         .room = EXPERTS * TABLE_ROWS,
     });
     assert_non_null(exchange);
@@ -219,7 +219,7 @@ static void begin_trial(Trial *trial, const Subject *subject, Device *device)
         OK(device_kernel(device, &subject->shape, &trial->op.kernel, &error));
     if (subject->gelu.rows)
         OK(device_kernel(device, &subject->gelu, &trial->op.gelu, &error));
-    trial->op.count = NUMBERS * (subject->in_bytes ? device->run->size[ELEMENTS] : 1);
+    trial->op.count = NUMBERS * (subject->in_bytes ? device->run->size[COMPUTE_TYPE] : 1);
     if (subject->table)
         trial->op.rows = ROWS, trial->op.columns = COLUMNS, trial->op.sequence = SEQUENCE;
     for (int i = 0; i < OPERATION_OPERANDS && subject->operands[i].form; i++) {

@@ -73,10 +73,10 @@ static void check_router(Routing routing, size_t rows, size_t sequence)
     const size_t routed = rows * routing.chosen;
     const Kernel *k[DEVICES];
     kernels_for(router_of(rows, sequence, routing), k);
-    const Tensor logits = normal(rows * routing.experts), bias = filled(ELEMENTS, routing.experts, 0.1f, 0);
-    const Tensor gates = poisoned(ELEMENTS, routed), balance = poisoned(ELEMENTS, 1), dgates = normal(routed);
-    const Tensor dlogits = poisoned(ELEMENTS, rows * routing.experts);
-    const Tensor loads = normal(routing.experts), total = filled(ELEMENTS, 1, 0, 1);
+    const Tensor logits = normal(rows * routing.experts), bias = filled(COMPUTE_TYPE, routing.experts, 0.1f, 0);
+    const Tensor gates = poisoned(COMPUTE_TYPE, routed), balance = poisoned(COMPUTE_TYPE, 1), dgates = normal(routed);
+    const Tensor dlogits = poisoned(COMPUTE_TYPE, rows * routing.experts);
+    const Tensor loads = normal(routing.experts), total = filled(COMPUTE_TYPE, 1, 0, 1);
     const Numbers chosen = numbers(routed), places = numbers(routed), begins = numbers(routing.experts + 1);
     BOTH_OP(route, with_scale(k[d], 0.5), logits.at[d], bias.at[d], chosen.at[d], gates.at[d], balance.at[d]);
     assert_same(chosen, "chosen");
@@ -111,12 +111,12 @@ static void choose(Device *device, Routing routing, const float *logits, const f
     void *elements[4];
     const Kernel *kernel;
     const KernelShape shape = router_of(1, 1, routing);
-    const size_t size = device->run->size[ELEMENTS];
+    const size_t size = device->run->size[COMPUTE_TYPE];
     const float *const values[2] = {logits, bias};
     for (int i = 0; i < 4; i++) {
         OK(device->run->allocate(device, routing.experts * size, &elements[i], &error));
         if (i < 2)
-            OK(device->run->load_floats(device, ELEMENTS, routing.experts, values[i], elements[i], &error));
+            OK(device->run->load_floats(device, COMPUTE_TYPE, routing.experts, values[i], elements[i], &error));
     }
     OK(device_kernel(device, &shape, &kernel, &error));
     OK(RUN_OP(device, &error, route, with_scale(kernel, 0), elements[0], elements[1], chosen, elements[2],
@@ -168,8 +168,8 @@ static void gates_and_balance_by_hand(void **state)
     for (int t = 0; t < ROWS; t++)
         logits[t * EXPERTS + t] = logits[t * EXPERTS + (t + 1) % EXPERTS] = 1;
     memcpy(values, logits, sizeof values);
-    const Tensor l = tensor_of(ELEMENTS, ROWS * EXPERTS, values), bias = filled(ELEMENTS, EXPERTS, 0, 0.25f);
-    const Tensor gates = poisoned(ELEMENTS, ROWS * CHOSEN), balance = poisoned(ELEMENTS, 1);
+    const Tensor l = tensor_of(COMPUTE_TYPE, ROWS * EXPERTS, values), bias = filled(COMPUTE_TYPE, EXPERTS, 0, 0.25f);
+    const Tensor gates = poisoned(COMPUTE_TYPE, ROWS * CHOSEN), balance = poisoned(COMPUTE_TYPE, 1);
     const Numbers chosen = numbers(ROWS * CHOSEN);
     BOTH_OP(route, with_scale(k[d], 0.125), l.at[d], bias.at[d], chosen.at[d], gates.at[d], balance.at[d]);
     for (int i = 0; i < ROWS * CHOSEN; i++)
@@ -209,10 +209,10 @@ static void check_experts(size_t rows, size_t columns, size_t outputs, Routing r
     assert_same(places, "places");
     assert_same(begins, "begins");
     const Tensor x = normal(rows * columns), gates = normal(routed), residual = normal(rows * columns);
-    const Tensor sorted = poisoned(ELEMENTS, routed * columns), dx = poisoned(ELEMENTS, routed * columns);
-    const Tensor w = normal(routing.experts * columns * outputs), y = poisoned(ELEMENTS, routed * outputs);
+    const Tensor sorted = poisoned(COMPUTE_TYPE, routed * columns), dx = poisoned(COMPUTE_TYPE, routed * columns);
+    const Tensor w = normal(routing.experts * columns * outputs), y = poisoned(COMPUTE_TYPE, routed * outputs);
     const Tensor dy = normal(routed * outputs), dw = normal(routing.experts * columns * outputs);
-    const Tensor dgates = poisoned(ELEMENTS, routed), dsorted = poisoned(ELEMENTS, routed * columns);
+    const Tensor dgates = poisoned(COMPUTE_TYPE, routed), dsorted = poisoned(COMPUTE_TYPE, routed * columns);
     BOTH_OP(permute, with_kernel(p[d]), x.at[d], places.at[d], sorted.at[d]);
     assert_near(sorted, "permute");
     BOTH_OP(grouped_forward, with_kernel(g[d]), sorted.at[d], w.at[d], begins.at[d], y.at[d]);
@@ -222,7 +222,7 @@ static void check_experts(size_t rows, size_t columns, size_t outputs, Routing r
     BOTH_OP(grouped_backward_weight, with_kernel(g[d]), sorted.at[d], dy.at[d], begins.at[d], dw.at[d]);
     assert_near_and_release(dw, "grouped dw");
     for (int with = 0; with < 4; with++) {
-        const Tensor out = poisoned(ELEMENTS, rows * columns);
+        const Tensor out = poisoned(COMPUTE_TYPE, rows * columns);
         BOTH_OP(unpermute, with_kernel(p[d]), sorted.at[d], places.at[d], with & 1 ? gates.at[d] : NULL,
                 with & 2 ? residual.at[d] : NULL, out.at[d]);
         assert_near_and_release(out, "unpermute");
@@ -254,8 +254,8 @@ static void swiglu_agrees(void **state)
         enum { ROWS = 9, COLUMNS = 37 };
         const Kernel *k[DEVICES];
         kernels_for((KernelShape){.kind = KERNEL_SWIGLU, .rows = ROWS, .columns = COLUMNS}, k);
-        const Tensor x = filled(ELEMENTS, ROWS * 2 * COLUMNS, deviation, 0), dy = normal(ROWS * COLUMNS);
-        const Tensor y = poisoned(ELEMENTS, ROWS * COLUMNS), dx = poisoned(ELEMENTS, ROWS * 2 * COLUMNS);
+        const Tensor x = filled(COMPUTE_TYPE, ROWS * 2 * COLUMNS, deviation, 0), dy = normal(ROWS * COLUMNS);
+        const Tensor y = poisoned(COMPUTE_TYPE, ROWS * COLUMNS), dx = poisoned(COMPUTE_TYPE, ROWS * 2 * COLUMNS);
         BOTH_OP(swiglu_forward, with_kernel(k[d]), x.at[d], NULL, y.at[d]);
         assert_near_and_release(y, "SwiGLU");
         BOTH_OP(swiglu_backward, with_kernel(k[d]), x.at[d], dy.at[d], NULL, dx.at[d]);

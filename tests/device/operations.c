@@ -42,7 +42,7 @@ static void test_linear(void **state)
         const Tensor x = normal(rows * columns), w = normal(columns * outputs), bias = normal(outputs);
         const Tensor residual = normal(rows * outputs), dy = normal(rows * outputs);
         for (int with = 0; with < 4; with++) {
-            const Tensor y = poisoned(ELEMENTS, rows * outputs);
+            const Tensor y = poisoned(COMPUTE_TYPE, rows * outputs);
             BOTH_OP(linear_forward, with_kernel(k[d]), x.at[d], w.at[d], with & 1 ? bias.at[d] : NULL,
                     with & 2 ? residual.at[d] : NULL, y.at[d]);
             assert_close_and_release(y, 1e-5, "linear forward", rows, columns);
@@ -51,16 +51,17 @@ static void test_linear(void **state)
         kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = outputs}, gelu_out);
         kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns}, gelu_in);
         for (int with = 0; with < 2; with++) {
-            const Tensor y = poisoned(ELEMENTS, rows * outputs), active = poisoned(ELEMENTS, rows * outputs);
+            const Tensor y = poisoned(COMPUTE_TYPE, rows * outputs), active = poisoned(COMPUTE_TYPE, rows * outputs);
             BOTH_OP(linear_gelu_forward, with_gelu(k[d], gelu_out[d]), x.at[d], w.at[d], with ? bias.at[d] : NULL,
                     y.at[d], active.at[d]);
             assert_close_and_release(y, 1e-5, "linear before GELU", rows, columns);
             assert_close_and_release(active, 1e-5, "GELU of linear", rows, columns);
         }
-        const Tensor dbefore = poisoned(ELEMENTS, rows * columns);
+        const Tensor dbefore = poisoned(COMPUTE_TYPE, rows * columns);
         BOTH_OP(linear_gelu_backward_input, with_gelu(k[d], gelu_in[d]), dy.at[d], w.at[d], x.at[d], dbefore.at[d]);
         assert_close_and_release(dbefore, 1e-5, "linear dx before GELU", rows, columns);
-        const Tensor dx = poisoned(ELEMENTS, rows * columns), dw = normal(columns * outputs), dbias = normal(outputs);
+        const Tensor dx = poisoned(COMPUTE_TYPE, rows * columns), dw = normal(columns * outputs),
+                     dbias = normal(outputs);
         BOTH_OP(linear_backward_input, with_kernel(k[d]), dy.at[d], w.at[d], dx.at[d]);
         assert_close_and_release(dx, 1e-5, "linear dx", rows, columns);
         BOTH_OP(linear_backward_weight, with_kernel(k[d]), x.at[d], dy.at[d], dw.at[d], dbias.at[d]);
@@ -79,13 +80,14 @@ static void test_norm(void **state)
         const size_t rows = shapes[s][0], columns = shapes[s][1], count = rows * columns;
         const Kernel *k[DEVICES];
         kernels_for((KernelShape){.kind = KERNEL_NORM, .rows = rows, .columns = columns}, k);
-        const Tensor x = filled(ELEMENTS, count, 3, 5), gain = normal(columns), shift = normal(columns),
+        const Tensor x = filled(COMPUTE_TYPE, count, 3, 5), gain = normal(columns), shift = normal(columns),
                      dy = normal(count);
-        const Tensor residual = normal(count), y = poisoned(ELEMENTS, count), statistics = poisoned(ELEMENTS, 2 * rows);
+        const Tensor residual = normal(count), y = poisoned(COMPUTE_TYPE, count),
+                     statistics = poisoned(COMPUTE_TYPE, 2 * rows);
         BOTH_OP(norm_forward, with_kernel(k[d]), x.at[d], gain.at[d], shift.at[d], y.at[d], statistics.at[d]);
         assert_close_and_release(y, 1e-5, "norm forward", rows, columns);
         for (int with = 0; with < 2; with++) {
-            const Tensor dx = poisoned(ELEMENTS, count);
+            const Tensor dx = poisoned(COMPUTE_TYPE, count);
             BOTH_OP(norm_backward_input, with_kernel(k[d]), x.at[d], statistics.at[d], gain.at[d], dy.at[d],
                     with ? residual.at[d] : NULL, dx.at[d]);
             assert_close_and_release(dx, 1e-4, "norm dx", rows, columns);
@@ -108,8 +110,8 @@ static void test_gelu(void **state)
         const Kernel *k[DEVICES];
         kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns}, k);
         for (float deviation = 0.01f; deviation < 200; deviation *= 10) {
-            const Tensor x = filled(ELEMENTS, count, deviation, 0), y = poisoned(ELEMENTS, count),
-                         dx = poisoned(ELEMENTS, count), in_place = normal(count);
+            const Tensor x = filled(COMPUTE_TYPE, count, deviation, 0), y = poisoned(COMPUTE_TYPE, count),
+                         dx = poisoned(COMPUTE_TYPE, count), in_place = normal(count);
             Tensor dy = in_place;
             BOTH_OP(gelu_forward, with_kernel(k[d]), x.at[d], y.at[d]);
             BOTH_OP(gelu_backward, with_kernel(k[d]), x.at[d], dy.at[d], dx.at[d]);
@@ -138,10 +140,11 @@ static void test_attention(void **state)
                                   .sequence = shapes[s].sequence,
                                   .heads = shapes[s].heads},
                     k);
-        const Tensor qkv = normal(3 * rows * columns), y = poisoned(ELEMENTS, rows * columns),
+        const Tensor qkv = normal(3 * rows * columns), y = poisoned(COMPUTE_TYPE, rows * columns),
                      dy = normal(rows * columns);
-        const Tensor dqkv = poisoned(ELEMENTS, 3 * rows * columns);
-        const Tensor context[DEVICES] = {poisoned(ELEMENTS, k[CPU]->context), poisoned(ELEMENTS, k[ORACLE]->context)};
+        const Tensor dqkv = poisoned(COMPUTE_TYPE, 3 * rows * columns);
+        const Tensor context[DEVICES] = {poisoned(COMPUTE_TYPE, k[CPU]->context),
+                                         poisoned(COMPUTE_TYPE, k[ORACLE]->context)};
         BOTH_OP(attention_forward, with_kernel(k[d]), qkv.at[d], y.at[d], context[d].at[d]);
         assert_close(y, 1e-5, "attention forward", shapes[s].sequence, columns);
         BOTH_OP(attention_backward, with_kernel(k[d]), qkv.at[d], y.at[d], context[d].at[d], dy.at[d], dqkv.at[d]);
@@ -158,9 +161,10 @@ static void test_attention_is_causal(void **state)
     const Kernel *k[DEVICES];
     kernels_for(
         (KernelShape){.kind = KERNEL_ATTENTION, .rows = ROWS, .columns = COLUMNS, .sequence = SEQUENCE, .heads = 2}, k);
-    const Tensor qkv = normal(3 * ROWS * COLUMNS), before = poisoned(ELEMENTS, ROWS * COLUMNS),
-                 after = poisoned(ELEMENTS, ROWS * COLUMNS);
-    const Tensor context[DEVICES] = {poisoned(ELEMENTS, k[CPU]->context), poisoned(ELEMENTS, k[ORACLE]->context)};
+    const Tensor qkv = normal(3 * ROWS * COLUMNS), before = poisoned(COMPUTE_TYPE, ROWS * COLUMNS),
+                 after = poisoned(COMPUTE_TYPE, ROWS * COLUMNS);
+    const Tensor context[DEVICES] = {poisoned(COMPUTE_TYPE, k[CPU]->context),
+                                     poisoned(COMPUTE_TYPE, k[ORACLE]->context)};
     BOTH_OP(attention_forward, with_kernel(k[d]), qkv.at[d], before.at[d], context[d].at[d]);
     for (size_t i = 3 * COLUMNS * CHANGED; i < 3 * COLUMNS * SEQUENCE; i++) {
         ((float *)qkv.at[CPU])[i] += 1000;
@@ -168,7 +172,7 @@ static void test_attention_is_causal(void **state)
     }
     BOTH_OP(attention_forward, with_kernel(k[d]), qkv.at[d], after.at[d], context[d].at[d]);
     for (int d = 0; d < DEVICES; d++) {
-        const size_t size = devices[d]->run->size[ELEMENTS], rest = SEQUENCE * COLUMNS * size;
+        const size_t size = devices[d]->run->size[COMPUTE_TYPE], rest = SEQUENCE * COLUMNS * size;
         assert_memory_equal(before.at[d], after.at[d], CHANGED * COLUMNS * size);
         assert_memory_not_equal(before.at[d], after.at[d], rest);
         assert_memory_equal((char *)before.at[d] + rest, (char *)after.at[d] + rest, rest);
@@ -184,7 +188,7 @@ static void test_embedding(void **state)
     for (size_t i = 0; i < ROWS; i++)
         tokens[i] = (int32_t)(random_bits(5, i) % VOCABULARY);
     const Tensor by_token = normal(VOCABULARY * COLUMNS), by_position = normal(SEQUENCE * COLUMNS);
-    const Tensor y = poisoned(ELEMENTS, ROWS * COLUMNS), dy = normal(ROWS * COLUMNS);
+    const Tensor y = poisoned(COMPUTE_TYPE, ROWS * COLUMNS), dy = normal(ROWS * COLUMNS);
     BOTH_OP(embedding_forward, with_table(ROWS, COLUMNS, SEQUENCE), tokens, by_token.at[d], by_position.at[d], y.at[d]);
     assert_close_and_release(y, 1e-6, "embedding", ROWS, COLUMNS);
     BOTH_OP(embedding_backward, with_table(ROWS, COLUMNS, SEQUENCE), tokens, dy.at[d], by_token.at[d],
@@ -206,7 +210,7 @@ static void test_cross_entropy(void **state)
             int32_t targets[64];
             for (size_t i = 0; i < rows; i++)
                 targets[i] = (int32_t)(random_bits(6, i) % columns);
-            const Tensor logits = filled(ELEMENTS, rows * columns, deviation, deviation);
+            const Tensor logits = filled(COMPUTE_TYPE, rows * columns, deviation, deviation);
             double loss[DEVICES] = {NAN, NAN};
             BOTH_OP(cross_entropy, with_scale(k[d], 0.05), targets, logits.at[d], &loss[d]);
             assert_true(fabs(loss[CPU] - loss[ORACLE]) <= 1e-6 * fmax(1, loss[ORACLE]));
@@ -222,7 +226,7 @@ static void test_squared_error(void **state)
     float targets[COUNT];
     for (size_t i = 0; i < COUNT; i++)
         targets[i] = random_normal(9, i);
-    const Tensor y = normal(COUNT), dy = poisoned(ELEMENTS, COUNT);
+    const Tensor y = normal(COUNT), dy = poisoned(COMPUTE_TYPE, COUNT);
     double loss[DEVICES] = {NAN, NAN};
     BOTH_OP(squared_error, with_count_and_scale(COUNT, 0.25), y.at[d], targets, dy.at[d], &loss[d]);
     assert_true(fabs(loss[CPU] - loss[ORACLE]) <= 1e-6 * loss[ORACLE]);
@@ -236,12 +240,12 @@ static void test_memory(void **state)
     static const size_t counts[] = {0, 1, 7, 8, 1000};
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         const size_t count = counts[c];
-        const Tensor x = normal(count), copied = poisoned(ELEMENTS, count), seven = poisoned(ELEMENTS, count),
+        const Tensor x = normal(count), copied = poisoned(COMPUTE_TYPE, count), seven = poisoned(COMPUTE_TYPE, count),
                      sum = normal(count);
-        BOTH_OP(copy, with_count(count * devices[d]->run->size[ELEMENTS]), x.at[d], copied.at[d]);
+        BOTH_OP(copy, with_count(count * devices[d]->run->size[COMPUTE_TYPE]), x.at[d], copied.at[d]);
         assert_memory_equal(x.at[CPU], copied.at[CPU], count * sizeof(float));
         assert_close_and_release(copied, 1e-7, "copy", count, 1);
-        BOTH(fill(device, ELEMENTS, count, 7, seven.at[d], &error));
+        BOTH(fill(device, COMPUTE_TYPE, count, 7, seven.at[d], &error));
         assert_close_and_release(seven, 1e-7, "fill", count, 1);
         BOTH(accumulate(device, count, x.at[d], sum.at[d], &error));
         assert_close_and_release(sum, 1e-6, "accumulate", count, 1);
@@ -251,7 +255,7 @@ static void test_memory(void **state)
         float *stored[DEVICES];
         for (int d = 0; d < DEVICES; d++)
             stored[d] = calloc(count + 1, sizeof **stored);
-        BOTH(store_floats(device, ELEMENTS, count, x.at[d], stored[d], &error));
+        BOTH(store_floats(device, COMPUTE_TYPE, count, x.at[d], stored[d], &error));
         assert_memory_equal(stored[CPU], x.at[CPU], count * sizeof(float));
         assert_memory_equal(stored[CPU], stored[ORACLE], count * sizeof(float));
         free(stored[CPU]), free(stored[ORACLE]);
@@ -279,7 +283,8 @@ static void test_adamw(void **state)
     AdamW settings = {.rate = 0.1, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8, .decay = 0.5, .clip = 0.5};
     static const double gradients[3] = {2, -4, 1};
     double parameter = 3, moment1 = 0, moment2 = 0;
-    const Tensor p = filled(ELEMENTS, 1, 0, 3), m = filled(ELEMENTS, 1, 0, 0), v = filled(ELEMENTS, 1, 0, 0);
+    const Tensor p = filled(COMPUTE_TYPE, 1, 0, 3), m = filled(COMPUTE_TYPE, 1, 0, 0),
+                 v = filled(COMPUTE_TYPE, 1, 0, 0);
     for (settings.step = 1; settings.step <= 3; settings.step++) {
         const double gradient = gradients[settings.step - 1] * 0.5;
         moment1 = 0.9 * moment1 + 0.1 * gradient;
@@ -287,7 +292,7 @@ static void test_adamw(void **state)
         const double mean = moment1 / (1 - pow(0.9, (double)settings.step));
         const double deviation = sqrt(moment2 / (1 - pow(0.99, (double)settings.step)));
         parameter = parameter - 0.1 * 0.5 * parameter - 0.1 * mean / (deviation + 1e-8);
-        const Tensor g = filled(ELEMENTS, 1, 0, (float)gradients[settings.step - 1]);
+        const Tensor g = filled(COMPUTE_TYPE, 1, 0, (float)gradients[settings.step - 1]);
         BOTH(adamw(device, &settings, 1, p.at[d], g.at[d], m.at[d], v.at[d], NULL, &error));
         assert_true(fabs(*(double *)p.at[ORACLE] - parameter) < 1e-12);
         assert_true(fabs((double)*(float *)p.at[CPU] - parameter) < 1e-6);
@@ -303,7 +308,7 @@ static void test_adamw_of_many(void **state)
     enum { COUNT = 1003 };
     const AdamW settings = {
         .rate = 0.01, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 0.3, .step = 5};
-    const Tensor p = normal(COUNT), g = normal(COUNT), m = normal(COUNT), v = filled(ELEMENTS, COUNT, 0.1f, 1);
+    const Tensor p = normal(COUNT), g = normal(COUNT), m = normal(COUNT), v = filled(COMPUTE_TYPE, COUNT, 0.1f, 1);
     BOTH(adamw(device, &settings, COUNT, p.at[d], g.at[d], m.at[d], v.at[d], NULL, &error));
     assert_close_and_release(p, 1e-6, "adamw parameters", COUNT, 1);
     assert_close_and_release(m, 1e-6, "adamw moment", COUNT, 1);
@@ -322,7 +327,7 @@ static void test_product_clock(void **state)
         OK(device_kernel(devices[d], &shape, &kernel, &error));
         OK(device_kernel(devices[d], &shape, &again, &error));
         assert_ptr_equal(kernel, again);
-        const Tensor x = normal(8 * 16), w = normal(16 * 4), y = poisoned(ELEMENTS, 8 * 4);
+        const Tensor x = normal(8 * 16), w = normal(16 * 4), y = poisoned(COMPUTE_TYPE, 8 * 4);
         devices[d]->products = (ProductClock){.on = true};
         OK(RUN_OP(devices[d], &error, linear_forward, with_kernel(kernel), x.at[d], w.at[d], NULL, NULL, y.at[d]));
         devices[d]->products.on = false;
@@ -340,9 +345,9 @@ static void test_lists(void **state)
 {
     (void)state;
     for (int d = 0; d < DEVICES; d++) {
-        const size_t size = devices[d]->run->size[ELEMENTS];
+        const size_t size = devices[d]->run->size[COMPUTE_TYPE];
         Error refusal = {""};
-        const Tensor x = normal(8), y = poisoned(ELEMENTS, 8);
+        const Tensor x = normal(8), y = poisoned(COMPUTE_TYPE, 8);
         float wanted[8], first[2];
         OpList list = {0};
         op_append(&list, &(Op){.kind = OPERATION_copy, .count = 8 * size, .copy = {{1, 0}, {2, 0}}});
@@ -350,7 +355,7 @@ static void test_lists(void **state)
         assert_false(list.failed);
         OK(op_run(devices[d], &list, 0, 2, (void *[]){x.at[d], y.at[d], NULL}, &error));
         OK(op_run(devices[d], &list, 0, 2, (void *[]){x.at[d], y.at[d], first}, &error));
-        OK(devices[d]->run->store_floats(devices[d], ELEMENTS, 8, x.at[d], wanted, &error));
+        OK(devices[d]->run->store_floats(devices[d], COMPUTE_TYPE, 8, x.at[d], wanted, &error));
         assert_memory_equal(first, wanted + 3, sizeof first);
         assert_int_equal(op_run(devices[d], &list, 0, 2, (void *[]){NULL, y.at[d], NULL}, &refusal), STATUS_RUN_FAILED);
         assert_string_equal(refusal.text, "copy: operand source has no memory");

@@ -72,7 +72,7 @@ static inline Tensor filled(NumberKind kind, size_t count, float deviation, floa
     return tensor;
 }
 
-static inline Tensor normal(size_t count) { return filled(ELEMENTS, count, 1, 0); }
+static inline Tensor normal(size_t count) { return filled(COMPUTE_TYPE, count, 1, 0); }
 static inline Tensor poisoned(NumberKind kind, size_t count) { return filled(kind, count, 0, NAN); }
 
 static inline void release(Tensor tensor)

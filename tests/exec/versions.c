@@ -104,7 +104,7 @@ static void check(Simulation *x, Status status)
 static void *memory(Simulation *x, size_t elements)
 {
     void *made;
-    check(x, x->device->run->allocate(x->device, elements * x->device->run->size[ELEMENTS], &made, &x->error));
+    check(x, x->device->run->allocate(x->device, elements * x->device->run->size[COMPUTE_TYPE], &made, &x->error));
     return made;
 }
 
@@ -112,7 +112,7 @@ static void *memory(Simulation *x, size_t elements)
 static StageWeights weights_of(const SimulatedStage *stage, uint32_t version)
 {
     void *const parameters = stage->versions[version];
-    return (StageWeights){.masters = parameters,
+    return (StageWeights){.master_weights = parameters,
                           .parameters = parameters,
                           .gradients = stage->gradients[0],
                           .moment1 = stage->moment1,
@@ -211,7 +211,7 @@ static void update(Simulation *x, SimulatedStage *stage, uint32_t copies)
     const StageWeights weights = weights_of(stage, stage->newest);
     check(x, stage_gradient_norm(stage->stage, &weights, &squares, &x->error));
     const double norm = scale * sqrt(squares);
-    check(x, x->device->run->copy(x->device, stage->sizes->parameters * x->device->run->size[ELEMENTS], before,
+    check(x, x->device->run->copy(x->device, stage->sizes->parameters * x->device->run->size[COMPUTE_TYPE], before,
                                   weights.parameters, &x->error));
     check(x, stage_update(stage->stage, &weights, ++stage->updates,
                           limit > 0 && norm > limit ? scale * limit / norm : scale, &x->error));

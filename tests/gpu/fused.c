@@ -40,7 +40,7 @@ enum {
     LOSS_SUM,
     SQUARES,
     FLOATS,
-    ELEMENTS,
+    COMPUTE_TYPE,
     QKV,
     ATTEND_WIDE,
     OPERATIONS
@@ -120,8 +120,8 @@ static void lay_out_ends(Memory *m, Operation *o)
                             .after_count = 1,
                             .after = {LOSS},
                             .of.elementwise = {.from = logits, .to = as_floats, .count = ROWS * TOKENS}};
-    o[ELEMENTS] = (Operation){.kind = CUDA_from_float,
-                              .of.elementwise = {.from = rows, .to = as_elements, .count = ROWS * HIDDEN}};
+    o[COMPUTE_TYPE] = (Operation){.kind = CUDA_from_float,
+                                  .of.elementwise = {.from = rows, .to = as_elements, .count = ROWS * HIDDEN}};
 }
 
 /* Heads wide enough for TMA and wgmma. */

@@ -24,7 +24,7 @@ template <typename Parameters, void (*KERNEL_OF)(const Parameters)> void call(co
     KERNEL_OF(*(const Parameters *)parameters);
 }
 
-#define ELEMENTS(file, name, Parameters) \
+#define COMPUTE_TYPE(file, name, Parameters) \
     {#name "_f32", call<Parameters, name##_f32>}, {#name "_bf16", call<Parameters, name##_bf16>},
 /* clang-format off */
 #define FAULTY(X)                                                                                          \
@@ -37,8 +37,8 @@ template <typename Parameters, void (*KERNEL_OF)(const Parameters)> void call(co
 /* clang-format on */
 #define FLOATS(file, name, Parameters) {#name, call<Parameters, name>},
 
-const Named kernels[] = {KERNELS_OF_ELEMENTS(ELEMENTS) KERNELS_OF_TABLES(ELEMENTS) KERNELS_OF_FLOATS(FLOATS)
-                             KERNELS_OF_HOPPER(FLOATS) KERNELS_OF_HOPPER_TABLES(FLOATS) FAULTY(FLOATS)};
+const Named kernels[] = {KERNELS_OF_COMPUTE_TYPES(COMPUTE_TYPE) KERNELS_OF_TABLES(COMPUTE_TYPE) KERNELS_OF_FLOATS(
+    FLOATS) KERNELS_OF_HOPPER(FLOATS) KERNELS_OF_HOPPER_TABLES(FLOATS) FAULTY(FLOATS)};
 
 } // namespace
 

@@ -62,7 +62,7 @@ static void test_no_spills(void **state)
 #define BOTH(file, name, parameters) \
     IN_FLOAT(file, name, parameters) \
     assert_there(#file ".bf16", architectures[a], #name "_bf16");
-        KERNELS_OF_ELEMENTS(BOTH)
+        KERNELS_OF_COMPUTE_TYPES(BOTH)
         KERNELS_OF_FLOATS(OF_FLOATS)
         if (!strcmp(architectures[a], "sm_90a")) { /* fused_hopper replaces fused_bf16 */
             KERNELS_OF_TABLES(IN_FLOAT)

@@ -126,12 +126,12 @@ static inline int chain_update(void *user, const dps_instruction *update)
 }
 
 /* Asynchronous: an optimizer step from one version of the weights to the next. */
-static inline int chain_renew(void *user, const dps_instruction *renew)
+static inline int chain_update_async(void *user, const dps_instruction *update)
 {
     Host *host = user;
-    Vector *weights = host->slots[DPS_SLOT_WEIGHTS], *gradient = &host->gradients[renew->chunk];
+    Vector *weights = host->slots[DPS_SLOT_WEIGHTS], *gradient = &host->gradients[update->chunk];
     for (int i = 0; i < WIDTH; i++)
-        weights[renew->next_weights].of[i] = weights[renew->weights].of[i] - 0.1 * gradient->of[i] / renew->count;
+        weights[update->next_weights].of[i] = weights[update->weights].of[i] - 0.1 * gradient->of[i] / update->count;
     *gradient = (Vector){{0}};
     return 0;
 }

@@ -117,14 +117,14 @@ static void instructions_have_their_operands_by_name(void **state)
     dps_program_free(program);
 
     program = compiled(d, "schedules/pipedream.dps", 2, 4);
-    bool renews = false;
+    bool updates = false;
     dps_instruction i = {.size = sizeof i};
     for (uint32_t n = 0; dps_get_instruction(program, 0, n, 0, &i) == DPS_OK; n++)
-        if (i.opcode == DPS_RENEW) {
-            renews = true;
+        if (i.opcode == DPS_ASYNC_UPDATE) {
+            updates = true;
             assert_true(i.weights >= 0 && i.next_weights >= 0 && i.count == 1 && i.x == -1);
         }
-    assert_true(renews);
+    assert_true(updates);
     dps_program_free(program);
     dps_free(d);
 }

@@ -74,7 +74,7 @@ static int run_pass(Host *host, const dps_instruction *pass)
     case DPS_BACKWARD_WEIGHT: return chain_backward_weight(host, pass);
     case DPS_OVERLAP: return chain_forward(host, pass) || run_pass(host, pass->second);
     case DPS_UPDATE: return chain_update(host, pass);
-    case DPS_RENEW: return chain_renew(host, pass);
+    case DPS_ASYNC_UPDATE: return chain_update_async(host, pass);
     default: return 0;
     }
 }

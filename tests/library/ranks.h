@@ -62,7 +62,8 @@ static inline int norm(void *user, const dps_instruction *instruction)
 
 static inline int update(void *user, const dps_instruction *instruction)
 {
-    return instruction->opcode == DPS_RENEW ? chain_renew(user, instruction) : chain_update(user, instruction);
+    return instruction->opcode == DPS_ASYNC_UPDATE ? chain_update_async(user, instruction)
+                                                   : chain_update(user, instruction);
 }
 
 /* Counts the calls; one of them fails. */
@@ -94,7 +95,7 @@ static const dps_functions functions = {.size = sizeof functions,
                                         .backward_weight = backward_weight_may_fail,
                                         .norm = norm_may_fail,
                                         .update = update_may_fail,
-                                        .renew = update_may_fail};
+                                        .update_async = update_may_fail};
 
 static inline int call(Thread *thread, const dps_instruction *action)
 {
@@ -107,7 +108,7 @@ static inline int call(Thread *thread, const dps_instruction *action)
     case DPS_OVERLAP: return overlap(thread, action);
     case DPS_NORM: return norm(thread, action);
     case DPS_UPDATE:
-    case DPS_RENEW: return update(thread, action);
+    case DPS_ASYNC_UPDATE: return update(thread, action);
     default: return chain_forward(thread, action);
     }
 }

@@ -49,8 +49,8 @@ static void read(const Model *model, const void *from, size_t number, size_t par
         i++;
     const Part *part = &model->stage->parts[i];
     const size_t offset = part->parameters + component_offset(&part->component, parameter);
-    OK(model->device->run->store_floats(model->device, MASTERS, part->component.parameters[parameter].elements,
-                                        (const char *)from + offset * model->device->run->size[MASTERS], values,
+    OK(model->device->run->store_floats(model->device, MASTER_TYPE, part->component.parameters[parameter].elements,
+                                        (const char *)from + offset * model->device->run->size[MASTER_TYPE], values,
                                         error));
 }
 

@@ -64,13 +64,13 @@ static Status count_call(void *context, Error *error)
 /* The bias of expert 0 in every layer. */
 static void bias_first(const Holder *holder, double bias)
 {
-    const size_t size = holder->device->run->size[MASTERS];
+    const size_t size = holder->device->run->size[MASTER_TYPE];
     const float value = (float)bias;
     for (size_t i = 0; i < holder->stage->part_count; i++) {
         const Component *component = &holder->stage->parts[i].component;
         const size_t at = holder->stage->parts[i].parameters + component_offset(component, ROUTER_BIAS);
         if (component->kind == &component_router)
-            OK(holder->device->run->load_floats(holder->device, MASTERS, 1, &value,
+            OK(holder->device->run->load_floats(holder->device, MASTER_TYPE, 1, &value,
                                                 (char *)holder->weights.parameters + at * size, error));
     }
 }
@@ -199,7 +199,7 @@ static void close_members(const Subject *subject, Member *members)
    stage has added up over all microbatches, else the others, which are those of the member's microbatch. */
 static void compare_gradients(const Subject *subject, const Holder *member, int self, const Holder *all, bool experts)
 {
-    const size_t size = all->device->run->size[MASTERS];
+    const size_t size = all->device->run->size[MASTER_TYPE];
     for (size_t i = 0; i < all->stage->part_count; i++) {
         const Part *own = &member->stage->parts[i], *whole = &all->stage->parts[i];
         for (size_t p = 0; p < whole->component.parameter_count; p++) {
@@ -224,9 +224,9 @@ static void clear_gradients(const Holder *holder, bool of_experts)
         const Part *part = &holder->stage->parts[i];
         for (size_t p = 0; p < part->component.parameter_count; p++)
             if ((part->component.of_experts[p] > 0) == of_experts)
-                OK(run->fill(holder->device, MASTERS, part->component.parameters[p].elements, 0,
+                OK(run->fill(holder->device, MASTER_TYPE, part->component.parameters[p].elements, 0,
                              (char *)holder->weights.gradients +
-                                 (part->parameters + component_offset(&part->component, p)) * run->size[MASTERS],
+                                 (part->parameters + component_offset(&part->component, p)) * run->size[MASTER_TYPE],
                              error));
     }
 }
@@ -241,7 +241,7 @@ static void check(const char *device, const Subject *given, int count)
     open_members(&subject, members);
     open_holder(&subject, NULL, &all);
     run_members(&subject, members);
-    const size_t bytes = stage_sizes(all.stage)->message * all.device->run->size[ELEMENTS];
+    const size_t bytes = stage_sizes(all.stage)->message * all.device->run->size[COMPUTE_TYPE];
     for (int m = 0; m < count; m++) {
         if (members[m].status != STATUS_OK)
             fail_msg("%s: %s", subject.name, members[m].error.text);

@@ -26,22 +26,22 @@
 static inline void *elements(Device *device, size_t count)
 {
     void *memory = NULL;
-    OK(device->run->allocate(device, count * device->run->size[ELEMENTS], &memory, error));
+    OK(device->run->allocate(device, count * device->run->size[COMPUTE_TYPE], &memory, error));
     return memory;
 }
 
 static inline void poison(Device *device, void *memory, size_t count)
 {
     if (memory)
-        OK(device->run->fill(device, ELEMENTS, count, (double)NAN, memory, error));
+        OK(device->run->fill(device, COMPUTE_TYPE, count, (double)NAN, memory, error));
 }
 
 static inline void randomize(Device *device, void *memory, size_t count, uint64_t key, double deviation)
 {
     for (size_t i = 0; memory && i < count; i++) {
         const float value = (float)deviation * random_normal(key, i);
-        OK(device->run->load_floats(device, ELEMENTS, 1, &value, (char *)memory + i * device->run->size[ELEMENTS],
-                                    error));
+        OK(device->run->load_floats(device, COMPUTE_TYPE, 1, &value,
+                                    (char *)memory + i * device->run->size[COMPUTE_TYPE], error));
     }
 }
 

@@ -260,7 +260,7 @@ static void test_initialization(void **state)
         count = stage_sizes(stage)->parameters;
         weights[i] = elements(device, count);
         poison(device, weights[i], count);
-        OK(stage_initialize(stage, &(StageWeights){.parameters = weights[i], .masters = weights[i]}, error));
+        OK(stage_initialize(stage, &(StageWeights){.parameters = weights[i], .master_weights = weights[i]}, error));
     }
     assert_memory_equal(weights[0], weights[1], count * sizeof(float));
     assert_memory_not_equal(weights[0], weights[2], count * sizeof(float));

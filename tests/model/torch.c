@@ -104,7 +104,7 @@ static void write_balance(FILE *file, Stage *stage, const StageWeights *weights)
     write_doubles(file, "got.", "loads", (const double *)weights->gradients + offset, experts);
     OK(stage_take_tallies(stage, weights, &tallies, error));
     OK(stage_update(stage, weights, 1, 1, error));
-    write_doubles(file, "got.", "bias", (const double *)weights->masters + offset, experts);
+    write_doubles(file, "got.", "bias", (const double *)weights->master_weights + offset, experts);
 }
 
 static void compute(const ModelConfig *config)

@@ -32,8 +32,8 @@ static void instructions_have_one_text(void **state)
         /* fields that the opcode does not have */
         {0, {.opcode = OP_FORWARD, .chunk = 1, .slot = {2, 1, 0, 4, 0, 0, 0}}, "F1 m0 x2 y1 c0 t4 w0"},
         {2, {.opcode = OP_FORWARD, .microbatch = 3, .slot = {2, SLOT_NONE, 0, 4, 0, 0, 2}}, "F m3 x2 y- c0 t4 w2"},
-        {2, {.opcode = OP_RENEW, .microbatch = 8, .slot = {2, 0}}, "U n8 w2 w0"},
-        {0, {.opcode = OP_RENEW, .chunk = 1, .microbatch = 8, .slot = {1, 1}}, "U1 n8"},
+        {2, {.opcode = OP_ASYNC_UPDATE, .microbatch = 8, .slot = {2, 0}}, "U n8 w2 w0"},
+        {0, {.opcode = OP_ASYNC_UPDATE, .chunk = 1, .microbatch = 8, .slot = {1, 1}}, "U1 n8"},
         {0,
          {.opcode = OP_OVERLAP, .chunk = 1, .microbatch = 3, .slot = {2, 7, 0, 4, 0, 0, 1}, .second = &second_half},
          "F1 m3 x2 y7 c0 t4 & B0 m1 x1 dx3 c1 t2 dy5 g0"},

@@ -302,8 +302,8 @@ static void backward_moves(Program *program, Opcode before)
     insert(program, 0, place, backward);
 }
 static void backward_while_summed(Program *program) { backward_moves(program, OP_WAIT_REDUCE); }
-static void backward_once_summed(Program *program) { backward_moves(program, OP_RENEW); }
-static Instruction *renew(Program *program) { return at(program, 0, OP_RENEW, 0); }
+static void backward_once_summed(Program *program) { backward_moves(program, OP_ASYNC_UPDATE); }
+static Instruction *update_async(Program *program) { return at(program, 0, OP_ASYNC_UPDATE, 0); }
 static void newest_is_not_wanted(Program *program)
 {
     static uint32_t versions[8];
@@ -323,50 +323,57 @@ static void other_version(Program *program)
 static void no_version(Program *program) { at(program, 0, OP_FORWARD, 1)->weights = SLOT_NONE; }
 static void version_out_of_range(Program *program) { at(program, 0, OP_FORWARD, 1)->weights = 9; }
 static void version_of_nobody(Program *program) { at(program, 0, OP_FORWARD, 1)->weights = 1; }
-static void version_overwritten(Program *program) { renew(program)->next = renew(program)->newest; }
+static void version_overwritten(Program *program) { update_async(program)->next = update_async(program)->newest; }
 static void version_missing(Program *program)
 {
     drop(program, 0, find(program, 0, OP_REDUCE, 0));
     drop(program, 0, find(program, 0, OP_WAIT_REDUCE, 0));
-    drop(program, 0, find(program, 0, OP_RENEW, 0));
-    renew(program)->microbatch++;
+    drop(program, 0, find(program, 0, OP_ASYNC_UPDATE, 0));
+    update_async(program)->microbatch++;
 }
 static void update_missing(Program *program)
 {
     uint32_t last = find(program, 0, OP_END, 0);
-    while (program->ranks[0].instructions[last].opcode != OP_RENEW)
+    while (program->ranks[0].instructions[last].opcode != OP_ASYNC_UPDATE)
         last--;
     drop(program, 0, last);
 }
-static void wrong_count(Program *program) { renew(program)->microbatch++; }
-static void update_twice(Program *program) { insert(program, 0, find(program, 0, OP_RENEW, 0), *renew(program)); }
+static void wrong_count(Program *program) { update_async(program)->microbatch++; }
+static void update_twice(Program *program)
+{
+    insert(program, 0, find(program, 0, OP_ASYNC_UPDATE, 0), *update_async(program));
+}
 static void update_of_nothing(Program *program)
 {
-    const uint32_t after = find(program, 0, OP_RENEW, 0) + 1;
-    const Instruction again[] = {*renew(program), *at(program, 0, OP_WAIT_REDUCE, 0), *at(program, 0, OP_REDUCE, 0)};
+    const uint32_t after = find(program, 0, OP_ASYNC_UPDATE, 0) + 1;
+    const Instruction again[] = {*update_async(program), *at(program, 0, OP_WAIT_REDUCE, 0),
+                                 *at(program, 0, OP_REDUCE, 0)};
     for (int i = 0; i < 3; i++)
         insert(program, 0, after, again[i]);
 }
 static void newest_elsewhere(Program *program)
 {
     uint32_t last = find(program, 0, OP_END, 0);
-    while (program->ranks[0].instructions[last].opcode != OP_RENEW)
+    while (program->ranks[0].instructions[last].opcode != OP_ASYNC_UPDATE)
         last--;
     program->ranks[0].instructions[last].next = 1;
 }
 static void versions_in_a_synchronous_program(Program *program) { newest_is_not_wanted(program); }
-static void update_in_a_synchronous_program(Program *program) { at(program, 0, OP_UPDATE, 0)->opcode = OP_RENEW; }
-static void norm_inside(Program *program) { renew(program)->opcode = OP_NORM; }
+static void update_in_a_synchronous_program(Program *program)
+{
+    at(program, 0, OP_UPDATE, 0)->opcode = OP_ASYNC_UPDATE;
+}
+static void norm_inside(Program *program) { update_async(program)->opcode = OP_NORM; }
 static void asynchronous_copies(Program *program) { program->asynchronous = true; }
 static void copy_not_reduced(Program *program) { drop(program, 0, find(program, 0, OP_REDUCE, 0)); }
-static void copy_not_updated(Program *program) { drop(program, 0, find(program, 0, OP_RENEW, 0)); }
+static void copy_not_updated(Program *program) { drop(program, 0, find(program, 0, OP_ASYNC_UPDATE, 0)); }
 static void copy_updates_alone(Program *program)
 {
-    const Instruction again[] = {*at(program, 0, OP_REDUCE, 0), *renew(program)};
+    const Instruction again[] = {*at(program, 0, OP_REDUCE, 0), *update_async(program)};
     for (int i = 0; i < 2; i++)
         insert(program, 0, find(program, 0, OP_END, 0), again[i]);
 }
-static void copy_counts_its_own(Program *program) { renew(program)->microbatch--; }
+static void copy_counts_its_own(Program *program) { update_async(program)->microbatch--; }
 static void one_pipe_names_versions(Program *program)
 {
     static uint32_t versions[8];

@@ -208,7 +208,7 @@ static inline bool is_needed(const Generator *generator, Home place, uint32_t ve
     return false;
 }
 
-static inline void emit_renew(Generator *generator, Home place, uint32_t gathered, bool home)
+static inline void emit_async_update(Generator *generator, Home place, uint32_t gathered, bool home)
 {
     WeightState *weights = weights_at(generator, place);
     const uint32_t newest = slot_of_version(weights, weights->newest);
@@ -219,11 +219,11 @@ static inline void emit_renew(Generator *generator, Home place, uint32_t gathere
         weights->slots[i] = (uint16_t)generator->streams[place.rank].pools[SLOT_WEIGHTS].count++;
         weights->count++;
     }
-    Instruction *renew = emit(generator, place.rank, OP_RENEW);
-    renew->chunk = place.chunk;
-    renew->microbatch = gathered;
-    renew->newest = weights->slots[newest];
-    renew->next = weights->slots[i];
+    Instruction *update_async = emit(generator, place.rank, OP_ASYNC_UPDATE);
+    update_async->chunk = place.chunk;
+    update_async->microbatch = gathered;
+    update_async->newest = weights->slots[newest];
+    update_async->next = weights->slots[i];
     weights->versions[i] = ++weights->newest;
 }
 
@@ -239,7 +239,7 @@ static inline void post_sum(Generator *generator, uint32_t stage)
     generator->posted[stage] = true;
 }
 
-static inline void renew_stage(Generator *generator, uint32_t stage, bool home)
+static inline void update_stage_async(Generator *generator, uint32_t stage, bool home)
 {
     const Group *group = program_group(generator->program, stage);
     const Home alone = place_of(generator, (Pass){0, stage, 0});
@@ -247,7 +247,7 @@ static inline void renew_stage(Generator *generator, uint32_t stage, bool home)
     for (uint32_t m = 0; m < (group ? group->member_count : 1u); m++) {
         const Home copy = group ? group->members[m] : alone;
         emit(generator, copy.rank, OP_WAIT_REDUCE)->chunk = copy.chunk;
-        emit_renew(generator, copy, generator->gathered[stage], home);
+        emit_async_update(generator, copy, generator->gathered[stage], home);
     }
     generator->gathered[stage] = 0;
 }
@@ -265,7 +265,7 @@ static inline void gather(Generator *generator, Pass pass)
         return;
     }
     if (++generator->gathered[s] >= shape->update && !last)
-        renew_stage(generator, s, false);
+        update_stage_async(generator, s, false);
 }
 
 static inline void use_weights(Generator *generator, Pass pass, Instruction *instruction)
@@ -543,7 +543,7 @@ static inline void finish(Generator *generator)
     for (uint32_t r = 0; r < program->rank_count; r++)
         settle_sends(generator, r);
     for (uint32_t s = 0; program->asynchronous && s < program->stages; s++)
-        renew_stage(generator, s, true);
+        update_stage_async(generator, s, true);
     for (uint32_t s = 0; !program->asynchronous && s < program->stages; s++)
         if (!generator->posted[s])
             post_sum(generator, s);

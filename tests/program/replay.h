@@ -112,7 +112,7 @@ static inline bool recur_half(const Program *program, Recurrence *tables, uint32
     const Chunk chunk = program->ranks[rank].chunks[instruction->chunk];
     const Pipe *pipe = &program->pipes[chunk.pipe];
     const uint32_t s = chunk.stage, m = pipe->first + instruction->microbatch, all = program->microbatches;
-    if (instruction->opcode == OP_RENEW)
+    if (instruction->opcode == OP_ASYNC_UPDATE)
         return recur_update(program, tables, rank, s);
     const bool forward = opcode_is_forward(instruction->opcode), weight = instruction->opcode == OP_BACKWARD_WEIGHT;
     if (!forward && !weight && instruction->opcode != OP_BACKWARD && instruction->opcode != OP_BACKWARD_INPUT)
@@ -352,7 +352,7 @@ static inline bool replay_step(Replay *replay, ReplayRank *rank)
         else
             rank->updates[instruction->chunk]++;
         return true;
-    case OP_RENEW:
+    case OP_ASYNC_UPDATE:
         if (instruction->chunk >= rank->program->chunk_count) {
             replay->wrong = true;
         } else {

@@ -64,7 +64,7 @@ static void a_program_keeps_its_meaning(void **state)
 {
     (void)state;
     uint64_t seed = 17;
-    uint32_t waits = 0, overlaps = 0, renewals = 0;
+    uint32_t waits = 0, overlaps = 0, updates = 0;
     for (int i = 0; i < 300; i++) {
         Arena arena = {0};
         Error error = {""};
@@ -81,12 +81,12 @@ static void a_program_keeps_its_meaning(void **state)
                 const uint8_t opcode = again->ranks[r].instructions[k].opcode;
                 waits += opcode == OP_WAIT;
                 overlaps += opcode == OP_OVERLAP;
-                renewals += opcode == OP_RENEW;
+                updates += opcode == OP_ASYNC_UPDATE;
             }
         }
         arena_free(&arena);
     }
-    assert_true(waits > 1000 && overlaps > 100 && renewals > 100);
+    assert_true(waits > 1000 && overlaps > 100 && updates > 100);
 }
 
 /* The wait for a send comes after at least two more passes; then its slot is used again. */

@@ -5,4 +5,4 @@
     TILE_KERNEL((TILE_THREADS), attention_delta_##suffix, Attention, attention_delta_tile<T>(p, tile))                \
     TILE_KERNEL((TILE_THREADS, 1), attention_backward_##suffix, Attention, attention_backward_work<T>(p, tile, shared))
 
-OF_ELEMENTS(ATTENTION)
+OF_COMPUTE_TYPES(ATTENTION)

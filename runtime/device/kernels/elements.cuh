@@ -24,11 +24,11 @@ struct Bf16 {
 /* X(suffix, T) for the types of elements. Each source is compiled separately for each type, as a device needs only
    one. */
 #if defined ONLY_f32
-#define OF_ELEMENTS(X) X(f32, float)
+#define OF_COMPUTE_TYPES(X) X(f32, float)
 #elif defined ONLY_bf16
-#define OF_ELEMENTS(X) X(bf16, Bf16)
+#define OF_COMPUTE_TYPES(X) X(bf16, Bf16)
 #else
-#define OF_ELEMENTS(X) X(f32, float) X(bf16, Bf16)
+#define OF_COMPUTE_TYPES(X) X(f32, float) X(bf16, Bf16)
 #endif
 
 DEVICE float to_float(float value) { return value; }

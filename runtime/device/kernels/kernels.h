@@ -30,7 +30,7 @@ typedef struct Launch {
 } Launch;
 
 /* file.cu, name, parameters. _f32 and _bf16 of each. */
-#define KERNELS_OF_ELEMENTS(X)                  \
+#define KERNELS_OF_COMPUTE_TYPES(X)             \
     X(product, product_forward, Product)        \
     X(product, product_input, Product)          \
     X(product, product_weight, Product)         \
@@ -73,7 +73,7 @@ typedef struct Launch {
 #define KERNELS_OF_HOPPER_TABLES(X) X(hopper, fused_hopper, Fused)
 
 #define KERNELS(X)              \
-    KERNELS_OF_ELEMENTS(X)      \
+    KERNELS_OF_COMPUTE_TYPES(X) \
     KERNELS_OF_FLOATS(X)        \
     KERNELS_OF_HOPPER(X)        \
     KERNELS_OF_HOPPER_TABLES(X) \

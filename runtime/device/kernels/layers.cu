@@ -9,4 +9,4 @@
     TILE_KERNEL((TILE_THREADS), embedding_forward_##suffix, Embedding, embedding_forward_tile<T>(p, tile))          \
     TILE_KERNEL((TILE_THREADS), embedding_backward_##suffix, Embedding, embedding_backward_tile<T>(p, tile, shared))
 
-OF_ELEMENTS(LAYERS)
+OF_COMPUTE_TYPES(LAYERS)

@@ -8,7 +8,7 @@
     TILE_KERNEL((TILE_THREADS), to_float_##suffix, Elementwise, convert_tile<T, float>(p, tile))              \
     TILE_KERNEL((TILE_THREADS), from_float_##suffix, Elementwise, convert_tile<float, T>(p, tile))
 
-OF_ELEMENTS(TRAINING)
+OF_COMPUTE_TYPES(TRAINING)
 
 /* For devices of either type: master weights are FP32. */
 #ifndef ONLY_bf16

@@ -2,7 +2,7 @@
    prints what they have noticed. */
 
 #include "tests/cuda/fake/nccl.h"
-#include "tests/cuda/standin/standin.h"
+#include "tests/cuda/mock/mock.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -18,21 +18,21 @@ static int number(const char *name, int otherwise)
     return text ? atoi(text) : otherwise;
 }
 
-/* STANDIN_ALONE: every process sees only its own GPU. FAKE_NCCL_FAILS: applies to process FAKE_NCCL_RANK. */
+/* MOCK_ALONE: every process sees only its own GPU. FAKE_NCCL_FAILS: applies to process FAKE_NCCL_RANK. */
 __attribute__((constructor)) static void begin(void)
 {
     const int process = number("OMPI_COMM_WORLD_RANK", 0);
-    const bool alone = getenv("STANDIN_ALONE") != NULL;
-    standin_begin(&(StandinSetting){
-        .order = (StandinOrder)number("STANDIN_ORDER", STANDIN_LATE),
+    const bool alone = getenv("MOCK_ALONE") != NULL;
+    mock_begin(&(MockSetting){
+        .order = (MockOrder)number("MOCK_ORDER", MOCK_LATE),
         .seed = (uint64_t)process,
-        .devices = alone ? 1 : number("STANDIN_DEVICES", 1),
+        .devices = alone ? 1 : number("MOCK_DEVICES", 1),
         .first_device = alone ? process : 0,
     });
     void *library = dlopen("libnccl.so.2", RTLD_NOW);
     FakeNcclBegin *fake_begin = NULL;
     if (!library) {
-        fprintf(stderr, "stand-in: %s\n", dlerror());
+        fprintf(stderr, "mock: %s\n", dlerror());
         return;
     }
     *(void **)&fake_begin = dlsym(library, "fake_nccl_begin");
@@ -46,18 +46,17 @@ __attribute__((constructor)) static void begin(void)
 
 __attribute__((destructor)) static void end(void)
 {
-    const StandinReport standin = standin_report();
-    if (standin.races)
-        fprintf(stderr, "stand-in: %zu races, first: %s\n", standin.races, standin.first_race);
-    if (standin.live)
-        fprintf(stderr, "stand-in: %zu things were not given back\n", standin.live);
+    const MockReport mock = mock_report();
+    if (mock.races)
+        fprintf(stderr, "mock: %zu races, first: %s\n", mock.races, mock.first_race);
+    if (mock.live)
+        fprintf(stderr, "mock: %zu things were not given back\n", mock.live);
     if (!fake_report)
         return;
     const FakeNcclReport nccl = fake_report();
     if (nccl.communicators || nccl.late_connections || nccl.mismatches || nccl.early_uses || nccl.early_ends)
-        fprintf(stderr,
-                "stand-in: %d communicators, %d late connections, %d mismatches, %d early uses, %d early ends\n",
+        fprintf(stderr, "mock: %d communicators, %d late connections, %d mismatches, %d early uses, %d early ends\n",
                 nccl.communicators, nccl.late_connections, nccl.mismatches, nccl.early_uses, nccl.early_ends);
-    standin_kernels_end();
-    standin_begin(&(StandinSetting){0});
+    mock_kernels_end();
+    mock_begin(&(MockSetting){0});
 }

@@ -1,5 +1,5 @@
 #include "tests/cuda/fake/nccl.h"
-#include "tests/cuda/standin/standin.h"
+#include "tests/cuda/mock/mock.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -180,14 +180,13 @@ static bool attempt(void *data)
 static void submit(Comm *comm)
 {
     Group *group = comm->waiting;
-    StandinAccess accesses[TRANSFERS_MAX];
+    MockAccess accesses[TRANSFERS_MAX];
     comm->waiting = NULL;
     if (!group)
         return;
     for (int i = 0; i < group->count; i++)
-        accesses[i] =
-            (StandinAccess){group->transfers[i].memory, group->transfers[i].bytes, !group->transfers[i].is_send};
-    standin_enqueue(group->stream, attempt, group, accesses, (size_t)group->count);
+        accesses[i] = (MockAccess){group->transfers[i].memory, group->transfers[i].bytes, !group->transfers[i].is_send};
+    mock_enqueue(group->stream, attempt, group, accesses, (size_t)group->count);
 }
 
 /* --- the library --- */
@@ -312,7 +311,7 @@ int ncclCommDestroy(Comm *comm)
 int ncclCommAbort(Comm *comm)
 {
     end(comm);
-    standin_at_end(comm);
+    mock_at_end(comm);
     return OK;
 }
 

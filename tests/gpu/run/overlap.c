@@ -37,14 +37,14 @@ static PassBuffers buffers_of(Device *device, const Stage *stage, void *paramete
     return (PassBuffers){
         .parameters = parameters,
         .parameter_gradients = gradients,
-        .x = memory(device, ELEMENTS, sizes->message),
-        .y = memory(device, ELEMENTS, sizes->message),
-        .dx = memory(device, ELEMENTS, sizes->message),
-        .dy = memory(device, ELEMENTS, sizes->message),
-        .context = memory(device, ELEMENTS, sizes->context),
-        .stash = memory(device, ELEMENTS, sizes->stash),
-        .gradient = memory(device, ELEMENTS, sizes->gradient),
-        .workspace = memory(device, ELEMENTS, sizes->workspace),
+        .x = memory(device, COMPUTE_TYPE, sizes->message),
+        .y = memory(device, COMPUTE_TYPE, sizes->message),
+        .dx = memory(device, COMPUTE_TYPE, sizes->message),
+        .dy = memory(device, COMPUTE_TYPE, sizes->message),
+        .context = memory(device, COMPUTE_TYPE, sizes->context),
+        .stash = memory(device, COMPUTE_TYPE, sizes->stash),
+        .gradient = memory(device, COMPUTE_TYPE, sizes->gradient),
+        .workspace = memory(device, COMPUTE_TYPE, sizes->workspace),
     };
 }
 
@@ -105,7 +105,7 @@ static void measure(unsigned hidden, unsigned sequence)
     OK(device->run->async->make_event(device, &work.begun, &error));
     OK(device->run->async->make_event(device, &work.ended, &error));
     const size_t parameters = stage_sizes(work.stages[0])->parameters;
-    void *weights = memory(device, ELEMENTS, parameters), *gradients = memory(device, MASTERS, parameters);
+    void *weights = memory(device, COMPUTE_TYPE, parameters), *gradients = memory(device, MASTER_TYPE, parameters);
     work.pair = (StagePair){
         .forward = work.stages[0],
         .backward = work.stages[0],

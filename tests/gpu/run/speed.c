@@ -141,10 +141,10 @@ static void print_attention(Device *device, size_t samples, size_t sequence, siz
     char name[96];
     snprintf(name, sizeof name, "%zux%zux%zux%zu", samples, sequence, heads, width);
     OK(device_kernel(device, &shape, &a.kernel, &error));
-    a.qkv = random_elements(device, ELEMENTS, 3 * rows * columns, 1);
-    a.dqkv = random_elements(device, ELEMENTS, 3 * rows * columns, 2);
-    a.y = random_elements(device, ELEMENTS, rows * columns, 3);
-    OK(device->run->allocate(device, a.kernel->context * device->run->size[ELEMENTS], &a.context, &error));
+    a.qkv = random_elements(device, COMPUTE_TYPE, 3 * rows * columns, 1);
+    a.dqkv = random_elements(device, COMPUTE_TYPE, 3 * rows * columns, 2);
+    a.y = random_elements(device, COMPUTE_TYPE, rows * columns, 3);
+    OK(device->run->allocate(device, a.kernel->context * device->run->size[COMPUTE_TYPE], &a.context, &error));
     const double forward = 2 * product * times_a_second(device, attend_forward, &a);
     printf("attention.forward.%s %.1f TFLOP/s\n", name, forward);
     printf("attention.backward.%s %.1f TFLOP/s\n", name, 5 * product * times_a_second(device, attend_backward, &a));
@@ -168,10 +168,10 @@ int main(void)
         const KernelShape shape = {
             .kind = KERNEL_LINEAR, .rows = work.rows, .columns = work.columns, .outputs = work.outputs};
         OK(device_kernel(device, &shape, &work.kernel, &error));
-        work.x = random_elements(device, ELEMENTS, work.rows * work.columns, 1);
-        work.w = random_elements(device, ELEMENTS, work.columns * work.outputs, 2);
-        work.y = random_elements(device, ELEMENTS, work.rows * work.outputs, 3);
-        work.dw = random_elements(device, MASTERS, work.columns * work.outputs, 4);
+        work.x = random_elements(device, COMPUTE_TYPE, work.rows * work.columns, 1);
+        work.w = random_elements(device, COMPUTE_TYPE, work.columns * work.outputs, 2);
+        work.y = random_elements(device, COMPUTE_TYPE, work.rows * work.outputs, 3);
+        work.dw = random_elements(device, MASTER_TYPE, work.columns * work.outputs, 4);
         for (work.layout = FORWARD; work.layout < LAYOUTS; work.layout++) {
             char name[96];
             snprintf(name, sizeof name, "product.%s.%zux%zux%zu", layout_names[work.layout], work.rows, work.columns,

@@ -1,6 +1,6 @@
 /* The kernels of kernels.h on the CPU device; bfloat16 operands are converted to float. */
 
-#include "tests/cuda/standin/standin.h"
+#include "tests/cuda/mock/mock.h"
 
 #include "runtime/device/device.h"
 #include "tests/device/run_op.h"
@@ -15,7 +15,7 @@ static Device *cpu;
 static void must(Status status, const Error *error)
 {
     if (status != STATUS_OK) {
-        fprintf(stderr, "stand-in: %s\n", error->text);
+        fprintf(stderr, "mock: %s\n", error->text);
         abort();
     }
 }
@@ -43,7 +43,7 @@ static Device *device(void)
     return cpu;
 }
 
-void standin_kernels_end(void)
+void mock_kernels_end(void)
 {
     device_close(cpu);
     cpu = NULL;
@@ -74,18 +74,18 @@ void standin_kernels_end(void)
         offsetof(type, field), its_count, its_size, true, true \
     }
 
-#define OPERANDS(name, type, ...)                                                   \
-    static size_t name##_operands(const void *parameters, StandinOperand *operands) \
-    {                                                                               \
-        const type *p = parameters;                                                 \
-        const StandinOperand all[] = {__VA_ARGS__};                                 \
-        _Static_assert(sizeof all / sizeof *all <= STANDIN_OPERANDS, "");           \
-        (void)p;                                                                    \
-        memcpy(operands, all, sizeof all);                                          \
-        return sizeof all / sizeof *all;                                            \
-    }                                                                               \
-    static void name##_run(const void *parameters)                                  \
-    {                                                                               \
+#define OPERANDS(name, type, ...)                                                \
+    static size_t name##_operands(const void *parameters, MockOperand *operands) \
+    {                                                                            \
+        const type *p = parameters;                                              \
+        const MockOperand all[] = {__VA_ARGS__};                                 \
+        _Static_assert(sizeof all / sizeof *all <= MOCK_OPERANDS, "");           \
+        (void)p;                                                                 \
+        memcpy(operands, all, sizeof all);                                       \
+        return sizeof all / sizeof *all;                                         \
+    }                                                                            \
+    static void name##_run(const void *parameters)                               \
+    {                                                                            \
         const type *p = parameters;
 
 #define MN ((size_t)p->m * p->n)
@@ -192,7 +192,7 @@ MUST(device()->run->accumulate(cpu, p->count, p->from, p->to, error));
 }
 
 OPERANDS(fill, Elementwise, WRITE(Elementwise, to, p->count))
-MUST(device()->run->fill(cpu, ELEMENTS, p->count, (double)p->value, p->to, error));
+MUST(device()->run->fill(cpu, COMPUTE_TYPE, p->count, (double)p->value, p->to, error));
 }
 
 OPERANDS(to_float, Elementwise, READ(Elementwise, from, p->count), WRITE_OF(Elementwise, to, p->count, 4))
@@ -280,15 +280,15 @@ memcpy(p->to, p->from, p->bytes);
 }
 
 /* The Hopper kernels get their matrices as maps and as pointers; this code ignores the maps. */
-#define HOPPER(name, of, Parameters, field)                                         \
-    static size_t name##_operands(const void *parameters, StandinOperand *operands) \
-    {                                                                               \
-        const Parameters *p = parameters;                                           \
-        const size_t count = of##_operands(&p->field, operands);                    \
-        for (size_t i = 0; i < count; i++)                                          \
-            operands[i].offset += offsetof(Parameters, field);                      \
-        return count;                                                               \
-    }                                                                               \
+#define HOPPER(name, of, Parameters, field)                                      \
+    static size_t name##_operands(const void *parameters, MockOperand *operands) \
+    {                                                                            \
+        const Parameters *p = parameters;                                        \
+        const size_t count = of##_operands(&p->field, operands);                 \
+        for (size_t i = 0; i < count; i++)                                       \
+            operands[i].offset += offsetof(Parameters, field);                   \
+        return count;                                                            \
+    }                                                                            \
     static void name##_run(const void *parameters) { of##_run(&((const Parameters *)parameters)->field); }
 HOPPER(hopper_forward, product_forward, HopperProduct, product)
 HOPPER(hopper_input, product_input, HopperProduct, product)
@@ -296,19 +296,19 @@ HOPPER(hopper_weight, product_weight, HopperProduct, product)
 HOPPER(hopper_attention_forward, attention_forward, HopperAttention, attention)
 
 #define ENTRY(file, name, parameters) {#name, sizeof(parameters), name##_operands, name##_run, #file},
-static const StandinKernel of_elements[] = {KERNELS_OF_ELEMENTS(ENTRY)};
-static const StandinKernel of_floats[] = {KERNELS_OF_FLOATS(ENTRY)};
+static const MockKernel of_elements[] = {KERNELS_OF_COMPUTE_TYPES(ENTRY)};
+static const MockKernel of_floats[] = {KERNELS_OF_FLOATS(ENTRY)};
 #define TABLE(file, name, parameters) {#name, sizeof(parameters), NULL, NULL, #file},
-static const StandinKernel of_hopper[] = {KERNELS_OF_HOPPER(ENTRY) KERNELS_OF_HOPPER_TABLES(TABLE)};
-static const StandinKernel of_tables[] = {KERNELS_OF_TABLES(TABLE)};
+static const MockKernel of_hopper[] = {KERNELS_OF_HOPPER(ENTRY) KERNELS_OF_HOPPER_TABLES(TABLE)};
+static const MockKernel of_tables[] = {KERNELS_OF_TABLES(TABLE)};
 
-static bool is_named(const StandinKernel *kernel, const char *suffix, const char *full_name)
+static bool is_named(const MockKernel *kernel, const char *suffix, const char *full_name)
 {
     const size_t length = strlen(kernel->name);
     return strncmp(full_name, kernel->name, length) == 0 && strcmp(full_name + length, suffix) == 0;
 }
 
-const StandinKernel *standin_kernel(const char *full_name, size_t *element_size)
+const MockKernel *mock_kernel(const char *full_name, size_t *element_size)
 {
     for (*element_size = 2; *element_size <= 4; *element_size += 2) {
         const char *suffix = *element_size == 2 ? "_bf16" : "_f32";
@@ -330,7 +330,7 @@ const StandinKernel *standin_kernel(const char *full_name, size_t *element_size)
     return NULL;
 }
 
-bool standin_is_in(const char *unit, const StandinKernel *kernel, const char *full_name)
+bool mock_is_in(const char *unit, const MockKernel *kernel, const char *full_name)
 {
     const size_t length = strlen(kernel->file);
     const char *suffix = full_name + strlen(kernel->name), *type = unit + length;
@@ -360,15 +360,15 @@ static void narrow(const float *from, uint16_t *to, size_t count)
     }
 }
 
-void standin_run(const StandinKernel *kernel, size_t element_size, const void *parameters)
+void mock_run(const MockKernel *kernel, size_t element_size, const void *parameters)
 {
     if (element_size == 4) {
         kernel->run(parameters);
         return;
     }
-    StandinOperand operands[STANDIN_OPERANDS];
-    float *floats[STANDIN_OPERANDS] = {NULL};
-    void *given[STANDIN_OPERANDS];
+    MockOperand operands[MOCK_OPERANDS];
+    float *floats[MOCK_OPERANDS] = {NULL};
+    void *given[MOCK_OPERANDS];
     char *copy = aligned_alloc(128, (kernel->parameter_bytes + 127) / 128 * 128);
     memcpy(copy, parameters, kernel->parameter_bytes);
     const size_t count = kernel->operands(parameters, operands);

@@ -1,4 +1,4 @@
-#include "tests/cuda/standin/fused.h"
+#include "tests/cuda/mock/fused.h"
 
 #include "tests/gpu/fused_check.h"
 
@@ -8,7 +8,7 @@
 
 enum { PROBLEM = 256 };
 
-struct StandinFused {
+struct MockFused {
     Fused table; /* the table of the launch */
     unsigned count;
     size_t element_size;
@@ -21,14 +21,14 @@ struct StandinFused {
 static const char *const names[CUDA_KERNELS] = {KERNELS(NAME)};
 #undef NAME
 
-static const StandinKernel *kernel_of(KernelNumber kind, size_t *element_size)
+static const MockKernel *kernel_of(KernelNumber kind, size_t *element_size)
 {
     const char *const suffixes[] = {*element_size == 4 ? "_f32" : "_bf16", ""};
     for (int s = 0; s < 2; s++) {
         char name[64];
         size_t size;
         snprintf(name, sizeof name, "%s%s", names[kind], suffixes[s]);
-        const StandinKernel *kernel = standin_kernel(name, &size);
+        const MockKernel *kernel = mock_kernel(name, &size);
         if (kernel) {
             *element_size = size;
             return kernel;
@@ -37,17 +37,17 @@ static const StandinKernel *kernel_of(KernelNumber kind, size_t *element_size)
     return NULL;
 }
 
-unsigned standin_fused_count(const StandinFused *fused) { return fused->count; }
+unsigned mock_fused_count(const MockFused *fused) { return fused->count; }
 
-const StandinKernel *standin_fused_operation(const StandinFused *fused, unsigned index, const void **parameters,
-                                             size_t *element_size)
+const MockKernel *mock_fused_operation(const MockFused *fused, unsigned index, const void **parameters,
+                                       size_t *element_size)
 {
     *parameters = &fused->operations[index].of;
     *element_size = fused->element_size;
     return kernel_of(fused->operations[index].kind, element_size);
 }
 
-void standin_fused_free(StandinFused *fused)
+void mock_fused_free(MockFused *fused)
 {
     free(fused->operations);
     free(fused->runs);
@@ -56,7 +56,7 @@ void standin_fused_free(StandinFused *fused)
 
 /* --- dependences --- */
 
-static bool comes_after(const StandinFused *fused, unsigned index, unsigned which, unsigned *other)
+static bool comes_after(const MockFused *fused, unsigned index, unsigned which, unsigned *other)
 {
     const Operation *o = &fused->operations[index];
     if (which >= o->after_count || fused->forget == index + 1)
@@ -66,7 +66,7 @@ static bool comes_after(const StandinFused *fused, unsigned index, unsigned whic
 }
 
 /* before[i * count + j]: i comes after j, directly or by other operations. Operations come only after earlier ones. */
-static bool *order_of(const StandinFused *fused)
+static bool *order_of(const MockFused *fused)
 {
     const unsigned count = fused->count;
     bool *before = calloc((size_t)count * count + 1, sizeof *before);
@@ -84,12 +84,12 @@ typedef struct Range {
     bool read, written;
 } Range;
 
-static size_t ranges_of(const StandinFused *fused, unsigned index, Range *ranges)
+static size_t ranges_of(const MockFused *fused, unsigned index, Range *ranges)
 {
-    StandinOperand operands[STANDIN_OPERANDS];
+    MockOperand operands[MOCK_OPERANDS];
     const void *parameters;
     size_t element_size, found = 0;
-    const StandinKernel *kernel = standin_fused_operation(fused, index, &parameters, &element_size);
+    const MockKernel *kernel = mock_fused_operation(fused, index, &parameters, &element_size);
     const size_t count = kernel->operands(parameters, operands);
     for (size_t i = 0; i < count; i++) {
         const char *memory;
@@ -111,11 +111,11 @@ static bool meet(const Range *a, size_t a_count, const Range *b, size_t b_count)
     return false;
 }
 
-static void find_races(const StandinFused *fused, char *problem)
+static void find_races(const MockFused *fused, char *problem)
 {
     const unsigned count = fused->count;
     bool *before = order_of(fused);
-    Range(*ranges)[STANDIN_OPERANDS] = calloc((size_t)count + 1, sizeof *ranges);
+    Range(*ranges)[MOCK_OPERANDS] = calloc((size_t)count + 1, sizeof *ranges);
     size_t *counts = calloc((size_t)count + 1, sizeof *counts);
     for (unsigned i = 0; i < count; i++) {
         counts[i] = ranges_of(fused, i, ranges[i]);
@@ -131,10 +131,9 @@ static void find_races(const StandinFused *fused, char *problem)
 
 /* --- a launch --- */
 
-StandinFused *standin_fused_take(CudaStream *stream, const Fused *table, size_t element_size, size_t forget,
-                                 char *problem)
+MockFused *mock_fused_take(CudaStream *stream, const Fused *table, size_t element_size, size_t forget, char *problem)
 {
-    StandinFused *fused = calloc(1, sizeof *fused);
+    MockFused *fused = calloc(1, sizeof *fused);
     Fused here = *table;
     Error error = {""};
     fused->table = *table;
@@ -142,12 +141,12 @@ StandinFused *standin_fused_take(CudaStream *stream, const Fused *table, size_t 
     fused->forget = forget;
     const size_t bytes = table->run_count * sizeof(TileRun);
     here.runs = fused->runs = malloc(bytes + 1);
-    standin_read(stream, table->runs, bytes, fused->runs);
+    mock_read(stream, table->runs, bytes, fused->runs);
     for (unsigned r = 0; r < table->run_count; r++)
         if (fused->runs[r].operation >= fused->count)
             fused->count = fused->runs[r].operation + 1;
     here.operations = fused->operations = aligned_alloc(_Alignof(Operation), (fused->count + 1) * sizeof(Operation));
-    standin_read(stream, table->operations, fused->count * sizeof(Operation), fused->operations);
+    mock_read(stream, table->operations, fused->count * sizeof(Operation), fused->operations);
     *problem = '\0';
     for (unsigned i = 0; i < fused->count && !*problem; i++)
         if (fused->operations[i].kind >= CUDA_KERNELS)
@@ -161,7 +160,7 @@ StandinFused *standin_fused_take(CudaStream *stream, const Fused *table, size_t 
     return fused;
 }
 
-static bool may_run(const StandinFused *fused, const bool *done, unsigned index)
+static bool may_run(const MockFused *fused, const bool *done, unsigned index)
 {
     bool may = !done[index];
     for (unsigned a = 0, other; comes_after(fused, index, a, &other); a++)
@@ -169,13 +168,13 @@ static bool may_run(const StandinFused *fused, const bool *done, unsigned index)
     return may;
 }
 
-static bool is_same(const StandinFused *fused)
+static bool is_same(const MockFused *fused)
 {
     return memcmp(fused->table.operations, fused->operations, fused->count * sizeof(Operation)) == 0 &&
            memcmp(fused->table.runs, fused->runs, fused->table.run_count * sizeof(TileRun)) == 0;
 }
 
-const char *standin_fused_run(StandinFused *fused, uint64_t (*random)(void))
+const char *mock_fused_run(MockFused *fused, uint64_t (*random)(void))
 {
     if (!is_same(fused))
         return "a fused launch: its table has changed since it was enqueued";
@@ -190,8 +189,8 @@ const char *standin_fused_run(StandinFused *fused, uint64_t (*random)(void))
             index = (index + 1) % fused->count;
         const void *parameters;
         size_t element_size;
-        const StandinKernel *kernel = standin_fused_operation(fused, index, &parameters, &element_size);
-        standin_run(kernel, element_size, parameters);
+        const MockKernel *kernel = mock_fused_operation(fused, index, &parameters, &element_size);
+        mock_run(kernel, element_size, parameters);
         done[index] = true;
         fused->table.done[index] = fused->operations[index].tiles;
     }

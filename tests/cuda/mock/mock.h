@@ -1,5 +1,5 @@
-#ifndef TESTS_CUDA_STANDIN_H
-#define TESTS_CUDA_STANDIN_H
+#ifndef TESTS_CUDA_MOCK_H
+#define TESTS_CUDA_MOCK_H
 
 /* A mock CUDA runtime without a GPU, linked in place of the real one (`cuda_runtime`, `cuda_images`). Its streams are
    lists of operations, which run when a thread waits for them, in any order that streams and events allow. Its kernels
@@ -12,14 +12,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum StandinOrder {
-    STANDIN_LATE,   /* an operation runs when a thread waits for it */
-    STANDIN_EARLY,  /* an operation runs as soon as it is enqueued */
-    STANDIN_RANDOM, /* a random choice of both, by `seed` */
-} StandinOrder;
+typedef enum MockOrder {
+    MOCK_LATE,   /* an operation runs when a thread waits for it */
+    MOCK_EARLY,  /* an operation runs as soon as it is enqueued */
+    MOCK_RANDOM, /* a random choice of both, by `seed` */
+} MockOrder;
 
-typedef struct StandinSetting {
-    StandinOrder order;
+typedef struct MockSetting {
+    MockOrder order;
     uint64_t seed;
     CudaError count_error;             /* the error of GetDeviceCount */
     int devices;                       /* number of devices; 0: one, -1: none */
@@ -32,12 +32,12 @@ typedef struct StandinSetting {
     size_t forget_after;               /* operation of fused launches, from 1, that loses its dependences; 0: none */
     bool dry;                          /* kernels do nothing, so operands need not be memory */
     int multiprocessors, shared_bytes; /* 0: 4, 227 KiB */
-} StandinSetting;
+} MockSetting;
 
 /* Starts a run. Nothing may be left from the run before. */
-void standin_begin(const StandinSetting *setting);
+void mock_begin(const MockSetting *setting);
 
-typedef struct StandinReport {
+typedef struct MockReport {
     size_t calls;
     size_t live;  /* number of memory blocks, streams, events and libraries that are not freed */
     size_t bytes; /* bytes of these memory blocks */
@@ -48,51 +48,51 @@ typedef struct StandinReport {
     const char *failed;          /* the call that failed on request, without "cuda"; NULL: none */
     size_t races;                /* races and other violations of order */
     char first_race[256];
-} StandinReport;
-StandinReport standin_report(void);
+} MockReport;
+MockReport mock_report(void);
 
 /* --- for libraries that enqueue operations themselves --- */
 
-typedef struct StandinAccess {
+typedef struct MockAccess {
     const void *memory;
     size_t bytes;
     bool writes;
-} StandinAccess;
+} MockAccess;
 
 /* Enqueues an attempt: when it is the first of its stream it is called, perhaps often, until it returns true. `data` is
    freed afterwards. */
-void standin_enqueue(CudaStream *stream, bool (*attempt)(void *data), void *data, const StandinAccess *accesses,
-                     size_t count);
+void mock_enqueue(CudaStream *stream, bool (*attempt)(void *data), void *data, const MockAccess *accesses,
+                  size_t count);
 /* Freed when the next run begins. */
-void standin_at_end(void *memory);
+void mock_at_end(void *memory);
 
 /* --- kernels.c --- */
 
-enum { STANDIN_OPERANDS = 12 };
+enum { MOCK_OPERANDS = 12 };
 
-typedef struct StandinOperand {
+typedef struct MockOperand {
     size_t offset; /* offset of the pointer in the parameters */
     size_t count;
     size_t size; /* size of one number; 0: that of an element, 2 or 4 */
     bool read, written;
-} StandinOperand;
+} MockOperand;
 
-typedef struct StandinKernel {
+typedef struct MockKernel {
     const char *name; /* name without suffix */
     size_t parameter_bytes;
     /* Lists the memory that it accesses; pointers in `parameters` may be NULL. Returns the number of entries. NULL: a
        fused launch. */
-    size_t (*operands)(const void *parameters, StandinOperand *operands);
+    size_t (*operands)(const void *parameters, MockOperand *operands);
     /* Runs the kernel; elements are floats. */
     void (*run)(const void *parameters);
     const char *file;
-} StandinKernel;
+} MockKernel;
 
 /* The kernel of that name; NULL: there is none. `element_size` is 2 or 4. */
-const StandinKernel *standin_kernel(const char *full_name, size_t *element_size);
+const MockKernel *mock_kernel(const char *full_name, size_t *element_size);
 /* Whether the kernel is in the machine code of this unit: product.bf16, hopper. */
-bool standin_is_in(const char *unit, const StandinKernel *kernel, const char *full_name);
-void standin_run(const StandinKernel *kernel, size_t element_size, const void *parameters);
-void standin_kernels_end(void);
+bool mock_is_in(const char *unit, const MockKernel *kernel, const char *full_name);
+void mock_run(const MockKernel *kernel, size_t element_size, const void *parameters);
+void mock_kernels_end(void);
 
 #endif

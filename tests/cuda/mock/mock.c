@@ -1,6 +1,6 @@
 /* Streams, events and memory of the mock runtime, and the order of accesses. */
 
-#include "tests/cuda/standin/fused.h"
+#include "tests/cuda/mock/fused.h"
 
 #include "runtime/base/clock.h"
 #include "runtime/device/cuda.h"
@@ -26,10 +26,10 @@ struct Work {
     WorkKind kind;
     Work *next;
     uint64_t number; /* its number in the stream, from 1 */
-    const StandinKernel *kernel;
+    const MockKernel *kernel;
     size_t element_size;
     void *parameters;
-    StandinFused *fused;
+    MockFused *fused;
     void *destination;
     const void *source;
     size_t bytes;
@@ -56,7 +56,7 @@ struct CUevent_st {
 };
 
 struct CUkern_st {
-    const StandinKernel *kernel;
+    const MockKernel *kernel;
     size_t element_size;
     int shared;
 };
@@ -83,10 +83,10 @@ typedef struct Shadow {
 } Shadow;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void **to_free; /* standin_at_end */
+static void **to_free; /* mock_at_end */
 static size_t to_free_count;
-static StandinSetting setting;
-static StandinReport report;
+static MockSetting setting;
+static MockReport report;
 static uint64_t state; /* state of the random order */
 static Block *blocks;
 static size_t block_count;
@@ -97,11 +97,11 @@ static unsigned generation;
 static _Thread_local Clock known; /* operations that the calling thread has waited for */
 static _Thread_local unsigned known_in;
 
-void standin_begin(const StandinSetting *new_setting)
+void mock_begin(const MockSetting *new_setting)
 {
     pthread_mutex_lock(&lock);
     setting = *new_setting;
-    report = (StandinReport){0};
+    report = (MockReport){0};
     state = setting.seed;
     stream_count = 0;
     generation++;
@@ -117,10 +117,10 @@ void standin_begin(const StandinSetting *new_setting)
     pthread_mutex_unlock(&lock);
 }
 
-StandinReport standin_report(void)
+MockReport mock_report(void)
 {
     pthread_mutex_lock(&lock);
-    const StandinReport now = report;
+    const MockReport now = report;
     pthread_mutex_unlock(&lock);
     return now;
 }
@@ -228,10 +228,10 @@ static void touch(const CudaStream *stream, const char *name, const void *memory
     }
 }
 
-static void note_accesses(const CudaStream *stream, const StandinKernel *kernel, size_t element_size,
+static void note_accesses(const CudaStream *stream, const MockKernel *kernel, size_t element_size,
                           const void *parameters)
 {
-    StandinOperand operands[STANDIN_OPERANDS];
+    MockOperand operands[MOCK_OPERANDS];
     const size_t count = kernel->operands(parameters, operands);
     for (size_t i = 0; i < count; i++) {
         void *memory;
@@ -254,12 +254,12 @@ static uint64_t next_random(void)
     return state >> 33;
 }
 
-static void run_fused(StandinFused *fused)
+static void run_fused(MockFused *fused)
 {
-    const char *problem = setting.dry ? NULL : standin_fused_run(fused, next_random);
+    const char *problem = setting.dry ? NULL : mock_fused_run(fused, next_random);
     if (problem)
         note(problem);
-    standin_fused_free(fused);
+    mock_fused_free(fused);
 }
 
 /* False: the first operation of the stream cannot run yet, because it is after an ATTEMPT. */
@@ -277,7 +277,7 @@ static bool run_one(CudaStream *stream)
     switch (operation->kind) {
     case LAUNCH:
         if (!setting.dry)
-            standin_run(operation->kernel, operation->element_size, operation->parameters);
+            mock_run(operation->kernel, operation->element_size, operation->parameters);
         break;
     case LAUNCH_FUSED: run_fused(operation->fused); break;
     case COPY: memmove(operation->destination, operation->source, operation->bytes); break;
@@ -317,9 +317,9 @@ static void enqueue(CudaStream *stream, Work operation)
     own->next = NULL;
     *stream->end = own;
     stream->end = &own->next;
-    if (setting.order == STANDIN_EARLY)
+    if (setting.order == MOCK_EARLY)
         run_to(stream, stream->enqueued);
-    for (uint64_t i = setting.order == STANDIN_RANDOM ? next_random() % 3 : 0; i > 0; i--) {
+    for (uint64_t i = setting.order == MOCK_RANDOM ? next_random() % 3 : 0; i > 0; i--) {
         CudaStream *any = streams[next_random() % stream_count];
         if (any && any->run < any->enqueued)
             run_one(any);
@@ -334,8 +334,7 @@ static void advance(CudaStream *stream)
     stream->clock.of[stream->id]++;
 }
 
-void standin_enqueue(CudaStream *stream, bool (*attempt)(void *data), void *data, const StandinAccess *accesses,
-                     size_t count)
+void mock_enqueue(CudaStream *stream, bool (*attempt)(void *data), void *data, const MockAccess *accesses, size_t count)
 {
     pthread_mutex_lock(&lock);
     fails("a library's operation");
@@ -346,7 +345,7 @@ void standin_enqueue(CudaStream *stream, bool (*attempt)(void *data), void *data
     pthread_mutex_unlock(&lock);
 }
 
-void standin_at_end(void *memory)
+void mock_at_end(void *memory)
 {
     pthread_mutex_lock(&lock);
     to_free = realloc(to_free, (to_free_count + 1) * sizeof *to_free);
@@ -379,7 +378,7 @@ static CudaError GetDeviceCount(int *count)
 static CudaError GetDeviceProperties(CudaProperties *properties, int device)
 {
     ENTER(GetDeviceProperties)
-    *properties = (CudaProperties){.name = "stand-in",
+    *properties = (CudaProperties){.name = "mock",
                                    .major = setting.major ? setting.major : 8,
                                    .minor = setting.minor,
                                    .multiprocessors = setting.multiprocessors ? setting.multiprocessors : 4,
@@ -575,8 +574,8 @@ static CudaError LibraryGetKernel(CudaKernel **kernel, CudaLibrary *library, con
     if (library->count == KERNELS_MAX)
         LEAVE(2);
     *kernel = &library->kernels[library->count];
-    (*kernel)->kernel = standin_kernel(name, &(*kernel)->element_size);
-    if (!(*kernel)->kernel || !standin_is_in(library->unit, (*kernel)->kernel, name))
+    (*kernel)->kernel = mock_kernel(name, &(*kernel)->element_size);
+    if (!(*kernel)->kernel || !mock_is_in(library->unit, (*kernel)->kernel, name))
         LEAVE(500);
     library->count++;
     LEAVE(CUDA_OK);
@@ -589,7 +588,7 @@ static CudaError KernelSetAttributeForDevice(CudaKernel *kernel, int bytes, int 
     LEAVE(device == 0 || device < setting.devices ? CUDA_OK : 101);
 }
 
-void standin_read(const CudaStream *stream, const void *memory, size_t bytes, void *copy)
+void mock_read(const CudaStream *stream, const void *memory, size_t bytes, void *copy)
 {
     memcpy(copy, memory, bytes);
     for (const Work *work = stream->first; work; work = work->next) {
@@ -608,12 +607,12 @@ void standin_read(const CudaStream *stream, const void *memory, size_t bytes, vo
 static void launch_fused(const CudaKernel *kernel, unsigned grid, const Fused *table, CudaStream *stream)
 {
     char problem[256];
-    StandinFused *fused = standin_fused_take(stream, table, kernel->element_size, setting.forget_after, problem);
+    MockFused *fused = mock_fused_take(stream, table, kernel->element_size, setting.forget_after, problem);
     if (*problem)
         note(problem);
     advance(stream);
     report.fused++;
-    report.operations = standin_fused_count(fused);
+    report.operations = mock_fused_count(fused);
     report.blocks = grid;
     touch(stream, "a fused launch", table->operations, report.operations * sizeof *table->operations, false);
     touch(stream, "a fused launch", table->runs, table->run_count * sizeof *table->runs, false);
@@ -623,7 +622,7 @@ static void launch_fused(const CudaKernel *kernel, unsigned grid, const Fused *t
     for (unsigned i = 0; i < report.operations; i++) {
         const void *parameters;
         size_t element_size;
-        const StandinKernel *operation = standin_fused_operation(fused, i, &parameters, &element_size);
+        const MockKernel *operation = mock_fused_operation(fused, i, &parameters, &element_size);
         note_accesses(stream, operation, element_size, parameters);
     }
     enqueue(stream, (Work){.kind = LAUNCH_FUSED, .fused = fused});
