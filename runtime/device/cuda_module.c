@@ -65,8 +65,8 @@ static const char *ready_made(const char *file, const CudaProperties *gpu)
 static const char *const suffixes[CUDA_TYPES] = {[CUDA_F32] = "f32", [CUDA_BF16] = "bf16"};
 static const char *const macros[CUDA_TYPES] = {[CUDA_F32] = "ONLY_f32", [CUDA_BF16] = "ONLY_bf16"};
 
-/* How often a kernel is compiled, and into which module. OF_COMPUTE_TYPES: once for each type of elements; OF_FLOATS: once,
-   in the module of the f32 kernels; OF_HOPPER: once, in a module of its own for sm_90a. */
+/* How often a kernel is compiled, and into which module. OF_COMPUTE_TYPES: once for each type of elements; OF_FLOATS:
+   once, in the module of the f32 kernels; OF_HOPPER: once, in a module of its own for sm_90a. */
 typedef enum Form { OF_COMPUTE_TYPES, OF_FLOATS, OF_HOPPER } Form;
 
 /* clang-format off */

@@ -13,9 +13,9 @@
    reports its failure, and the host sees its results after `download` or `store_floats`.
 
    Numbers are of two kinds. Activations, their gradients, messages, and the weights that passes read have the
-   COMPUTE_TYPE. The optimizer's weights (FP32 on a GPU), gradients of weights, and moments have the MASTER_TYPE, in which a
-   training accumulates. If a device has one type for both, both kinds of weights share their memory.
-   Losses and norms are always double; data are int32 tokens or float rows.
+   COMPUTE_TYPE. The optimizer's weights (FP32 on a GPU), gradients of weights, and moments have the MASTER_TYPE, in
+   which a training accumulates. If a device has one type for both, both kinds of weights share their memory. Losses and
+   norms are always double; data are int32 tokens or float rows.
 
    Pointers are device memory (`allocate`) unless they are called `host_`. Matrices are row-major and dense; a row is a
    token. Unless an operation says otherwise, its outputs do not overlap its inputs. A failing operation returns

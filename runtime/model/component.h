@@ -88,8 +88,8 @@ double component_residual_deviation(const Component *component);
 size_t component_offset(const Component *component, size_t index);
 Address component_weights(const Component *component, const PassAddresses *at, size_t index);
 Address component_weight_gradients(const Component *component, const PassAddresses *at, size_t index);
-/* The address `offset` numbers of the compute type, or of the master type, after `address`. An address without a base stays
-   so. */
+/* The address `offset` numbers of the compute type, or of the master type, after `address`. An address without a base
+   stays so. */
 Address component_at(const Component *component, Address address, size_t offset);
 Address component_master_at(const Component *component, Address address, size_t offset);
 

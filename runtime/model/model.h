@@ -112,8 +112,8 @@ uint32_t stage_checksum(const Stage *stage);
    long each slot is held. */
 typedef struct PassBuffers {
     const void *parameters; /* NULL for W */
-    /* of the master type, as large as all parameters; W adds to them. The second one is for the parameters of experts, the
-       first one for the others; normally they are the same memory */
+    /* of the master type, as large as all parameters; W adds to them. The second one is for the parameters of experts,
+       the first one for the others; normally they are the same memory */
     void *parameter_gradients, *expert_gradients;
     const void *x;  /* INPUT; NULL at the first stage, which reads `inputs` */
     void *y;        /* OUTPUT; NULL at the last stage, which writes *loss */

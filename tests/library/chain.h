@@ -136,9 +136,11 @@ static inline int chain_update_async(void *user, const dps_instruction *update)
     return 0;
 }
 
-/* Runs a step of the chain without a pipeline, and returns the loss. `weights`: [stages], updated. */
-static inline double chain_step(Vector *weights, uint32_t stages, uint32_t microbatches)
+/* Runs a step of the program's chain without a pipeline, and returns the loss. `weights`: [stages], updated unless the
+   program is forward-only. */
+static inline double chain_step(Vector *weights, const dps_program_info *info)
 {
+    const uint32_t stages = info->stages, microbatches = info->microbatches;
     Vector outputs[STAGES_MAX], saved, gradients[STAGES_MAX] = {{{0}}};
     void *messages[STAGES_MAX];
     Host host = {.microbatches = microbatches, .messages = messages};
@@ -160,7 +162,7 @@ static inline double chain_step(Vector *weights, uint32_t stages, uint32_t micro
                 dx.of[(i + 1) % WIDTH] = weights[s].of[i] * dy.of[i];
             }
     }
-    for (uint32_t s = 0; s < stages; s++)
+    for (uint32_t s = 0; s < stages && !info->is_forward_only; s++)
         for (int i = 0; i < WIDTH; i++)
             weights[s].of[i] -= 0.1 * gradients[s].of[i] / microbatches;
     return host.loss;

@@ -68,7 +68,7 @@ static void compare(const char *launcher, const char *name, const char *path)
             double loss;
             if (fscanf(losses, "%lf", &loss) != 1)
                 fail_msg("%s prints no losses", command);
-            assert_equal_numbers(loss, chain_step(weights, info.stages, info.microbatches));
+            assert_equal_numbers(loss, chain_step(weights, &info));
         }
         assert_int_equal(pclose(losses), 0);
     }

@@ -72,7 +72,8 @@ static int run_pass(Host *host, const dps_instruction *pass)
     case DPS_BACKWARD: return chain_backward_input(host, pass) || chain_backward_weight(host, pass);
     case DPS_BACKWARD_INPUT: return chain_backward_input(host, pass);
     case DPS_BACKWARD_WEIGHT: return chain_backward_weight(host, pass);
-    case DPS_OVERLAP: return chain_forward(host, pass) || run_pass(host, pass->second);
+    case DPS_OVERLAP:
+    case DPS_OVERLAP_FORWARD: return chain_forward(host, pass) || run_pass(host, pass->second);
     case DPS_UPDATE: return chain_update(host, pass);
     case DPS_ASYNC_UPDATE: return chain_update_async(host, pass);
     default: return 0;
@@ -171,7 +172,7 @@ static void train(dps *d, const dps_program *program, int post_early)
     for (int i = 0; i < STEPS; i++) {
         const double loss = step(run);
         if (!info.is_asynchronous)
-            assert_equal_numbers(loss, chain_step(weights, info.stages, info.microbatches));
+            assert_equal_numbers(loss, chain_step(weights, &info));
     }
     for (uint32_t r = 0; r < run->ranks && !info.is_asynchronous; r++)
         assert_weights(&run->hosts[r], weights);
@@ -257,7 +258,7 @@ static void the_forward_half_evaluates(void **state)
     Vector weights[STAGES_MAX];
     for (uint32_t s = 0; s < info.stages; s++)
         weights[s] = initial_weights(s);
-    const double loss = chain_step(weights, info.stages, info.microbatches);
+    const double loss = chain_step(weights, &info);
     assert_equal_numbers(step(run), loss);
     assert_equal_numbers(step(run), loss);
     run_close(run);

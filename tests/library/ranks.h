@@ -106,6 +106,7 @@ static inline int call(Thread *thread, const dps_instruction *action)
     case DPS_BACKWARD_INPUT: return chain_backward_input(thread, action);
     case DPS_BACKWARD_WEIGHT: return chain_backward_weight(thread, action);
     case DPS_OVERLAP: return overlap(thread, action);
+    case DPS_OVERLAP_FORWARD: return chain_forward(thread, action) || chain_forward(thread, action->second);
     case DPS_NORM: return norm(thread, action);
     case DPS_UPDATE:
     case DPS_ASYNC_UPDATE: return update(thread, action);
