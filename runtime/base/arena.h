@@ -31,8 +31,10 @@ void *arena_allocate(Arena *arena, size_t size);
 void *arena_array(Arena *arena, size_t count, size_t size);
 /* `block` of `old_size` bytes, grown to `new_size`; the new bytes are zero. The old block stays until arena_free. */
 void *arena_grow(Arena *arena, void *block, size_t old_size, size_t new_size);
-/* The array `block` of `count` elements with room for one more. It doubles the array when `count` is a power of two, so
-   an array that grows only here needs no capacity. `block` may be NULL if `count` is 0. */
+/* Makes room for one more element in the array `block` of `count` elements of `size` bytes, and returns the array. When
+   the array is full (`count` is 0, 16 or a larger power of two), it is copied to twice the memory; otherwise the result
+   is `block`. So an array that grows only by this function needs no field for its capacity. `block` may be NULL if
+   `count` is 0. */
 void *arena_extend(Arena *arena, void *block, size_t count, size_t size);
 /* A copy of `length` bytes of text with a closing 0. */
 char *arena_text(Arena *arena, const char *text, size_t length);

@@ -10,17 +10,18 @@
 typedef enum PartRole {
     PART_COMPUTES,     /* a component of a layer */
     PART_COMMUNICATES, /* a component of a layer that brings tokens to their experts or back, without weights */
-    PART_INSIDE, /* a part of a component: attention is qkv and core, mlp has shared experts. An F&F may name it */
+    PART_INSIDE, /* a part of a component: qkv and core of attention, shared experts of mlp. Only an F&F may name it */
     PART_BEGINS, /* the first component of a model: turns data into activations */
     PART_COSTS,  /* not a component, only a cost of the first stage */
     PART_ENDS,   /* the last component of a model: computes the loss */
 } PartRole;
 
-/* PART(number, name, role, passes that take time). The parts of a layer are in the order of its forward; dispatch and
-   combine are the all-to-alls before and after experts. qkv is attention before its core; core is the rest of it, with
-   the output projection and the router; their times are within those of attention and mlp. first_layer is layer 0 of a
-   model in which nothing before that layer learns (mlp): its input half of a backward is shorter than that of other
-   layers. */
+/* PART(number, name, role, passes that take time). The components of a layer are in the order of its forward. dispatch
+   and combine are the all-to-alls before and after the experts. qkv and core are the two parts of attention: qkv is
+   what comes before the attention core, and core is the rest, with the output projection and the router. shared has the
+   shared experts of mlp. The times of these parts are included in those of attention and mlp. first_layer is layer 0 of
+   a model without parameters before that layer (mlp): the gradient of its input is not needed, so its input half of a
+   backward is shorter than that of other layers. */
 /* clang-format off */
 #define MODEL_PART_LIST                                               \
     PART(RECIPE_ATTENTION, "attention", PART_COMPUTES, FBWU)          \
@@ -57,7 +58,7 @@ typedef enum ModelPart {
    update of the part's weights. */
 typedef enum RecipePass { RECIPE_F, RECIPE_B, RECIPE_W, RECIPE_PASSES } RecipePass;
 enum { PART_U = RECIPE_PASSES, PART_PASSES };
-/* The halves of an F&F, each the F of a microbatch. */
+/* The halves of an F&F. Each is the F of one microbatch. */
 enum { RECIPE_FIRST = PART_PASSES, RECIPE_SECOND, RECIPE_HALVES };
 
 extern const char *const part_names[MODEL_PARTS];

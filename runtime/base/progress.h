@@ -14,7 +14,7 @@
 typedef struct Progress {
     _Atomic uint64_t place;  /* PROGRESS_IDLE between streams, otherwise step << 32 | instruction */
     _Atomic bool evaluating; /* the stream is the forward half, for held-out data */
-    _Atomic int member;      /* of the mesh; -1 until it is known */
+    _Atomic int member;      /* number of the member in the mesh; -1: not known yet */
     char apart[48];          /* each rank writes its own cache line */
 } Progress;
 #define PROGRESS_IDLE UINT64_MAX
@@ -26,7 +26,7 @@ typedef struct ProgressWords {
     /* "instruction 3 (F1 m0 ..., zb-h1.dps:12)", or "" between streams. A signal handler may call it: it does not
        allocate and takes no lock. */
     void (*place)(const void *program, const Progress *progress, char *text, size_t size);
-    /* The member whose message it waits for; -1: none. */
+    /* The member whose message this rank waits for; -1: none. */
     int (*awaited)(const void *program, const Progress *progress);
 } ProgressWords;
 

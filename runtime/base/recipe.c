@@ -72,7 +72,8 @@ static const ModelPart chain[] = {RECIPE_QKV, RECIPE_CORE,    RECIPE_ATTENTION, 
                                   RECIPE_MLP, RECIPE_COMBINE, RECIPE_PERCEPTRON};
 enum { CHAIN = sizeof chain / sizeof *chain, CHAIN_ATTENTION = 3 /* components up to the end of attention */ };
 
-/* In an F&F: the closest named component before it in the chain. */
+/* Finds what an entry of an F&F needs: the closest component before it in the chain that the recipe names. Shared
+   experts need the end of attention. False: there is no such component. */
 static bool forward_needs(const Recipe *recipe, RecipeEntry entry, RecipeEntry *needed)
 {
     int at = CHAIN_ATTENTION;
@@ -108,7 +109,7 @@ bool recipe_needs(const Recipe *recipe, RecipeEntry entry, RecipeEntry *needed)
 
 typedef bool Issued[RECIPE_NAMES][RECIPE_HALVES];
 
-/* Whether the end of the layer before is there: the late entries of this half have been issued. */
+/* Whether this half may begin its layer: all of its late entries, which end the layer before, have been issued. */
 static bool begins_layer(const RecipeLate *late, const Issued issued, uint8_t pass)
 {
     for (int c = 0; c < RECIPE_NAMES; c++)
@@ -153,7 +154,7 @@ static uint32_t entry_count(const Recipe *recipe)
     return (uint32_t)recipe->counts[RECIPE_COMPUTE] + recipe->counts[RECIPE_COMM];
 }
 
-/* Makes an entry late, and all that need it. */
+/* Marks an entry as late, and all entries that need it. */
 static void make_late(const Recipe *recipe, RecipeLate *late, RecipeEntry entry)
 {
     late->late[entry.component][entry.pass] = late->any = true;
@@ -180,7 +181,7 @@ static bool needs_directly_or_not(const Recipe *recipe, RecipeEntry entry, Recip
     return false;
 }
 
-/* Makes those entries late that come before what they need in their own stream. */
+/* Marks entries as late if an entry that they need comes after them in the same stream. */
 static void find_late(const Recipe *recipe, RecipeLate *late)
 {
     for (int s = 0; s < RECIPE_STREAMS; s++)
@@ -199,7 +200,8 @@ RecipeLate recipe_late(const Recipe *recipe)
         return late;
     find_late(recipe, &late);
     while (issue(recipe, &late, order, next) < entry_count(recipe)) {
-        /* what a stream waits for comes later in the other one: of this layer it would wait forever */
+        /* the head of a stream waits for an entry that comes later in the other stream. Within one layer it would wait
+           forever, so it belongs to the layer before */
         int s = RECIPE_COMM;
         for (; s >= 0; s--) {
             if (next[s] == recipe->counts[s])
@@ -225,7 +227,7 @@ uint32_t recipe_order(const Recipe *recipe, RecipeEntry *order)
 
 /* --- checking --- */
 
-/* Only an F&F has halves, and names what is within components. */
+/* Whether an entry is valid. Only an F&F has halves as passes, and only it may name the parts of a component. */
 static bool exists(RecipeEntry entry, bool is_forward)
 {
     if (is_forward)
@@ -298,7 +300,7 @@ static bool check_complete(const Recipe *recipe, RecipeFault *fault)
     return true;
 }
 
-/* Checks what an F&F names of attention and mlp: attention, or qkv and core; shared beside mlp. */
+/* Checks the parts of components that an F&F names: either attention, or both qkv and core; shared only beside mlp. */
 static bool check_inside(const Recipe *recipe, RecipeFault *fault)
 {
     const bool attention = recipe_has(recipe, RECIPE_ATTENTION, RECIPE_FIRST);

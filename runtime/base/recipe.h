@@ -6,15 +6,17 @@
    schedule writes it (grammar/LANGUAGE.md), the program carries it, and the stages of a model follow it, layer by
    layer.
 
-   Or it is the inside of an F&F: the forwards of two microbatches. Its entries have the passes RECIPE_FIRST and
-   RECIPE_SECOND.
+   A recipe may also be the inside of an F&F, the forwards of two microbatches. Its entries then have the passes
+   RECIPE_FIRST and RECIPE_SECOND.
 
-   A recipe has two streams. Each runs its entries in order. Between the streams an entry waits for the one that it
-   needs: the F of a component for the F of the component before it in the layer, B for the B of the component after
-   it, W for its own B. B is the input half of a backward, W the weight half; components that communicate have no W.
+   A recipe has two streams. Each stream runs its entries in order. Each entry waits for the entry that it needs, also
+   if that is in the other stream: the F of a component needs the F of the component before it in the layer, B needs the
+   B of the component after it, and W needs the B of its own component. B is the input half of a backward, W the weight
+   half. Components that communicate have no W.
 
-   In an F&F, shared experts need attention, and the next layer needs them. The streams are one round of a loop over the
-   layers: an entry that comes before one that it needs is late, it belongs to the layer before (recipe_late). */
+   In an F&F, the shared experts need attention, and the next layer needs them. The streams describe one round of a loop
+   over the layers. An entry that comes before an entry that it needs is late: it belongs to the layer of the round
+   before (recipe_late). */
 
 #include "runtime/base/parts.h"
 
@@ -45,7 +47,7 @@ typedef struct Recipe {
     uint16_t share, whole; /* comm has `share` of every `whole` multiprocessors of a device; 0 of 0: not given */
 } Recipe;
 
-/* Whether it is the inside of an F&F. */
+/* Whether the recipe is that of an F&F. */
 bool recipe_is_forward(const Recipe *recipe);
 /* The part of a layer with that name, or RECIPE_NAMES. */
 ModelPart recipe_component(const char *name);
@@ -61,8 +63,9 @@ bool recipe_has(const Recipe *recipe, ModelPart component, uint8_t pass);
 /* The entry that an entry waits for within its layer; false: none. */
 bool recipe_needs(const Recipe *recipe, RecipeEntry entry, RecipeEntry *needed);
 
-/* The entries of an F&F that belong to the layer before the one of their round, whose other entries they precede in
-   every issue order. So a step has one round more than it has layers if there are any. */
+/* The late entries of an F&F. A late entry belongs to the layer of the round before, and recipe_order puts it before
+   the entries that begin the layer of this round. If there are late entries, a pair needs one round more than it has
+   layers. */
 typedef struct RecipeLate {
     bool late[RECIPE_NAMES][RECIPE_HALVES];
     bool any;
@@ -81,8 +84,9 @@ typedef struct RecipeFault {
     char text[256], help[192]; /* help "": none */
 } RecipeFault;
 
-/* Checks that each component has F and B once, and W once if it computes, or both halves of an F&F; that comm has only
-   components that communicate; that no stream waits forever; and that the share is smaller than the whole. */
+/* Checks that each component that is named has F and B once, and W once if it computes; in an F&F, that each part that
+   is named is in both halves; that comm has only components that communicate; that no stream waits forever; and that
+   the share is smaller than the whole. False: *fault has the first error. */
 bool recipe_check(const Recipe *recipe, RecipeFault *fault);
 
 #endif

@@ -81,7 +81,7 @@ static Status print_help(const CommandLine *line, Error *error)
     return file_finish(&printed, error);
 }
 
-/* The member of the mesh that this process will be, before the transport knows it. */
+/* The member of the mesh that this process will be. The transport learns it only when it opens the world. */
 static int expected_member(const RunOptions *options)
 {
     const int number = launched_number();
@@ -90,7 +90,7 @@ static int expected_member(const RunOptions *options)
     return options->rank_map && number < options->rank_map_count ? options->rank_map[number] : number;
 }
 
-/* A program without backward passes runs as with --forward-only: the options are read again with it. */
+/* Parses the options again, with --forward-only before them, for a program without backward passes. */
 static Status run_forward_only(int argc, char **argv, Arena *arena, CommandLine *line, Error *error)
 {
     char **const with = arena_array(arena, (size_t)argc + 2, sizeof *with);

@@ -11,7 +11,7 @@ typedef struct CommandLine {
     const char *program; /* the path of the prog.bin */
     bool forward_only, reference, check, json;
     bool help, version; /* if set, the caller prints this and runs nothing */
-    uint64_t replicas;  /* of the pipeline; 0: one */
+    uint64_t replicas;  /* copies of the pipeline; 0: one */
     uint64_t shards;    /* replicas that divide the experts among them; 0: each has all */
     RunOptions run;
     const char *transport; /* the option's value, or `auto`; run.transport is the choice */
@@ -23,7 +23,7 @@ typedef struct CommandLine {
 /* STATUS_BAD_USAGE with a message of one line; STATUS_BAD_INPUT: a model file is wrong; STATUS_RUN_FAILED: this build
    lacks the device or transport. Small memory is from the arena; strings are those of argv. */
 Status options_parse(int argc, char **argv, Arena *arena, CommandLine *line, Error *error);
-/* How to load its program, or the reference of it. */
+/* Returns how to load the program of the command line, or its reference on one rank. */
 LoadOptions options_loading(const CommandLine *line, bool reference);
 void options_help(FILE *stream);
 

@@ -66,7 +66,7 @@ CPU(unpermute_backward)
     return STATUS_OK;
 }
 
-/* A block of rows and the weight matrix of its expert. */
+/* A block of rows of one expert, and the weight matrix of that expert. */
 typedef struct Group {
     size_t rows, first, weights; /* first: its first row; weights: offset of its matrix in elements */
 } Group;
@@ -78,12 +78,13 @@ static Group group_of(const KernelShape *shape, const int32_t *begins, size_t bl
                    .weights = block % shape->routing.experts * shape->columns * shape->outputs};
 }
 
-/* Skips blocks without rows. Each block is a product of its own, so its bits do not depend on the other sources. */
+/* Loops over the blocks that have rows. Each block is a matrix product of its own, so its result is the same to the bit
+   whatever rows come from other sources. */
 #define EACH_GROUP(shape, begins, group)                            \
     for (size_t block_ = 0; block_ < shape_blocks(shape); block_++) \
         for (Group group = group_of(shape, begins, block_); group.rows; group.rows = 0)
 
-/* y = x w, or y = x w^T, of the rows of each expert. */
+/* y = x w, or y = x w^T if `transpose`. Each row uses the matrix of its expert. */
 static Status product_of_rows(CpuDevice *cpu, const KernelShape *shape, const int32_t *begins, bool transpose,
                               const float *x, const float *w, float *y, Error *error)
 {

@@ -245,7 +245,7 @@ CUDA(attention_backward)
 {
     Attention a = attention_of(device, op->kernel, 1);
     a.qkv = o->qkv;
-    a.y = (void *)(uintptr_t)o->y; /* both are only read here */
+    a.y = (void *)(uintptr_t)o->y; /* the kernel only reads y and logsumexp */
     a.logsumexp = (void *)(uintptr_t)o->context;
     a.dy = o->dy;
     a.dqkv = o->dqkv;
@@ -276,7 +276,7 @@ CUDA(norm_backward_input)
 {
     Norm n = norm_of(op->kernel);
     n.x = o->x;
-    n.statistics = (void *)(uintptr_t)o->statistics; /* only read here */
+    n.statistics = (void *)(uintptr_t)o->statistics; /* the kernel only reads it */
     n.gain = o->gain;
     n.dy = o->dy;
     n.residual = o->residual;

@@ -12,10 +12,10 @@
    If `async` is NULL, an operation is done when its call returns. Otherwise it may only be enqueued: a later call
    reports its failure, and the host sees its results after `download` or `store_floats`.
 
-   Numbers are of two kinds. Activations, their gradients, messages, and the weights that passes read have the
-   COMPUTE_TYPE. The optimizer's weights (FP32 on a GPU), gradients of weights, and moments have the MASTER_TYPE, in
-   which a training accumulates. If a device has one type for both, both kinds of weights share their memory. Losses and
-   norms are always double; data are int32 tokens or float rows.
+   Numbers are of two types. Activations, their gradients, messages, and the weights that passes read have the
+   COMPUTE_TYPE. The optimizer's weights (FP32 on a GPU), the gradients of weights, and the moments have the
+   MASTER_TYPE. If both are the same type on a device, passes and the optimizer share one copy of the weights. Losses
+   and norms are always double; data are int32 tokens or float rows.
 
    Pointers are device memory (`allocate`) unless they are called `host_`. Matrices are row-major and dense; a row is a
    token. Unless an operation says otherwise, its outputs do not overlap its inputs. A failing operation returns
@@ -63,10 +63,11 @@ typedef struct KernelShape {
     size_t sequence, heads; /* attention: sequence divides rows, heads divides columns; router: sequence; else 0 */
     /* router; permute and grouped need only experts and chosen; swiglu with begins: experts; else 0 */
     Routing routing;
-    size_t sources; /* grouped, swiglu with begins: how many times the rows are sorted by expert; 0 is 1; else 0 */
+    size_t sources; /* grouped, swiglu with begins: sources of rows, each sorted by expert; 0 is 1; else 0 */
 } KernelShape;
 
-/* grouped, swiglu: the number of blocks of rows, and the number of rows that `begins` says (NULL: all). */
+/* For grouped and swiglu: the number of blocks of rows, and the number of rows. `begins` has the first row of each
+   block and the end of the last one; NULL: the shape says how many rows there are. */
 static inline size_t shape_blocks(const KernelShape *shape)
 {
     return shape->routing.experts * (shape->sources ? shape->sources : 1);
@@ -182,7 +183,8 @@ typedef struct DeviceTable {
     Status (*copy)(Device *device, size_t bytes, const void *source, void *destination, Error *error);
     /* sum[i] += addend[i], both of the master type */
     Status (*accumulate)(Device *device, size_t count, const void *addend, void *sum, Error *error);
-    /* Of the master type, in double, in an order that depends only on `count`. */
+    /* Writes the sum of the squares of `values`, which have the master type. It is computed in double, in an order that
+       depends only on `count`. */
     Status (*sum_of_squares)(Device *device, size_t count, const void *values, double *sum, Error *error);
     /* Updates the weights and moments, and zeroes the gradients. All are of the master type, except `elements`: the new
        weights as passes read them; NULL if these are the same memory. */

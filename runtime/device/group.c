@@ -34,7 +34,7 @@ static Status await(GroupExchange *exchange, Error *error)
     return status;
 }
 
-/* Each member is told the number of rows of each expert that it holds. */
+/* Sends each member the number of rows that this one has for each of its experts. */
 EXCHANGE(counts_post)
 {
     const size_t members = members_of(op->exchange), bytes = op->exchange->experts / members * sizeof *o->sent;
@@ -62,8 +62,9 @@ EXCHANGE(counts_wait)
     return STATUS_OK;
 }
 
-/* Blocks are sorted by member, then by expert. On the side of the tokens a member's blocks are the experts that it
-   holds; on the side of the experts they are the experts held here, with the rows of that member's tokens. */
+/* Posts the rows, of which each member has one piece. `begins` has the first row of each expert among the rows of this
+   member's tokens; `each` consecutive experts are on one member. `held` has the first row of each block among the rows
+   of the experts held here; `each` consecutive blocks are the rows of one member's tokens. */
 EXCHANGE(rows_post)
 {
     const size_t members = members_of(op->exchange), each = op->exchange->experts / members;

@@ -120,7 +120,7 @@ Status op_run(Device *device, const OpList *list, size_t begin, size_t end, void
 /* Runs one operation whose memory is known; ignores the addresses in `op`. */
 Status op_run_one(Device *device, const Op *op, const OpMemory *memory, Error *error);
 
-/* The head of a device's function for an operation. `o` has the memory of the operands, `op` everything else. */
+/* The head of a device's function for an operation. `o` has the addresses of the operands; `op` has everything else. */
 #define UNUSED __attribute__((unused))
 #define OPERATION_HEAD(function, name)                                                                  \
     Status function(UNUSED Device *device, UNUSED const Op *op, UNUSED const struct name##_operands *o, \

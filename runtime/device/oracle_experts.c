@@ -214,7 +214,7 @@ ORACLE(unpermute_backward)
     return STATUS_OK;
 }
 
-/* y = x w, or y = x w^T, of the rows of each expert. */
+/* y = x w, or y = x w^T if `transpose`. Each row uses the matrix of its expert. */
 static void product_of_rows(Device *device, const KernelShape *shape, const int32_t *begins, bool transpose,
                             const double *x, const double *w, double *y)
 {

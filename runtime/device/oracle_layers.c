@@ -86,7 +86,7 @@ ORACLE(norm_backward_input)
     double *out = o->dx;
     for (size_t i = 0; i < op->kernel->shape.rows; i++) {
         const double mean = statistic[2 * i], inverse = statistic[2 * i + 1];
-        double mean_d = 0, mean_dn = 0; /* of d = o->dy * o->gain and of d * normalised o->x */
+        double mean_d = 0, mean_dn = 0; /* of a row: the mean of dy * gain, and that of dy * gain * normalised x */
         for (size_t j = 0; j < columns; j++) {
             mean_d += d[i * columns + j] * g[j] / (double)columns;
             mean_dn += d[i * columns + j] * g[j] * (in[i * columns + j] - mean) * inverse / (double)columns;

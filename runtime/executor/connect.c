@@ -1,7 +1,8 @@
-/* The communicators of a member: of its pipeline, and of the copies of its stages. */
+/* Makes the communicators of a member: among the ranks of its pipeline, among the copies of its stages, and among the
+   replicas that divide the experts. */
 #include "runtime/executor/executor.h"
 
-/* One member's side of a connection. */
+/* What a member needs to make its communicators. */
 typedef struct Joining {
     World *world;
     const Program *program;
@@ -20,7 +21,7 @@ static Status connect_pipeline(const Joining *joining, Error *error)
         .members = joining->members, .count = joining->mesh.ranks, .messages_in_flight = 1, .device = joining->device};
     for (uint32_t r = 0; r < program->rank_count; r++) {
         joining->members[r] = mesh_member(joining->mesh, (int)r, joining->replica);
-        if ((int)program->ranks[r].slots[SLOT_MESSAGE] > config.messages_in_flight) /* each message is in a slot */
+        if ((int)program->ranks[r].slots[SLOT_MESSAGE] > config.messages_in_flight) /* each of them has a slot */
             config.messages_in_flight = (int)program->ranks[r].slots[SLOT_MESSAGE];
     }
     TRY(joining->world->connect(joining->world, &config, &joining->made->pipeline, error));
@@ -28,8 +29,8 @@ static Status connect_pipeline(const Joining *joining, Error *error)
     return STATUS_OK;
 }
 
-/* Writes the members that hold a copy of the chunk's stage, or the same shard of it: replica after replica, in the
-   order of the stage's group. Returns how many they are. */
+/* Writes to joining->members the members that hold a copy of the stage: replica after replica, in the order of the
+   stage's group. With `shards` > 1 only those that hold the same shard as this member. Returns their number. */
 static int find_copies(const Joining *joining, uint32_t stage, int shards)
 {
     const Group *group = program_group(joining->program, stage);
@@ -41,7 +42,8 @@ static int find_copies(const Joining *joining, uint32_t stage, int shards)
     return count;
 }
 
-/* A sum of `elements` numbers over the copies of a stage, or over those of its shard. */
+/* Makes the communicator that sums `elements` numbers over the copies of a stage; `sharded`: over those with the same
+   shard. */
 static Status connect_sum(const Joining *joining, uint32_t stage, bool sharded, const ChunkPlan *plan, size_t elements,
                           Communicator **made, Error *error)
 {
@@ -68,7 +70,8 @@ static Status connect_sums(const Joining *joining, uint32_t chunk, const ChunkPl
     return connect_sum(joining, stage, true, plan, plan->sharded, &made->sharded_sums[chunk], error);
 }
 
-/* All-to-alls among the replicas of this rank that together hold the shards. An F&B has two in flight. */
+/* Makes the communicator for all-to-alls among the replicas of this rank that together hold all shards. Each half of an
+   F&B has at most one all-to-all in flight. */
 static Status connect_shards(const Joining *joining, Error *error)
 {
     const CommunicatorConfig config = {

@@ -1,18 +1,18 @@
 #ifndef EXECUTOR_EXCHANGE_H
 #define EXECUTOR_EXCHANGE_H
 
-/* The instructions of a rank that communicate, over communicators: messages between two ranks, and sums of weight
-   gradients among the copies of a stage. */
+/* Runs the instructions of a rank that communicate: messages between two ranks, and sums of weight gradients over the
+   copies of a stage. It needs only communicators. */
 
 #include "runtime/program/program.h"
 #include "runtime/transport/communicator.h"
 
 /* The sum of one chunk's weight gradient. */
 typedef struct ExchangeSum {
-    Communicator *among;   /* of the copies of the chunk's stage; NULL: nothing is summed */
-    Communicator *sharded; /* of those with the same shard; NULL: their elements are not summed */
+    Communicator *among;   /* all copies of the chunk's stage; NULL: there is nothing to sum */
+    Communicator *sharded; /* the copies with the same shard; NULL: sharded elements are not summed */
     char *buffer;
-    /* the elements of `among`, after which come those of `sharded`; size: bytes of an element */
+    /* `elements` numbers that `among` sums, then `sharded_elements` that `sharded` sums; size: bytes of a number */
     size_t elements, sharded_elements, size;
 } ExchangeSum;
 

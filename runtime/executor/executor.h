@@ -27,26 +27,28 @@
 typedef struct LoadedProgram {
     Program *program;  /* as in the file, or all of it on one rank, or its forward half */
     Program *forward;  /* the forward half; the same as `program` when that is one */
-    uint32_t replicas; /* copies of the pipeline that run the program; a reference has one */
-    uint32_t shards;   /* as in LoadOptions, also of a reference */
+    uint32_t replicas; /* copies of the pipeline that run the program; 1 for a reference */
+    uint32_t shards;   /* as in LoadOptions, also for a reference */
 } LoadedProgram;
 
-/* What to make of a program. Zeros: it runs as it is, by one pipeline. */
+/* How to run a program. All zero: as it is, by one pipeline. */
 typedef struct LoadOptions {
     uint32_t replicas; /* how many copies of the pipeline train together; 0: one */
-    /* Divides the replicas, of which so many consecutive ones together hold one copy of sharded parameters; 0: 1 */
+    /* consecutive replicas that together hold one copy of sharded parameters (those of experts); it divides `replicas`.
+       0: one */
     uint32_t shards;
     bool reference; /* the whole model on one rank, with the microbatches of all replicas (program_reference) */
     bool forward_only;
     bool in_order; /* the transport runs messages in the order of their posts (NCCL): none is posted early */
 } LoadOptions;
 
-/* STATUS_BAD_INPUT for a file that cannot be read or is not a proven program. All memory is the arena's. */
+/* Reads a program and derives what the options ask for. STATUS_BAD_INPUT: the file cannot be read or is not a proven
+   program. The arena owns all memory. */
 Status program_load(const char *path, const LoadOptions *options, Arena *arena, LoadedProgram *loaded, Error *error);
 /* Like program_load, for a program that is already in memory. */
 Status program_derive(Program *program, const LoadOptions *options, Arena *arena, LoadedProgram *loaded, Error *error);
 
-/* The mesh of members that run it. */
+/* The mesh of the members that run the program. */
 static inline Mesh loaded_mesh(const LoadedProgram *loaded)
 {
     return (Mesh){.ranks = (int)loaded->program->rank_count, .replicas = (int)loaded->replicas};
@@ -72,9 +74,9 @@ typedef struct PassSlots {
     void *gradient;      /* what I leaves for a deferred W */
 } PassSlots;
 
-/* An F&B: the F of one microbatch and the backward of another. Or an F&F: the F of two. */
+/* An F&B, the F of one microbatch and the backward of another; or an F&F, the F of two microbatches. */
 typedef struct PassPair {
-    PassSlots forward, backward; /* backward: of an F&F the second F */
+    PassSlots forward, backward; /* backward: the second F in an F&F */
     bool both_forward;           /* an F&F */
     bool weights;                /* the backward is a whole B, not I alone */
     int64_t forward_time; /* the host stores how many ns the first F took of the pair; 0: the halves ran at once */
@@ -104,8 +106,8 @@ typedef struct StageTable {
     Status (*bind)(void *host, StagePass pass, const PassPair *work, void *bound[2], Error *error);
     Status (*run_bound)(void *host, void *bound, Error *error);
 
-    /* The chunk's weight gradient, of the extents that its ChunkPlan says. Called by executor_bind; the memory does not
-       move afterwards. */
+    /* Returns the chunk's weight gradient, ChunkPlan.weight_gradient elements. executor_bind calls it once; the memory
+       does not move afterwards. */
     void *(*weight_gradient)(void *host, uint32_t chunk);
 
     /* NORM: all gradients of this rank are complete. Every rank calls it at the same point of the step. */
@@ -126,8 +128,8 @@ typedef struct StageTable {
 typedef struct ChunkPlan {
     size_t message; /* the same for all chunks of all ranks */
     size_t context, stash, gradient;
-    size_t weight_gradient; /* elements of the weight gradient that REDUCE sums over all copies of a stage; 0: none */
-    size_t sharded;         /* the last elements of it, which are summed over the replicas that hold the same shard */
+    size_t weight_gradient; /* elements of the gradient that REDUCE sums over all copies of a stage; 0: none */
+    size_t sharded;         /* the last ones of these, which are summed only over the copies with the same shard */
     size_t element;         /* bytes of an element of the weight gradient: 4 or 8 */
 } ChunkPlan;
 
@@ -138,9 +140,9 @@ typedef struct ExecutorConfig {
     void *host;
     const ChunkPlan *chunks; /* [the rank's chunks] */
     Communicator *pipeline;  /* of all ranks of the program, member r being rank r; see executor_connect */
-    /* [the rank's chunks] of the copies of the chunk's stage, in all replicas; an element or all may be NULL */
+    /* [the rank's chunks]: among the copies of the chunk's stage in all replicas; an element or all may be NULL */
     Communicator *const *sums;
-    Communicator *const *sharded_sums; /* the same for sharded elements; copies with the same shard */
+    Communicator *const *sharded_sums; /* the same for sharded elements, among the copies with the same shard */
     Device *device;     /* whose memory the slots are in; NULL: the host's, and passes are done when they return */
     double deadline;    /* seconds that a device which only enqueues may take for an instruction; <= 0: no limit */
     Progress *progress; /* where this rank's place is written; NULL: nobody watches */
@@ -148,21 +150,21 @@ typedef struct ExecutorConfig {
 
 /* --- communicators (connect.c) --- */
 
-/* What a member of the world needs for its program: messages among all ranks of its replica, and sums among the copies
-   of each stage in all replicas, added replica after replica. All members make them together, in the same order. Their
-   numbers (CommunicatorConfig.number) are 0 to 2 * Program.stages + 1. */
+/* The communicators that a member of the world needs for its program: for messages among all ranks of its replica, and
+   for sums over the copies of each stage in all replicas, added replica after replica. All members make them together,
+   in the same order. Their numbers (CommunicatorConfig.number) are 0 to 2 * Program.stages + 1. */
 typedef struct RankCommunicators {
     Communicator *pipeline;
     Communicator *sums[PROGRAM_CHUNKS_MAX]; /* of the rank's chunks; NULL: the stage has no other copies */
     Communicator *sharded_sums[PROGRAM_CHUNKS_MAX];
-    /* All-to-alls among the replicas of this rank that together hold the shards, in their order; NULL: one shard */
+    /* for all-to-alls among the replicas of this rank that together hold the shards, in their order; NULL: one shard */
     Communicator *shards;
-    size_t bytes; /* of memory that they have taken for themselves */
+    size_t bytes; /* of memory that the communicators have allocated */
 } RankCommunicators;
 
-/* The world has Program.rank_count members, or a multiple of it: replicas (world_mesh). So many consecutive replicas as
-   `shards` says together hold one copy of sharded parameters. `device` as in ExecutorConfig.
-   What was made before a failure is disconnected like the rest. */
+/* Makes the communicators of this member. The world has Program.rank_count members for each replica (world_mesh).
+   `shards` consecutive replicas together hold one copy of sharded parameters. `device` as in ExecutorConfig. After a
+   failure, executor_disconnect releases what was made before it. */
 Status executor_connect(World *world, const Program *program, int shards, const ChunkPlan *chunks, Device *device,
                         RankCommunicators *made, Error *error);
 void executor_disconnect(RankCommunicators *communicators);

@@ -150,7 +150,7 @@ static Status bind_stream(const Executor *executor, const Program *program, void
     return STATUS_OK;
 }
 
-/* The buffers of the sums never move. */
+/* Asks the host for the buffers of the sums, once: they never move. */
 static void find_gradients(Executor *executor)
 {
     const ExecutorConfig *config = &executor->config;

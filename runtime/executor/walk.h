@@ -1,9 +1,9 @@
 #ifndef EXECUTOR_WALK_H
 #define EXECUTOR_WALK_H
 
-/* The walk over the instructions of one rank. Every way to run a program uses it: the executor, and dps_step and
-   dps_next of libdps. It says which instruction comes next, records where the rank is, and adds this place to the
-   message of a failure. The caller does what the instruction says. */
+/* Walks over the instructions of one rank. The executor uses it, and so do dps_step and dps_next of libdps. It says
+   which instruction comes next, records where the rank is, and adds this place to the message of a failure. The caller
+   runs the instruction. */
 
 #include "runtime/base/progress.h"
 #include "runtime/base/status.h"
@@ -19,7 +19,8 @@ typedef struct Walk {
     Progress *progress;
 } Walk;
 
-/* Begins the stream of a rank. `own` is that of the program, or a version of it with messages posted early. */
+/* Begins the stream of a rank. `own` is the rank's stream in the program, or a version of it with messages posted
+   early. */
 static inline void walk_begin(Walk *walk, const Program *program, const RankProgram *own, uint64_t step)
 {
     walk->program = program;
@@ -33,7 +34,7 @@ static inline void walk_note(const Walk *walk, uint64_t place)
     atomic_store_explicit(&walk->progress->place, walk->step << 32 | place, memory_order_relaxed);
 }
 
-/* The instruction to run now. */
+/* Returns the instruction to run now, and records that it runs. */
 static inline const Instruction *walk_next(const Walk *walk)
 {
     walk_note(walk, walk->place);
@@ -45,7 +46,7 @@ static inline void walk_idle(const Walk *walk)
     atomic_store_explicit(&walk->progress->place, PROGRESS_IDLE, memory_order_relaxed);
 }
 
-/* The instruction has run. False: it was END, and the walk is over. */
+/* Moves on after an instruction that has run. False: it was END, and the walk is over. */
 static inline bool walk_done(Walk *walk)
 {
     if (walk->own->instructions[walk->place++].opcode != OP_END)
@@ -54,11 +55,11 @@ static inline bool walk_done(Walk *walk)
     return false;
 }
 
-/* Adds rank and instruction to the message of a failure, and returns the status. */
+/* Puts the rank and the instruction at `place` before the message of a failure, and returns the status. */
 Status walk_failed(const Walk *walk, size_t place, Status status, Error *error);
 
-/* The rank whose message the WAIT at `place` waits for: the other end of the last message that was posted in its slot.
-   -1: it is no WAIT. */
+/* The rank whose message the WAIT at `place` waits for: the peer of the last message that was posted in its slot. -1:
+   the instruction is no WAIT. */
 int walk_awaited(const Instruction *instructions, size_t place);
 
 #endif

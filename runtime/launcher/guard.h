@@ -11,8 +11,7 @@
 
 /* Forks. Returns false in the child, which goes on and writes *progress; also if there can be no guard: then *progress
    is NULL. Returns true in the guard after the child has ended, with the exit status to use. If the child was killed,
-   the guard has printed at which instruction. `expected_member`: the member that this process
-   will be. */
+   the guard has printed at which instruction. `expected_member`: the member that this process will be. */
 bool guard_begin(const ProgressWords *words, int expected_member, Progress **progress, Status *status);
 
 #endif

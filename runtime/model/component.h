@@ -58,20 +58,20 @@ struct Component {
     ModelConfig config;
     Device *device;
     uint32_t place;    /* index in the whole model; the initial weights depend on it */
-    uint32_t layer;    /* index in the whole model, if it belongs to a layer */
+    uint32_t layer;    /* index of its layer in the whole model, if it belongs to one */
     double loss_scale; /* the gradient is that of loss_scale * loss */
     size_t rows;       /* tokens of a microbatch */
     Parameter parameters[COMPONENT_PARAMETERS];
     Tally tallies[COMPONENT_PARAMETERS]; /* of each parameter */
-    /* A parameter of experts has a matrix for each expert. Elements of all experts of the layer, of which an expert
-       group's members hold equal parts, in their order; 0: another parameter */
+    /* A parameter of experts has one matrix for each expert: the elements of the matrices of all experts of the layer.
+       The members of an expert group hold equal parts of these, in order. 0: not a parameter of experts */
     size_t of_experts[COMPONENT_PARAMETERS];
     size_t parameter_count;
     size_t context, stash, gradient, workspace; /* elements */
     size_t data_bytes; /* bytes of a microbatch's inputs (first component of a model) or targets (last component) */
     size_t outputs;    /* the last component: elements of the model's output */
     const Kernel *kernels[COMPONENT_KERNELS];
-    GroupExchange *exchanges[COMPONENT_EXCHANGES]; /* its all-to-alls, which the stage frees */
+    GroupExchange *exchanges[COMPONENT_EXCHANGES]; /* its all-to-alls; the stage frees them */
 };
 
 /* For `open`: adds a parameter. */
@@ -88,8 +88,8 @@ double component_residual_deviation(const Component *component);
 size_t component_offset(const Component *component, size_t index);
 Address component_weights(const Component *component, const PassAddresses *at, size_t index);
 Address component_weight_gradients(const Component *component, const PassAddresses *at, size_t index);
-/* The address `offset` numbers of the compute type, or of the master type, after `address`. An address without a base
-   stays so. */
+/* The address `offset` numbers of the compute type, or of the master type, after `address`. no_address (base 0) keeps
+   base 0. */
 Address component_at(const Component *component, Address address, size_t offset);
 Address component_master_at(const Component *component, Address address, size_t offset);
 

@@ -1,10 +1,11 @@
-/* Copies each token to the rows of its experts, sorted by expert, then by token. If a group shares the experts, the
-   rows go to the members that hold them. Its backward is a combine without gates. */
+/* Copies each token to the rows of its experts; the rows are sorted by expert, then by token. If a group shares the
+   experts, the rows then go to the members that hold them. The backward is a combine without gates: the gradients
+   return to their tokens and are added up. */
 
 #include "runtime/model/experts.h"
 
 enum { ROUTE, PERMUTE };
-enum { COUNTS, OUT, BACK }; /* exchanges */
+enum { COUNTS, OUT, BACK }; /* indices of its exchanges */
 
 static Status open(Component *c, Error *error)
 {

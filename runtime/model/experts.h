@@ -7,29 +7,29 @@
 
 #include "runtime/model/component.h"
 
-/* The intermediate results of the block. T tokens with K experts each make T * K rows. No token is dropped, so T * K is
-   also the most rows of one expert. The experts of this stage get at most R rows: T * K if it has all of them; rows and
-   results then move nowhere, and `sent` is `rows`, `made` is `results`. If a group shares the experts, R is
-   experts_room. */
+/* The intermediate results of the block. T tokens with K experts each make T * K rows. No token is dropped, so the
+   experts of a stage may get all rows. R is the most rows that the experts of this stage can get (experts_room): T * K
+   if the stage holds all experts. Then no rows are sent: `sent` is `rows`, `made` is `results`, `held` is `begins`,
+   `dmade` is `drows`, and `dsent` is `dresults`. */
 typedef struct ExpertsFrame {
     /* saved from F to I */
     Address logits, gates;  /* [T, experts], [T, K] */
     Address chosen, places; /* int32 [T, K]: experts, and their rows when rows are sorted by expert */
     Address wide, results;  /* [R, 2 expert_hidden] before SwiGLU; [T K, hidden] */
-    Address made, sent;     /* [R, hidden] results of the experts here; [T K, hidden] n sorted by expert */
-    /* int32 [experts] rows of each expert; of each block here. Only with a group */
+    Address made, sent;     /* [R, hidden] results of the experts held here; [T K, hidden] n, sorted by expert */
+    /* int32 [experts]: the rows that this member has for each expert; the rows of each block here. Only with a group */
     Address counts_sent, counts_received;
     Address shared_wide, residual; /* [T, 2 shared] before their SwiGLU; [T, hidden] x + shared(n) */
     /* saved from F to W */
     Address normed, statistics; /* [T, hidden] n; kernel->context elements of the norm, the last in the stash */
     Address begins, balance;    /* int32 [experts + 1]: first row of each expert; [1] the balance loss */
-    Address held;               /* int32 [experts + 1]: first row of each block that the experts here get */
+    Address held;               /* int32 [experts + 1]: first row of each block of the experts held here */
     Address rows, active;       /* [R, hidden] in the order of `held`; [R, expert_hidden] after SwiGLU */
     Address shared_active;
     /* within I */
     /* [T K, hidden], [T, K], [T, hidden] from the shared experts, [T, hidden] from the router */
     Address drows, dgates, dshared, drouted;
-    Address dmade, dsent;            /* [R, hidden] gradient of `rows`; [T K, hidden] that of the results */
+    Address dmade, dsent;            /* [R, hidden] gradient of `rows`; [T K, hidden] gradient of `results` */
     Address dactive, shared_dactive; /* like active, shared_active */
     /* saved from I to W */
     Address dresults, dwide, shared_dwide; /* like results, wide, shared_wide */
@@ -46,13 +46,14 @@ enum { ROUTER_GAIN, ROUTER_SHIFT, ROUTER_EXPERTS, ROUTER_BIAS, ROUTER_BALANCE };
 /* The total width of the shared experts, which are computed as one. */
 size_t shared_width(const ModelConfig *config);
 Routing experts_routing(const ModelConfig *config);
-/* How many experts of a layer this stage holds: all, or those of its member of the group. */
+/* The number of experts of a layer that this stage holds: all, or those of its member of the group. */
 uint32_t experts_held(const ModelConfig *config);
-/* The most rows that these experts can get in a pass, or that are planned for (ModelConfig.expert_rows). */
+/* The most rows that these experts can get in a pass, or fewer if ModelConfig.expert_rows limits them. */
 size_t experts_room(const Component *component);
-/* For `open`: adds an all-to-all of the component. `what`: its name in messages. */
+/* For `open`: makes all-to-all `number` of the component; nothing without a group. `what`: its name in messages.
+   `back`: as in GroupExchange. STATUS_RUN_FAILED: out of memory. */
 Status experts_exchange(Component *component, int number, const char *what, bool back, Error *error);
-/* Append the post of an all-to-all of rows from x to y, and its wait. */
+/* Appends the post of an all-to-all that sends rows from x to y, and its wait; nothing without a group. */
 void experts_send_rows(const Component *component, const ExpertsFrame *frame, int exchange, Address x, Address y,
                        OpList *list);
 

@@ -40,9 +40,10 @@ typedef struct ModelConfig {
     uint32_t router;          /* RouterScores */
     double gate_factor, bias_rate;
     double balance_loss; /* weight of the sequence-wise balance loss */
-    /* Set by the host, not settings. The members that share the experts of every stage; NULL: each stage has all its
-       experts. It outlives the stages. expert_rows: the experts of a stage get at most so many times the rows that they
-       get if all experts are chosen equally often; 0: there is room for the worst case */
+    /* The host sets these two; a file of settings cannot. expert_group: the members that divide the experts of every
+       stage; NULL: each stage has all its experts. It outlives the stages. expert_rows: room for the rows of a stage's
+       experts, as a multiple of the rows that they get if all experts are chosen equally often; 0: room for the worst
+       case */
     const ExpertGroup *expert_group;
     double expert_rows;
     /* training */
@@ -75,8 +76,8 @@ Status model_config_check(ModelConfig *config, uint32_t stages, Error *error);
 
 typedef struct StageSizes {
     size_t parameters; /* also the size of the gradient and of each optimizer moment, in numbers of the master type */
-    size_t experts;    /* those of experts, the last ones of `parameters` */
-    size_t saved;      /* parameters in a saved file, where each layer has all its experts */
+    size_t experts;    /* how many of these are of experts; they come last */
+    size_t saved;      /* numbers in a saved file, where each layer has all its experts */
     size_t message;    /* activation or gradient between stages; the same for every stage */
     size_t context;    /* activations saved from F to I (dgrad) */
     size_t stash;      /* activations saved from F to W (wgrad) */
@@ -92,7 +93,7 @@ typedef struct Stage Stage;
 /* The persistent state of a stage. If the device has one type for both kinds of numbers, both weights are one
    memory. */
 typedef struct StageWeights {
-    void *parameters;                    /* weights that passes read, of the compute type */
+    void *parameters;                    /* the weights that passes read, of the compute type */
     void *master_weights;                /* the optimizer's weights, FP32 on a GPU */
     void *gradients, *moment1, *moment2; /* of the master type */
 } StageWeights;
@@ -104,16 +105,16 @@ Status stage_open(const ModelConfig *config, Device *device, uint32_t stage, uin
 void stage_close(Stage *stage);
 const StageSizes *stage_sizes(const Stage *stage);
 
-/* A checksum of its lists of operations, those of F&Bs included: equal for stages that run the same operations on the
-   same addresses. */
+/* A checksum of the stage's lists of operations, those of F&Bs included. It is equal for stages that run the same
+   operations on the same addresses. */
 uint32_t stage_checksum(const Stage *stage);
 
 /* The buffers of a pass. A pass gets the fields that its instruction's slots name; runtime/program/opcodes.def says how
    long each slot is held. */
 typedef struct PassBuffers {
     const void *parameters; /* NULL for W */
-    /* of the master type, as large as all parameters; W adds to them. The second one is for the parameters of experts,
-       the first one for the others; normally they are the same memory */
+    /* of the master type, each as large as all parameters; W adds to them. It adds gradients of the experts' parameters
+       to the second one and all others to the first one; normally both are the same memory */
     void *parameter_gradients, *expert_gradients;
     const void *x;  /* INPUT; NULL at the first stage, which reads `inputs` */
     void *y;        /* OUTPUT; NULL at the last stage, which writes *loss */
@@ -141,8 +142,8 @@ typedef struct StagePair {
     PassBuffers forward_buffers, backward_buffers;
     bool weights;
     bool both_forward; /* an F&F: `backward` runs an F as well */
-    /* stage_overlap stores here how many nanoseconds of the pair the first F took, if the device runs one operation
-       after the other; otherwise it is left unchanged. NULL: not wanted */
+    /* stage_overlap stores here how many nanoseconds the first F took, if the device runs one operation after the
+       other; otherwise it is left unchanged. NULL: not wanted */
     int64_t *forward_time;
 } StagePair;
 
@@ -181,14 +182,14 @@ void stage_time_parts(Stage *stage, PartTimes *times);
    division into stages, so every schedule starts from equal weights. */
 Status stage_initialize(Stage *stage, const StageWeights *weights, Error *error);
 
-/* Consecutive numbers of a stage's parameters, in the order of a saved file. It does not depend on how the experts of
-   a layer are divided. */
+/* One parameter of a stage, as a saved file has it. The segments of a stage are in the order of the file, which does
+   not depend on how the experts of a layer are divided. */
 typedef struct StageSegment {
     size_t offset, elements; /* in the stage's parameters */
-    /* 0, or a matrix for each expert: elements of one expert, and of those of all members together, of which each has
-       an equal part, in their order */
+    /* for a parameter of experts: elements of one expert, and of all experts of the layer, of which each member of a
+       group has an equal part, in order; otherwise 0 */
     size_t expert, of_all;
-    size_t saved; /* elements in the file: of_all or `elements`, and zeros up to a multiple of 16 */
+    size_t saved; /* numbers in the file: of_all, or `elements` if that is 0, and zeros up to a multiple of 16 */
 } StageSegment;
 
 size_t stage_segments(const Stage *stage); /* how many */
@@ -209,9 +210,9 @@ Status stage_take_tallies(Stage *stage, const StageWeights *weights, StageTallie
 /* Computes the sum of squares of the gradient, in double and in a fixed order, into the device's memory. */
 Status stage_gradient_norm(Stage *stage, const StageWeights *weights, double *sum_of_squares, Error *error);
 /* Computes sums of squares of `values`, the gradient or the optimizer's weights, in double and in a fixed order, into
-   the device's memory: [0] of all parameters but those of experts, [1 + m] of the experts of member m of `members`, the
-   other members being 0 if a group divides them. The sums of a member and of a stage with all experts are the same
-   bits. */
+   the device's memory. sums[0] is of all parameters but those of experts; sums[1 + m] is of the experts of member m of
+   `members`. If a group divides the experts, the sums of the other members are 0. A member computes the same bits for
+   its experts as a stage with all experts does. */
 Status stage_sum_squares(Stage *stage, const void *values, uint32_t members, double *sums, Error *error);
 /* One AdamW step (Loshchilov & Hutter, 2019), with weight decay on matrices only. `step` counts from 1; the rate warms
    up linearly and is then constant. Gradients are first multiplied by `clip`, and are zero afterwards. */
@@ -224,7 +225,7 @@ typedef struct Dataset Dataset;
 Status dataset_open(const ModelConfig *config, const char *path, Dataset **opened, Error *error);
 void dataset_close(Dataset *dataset);
 const char *dataset_name(const Dataset *dataset);
-/* Of the text; 0: there is none. */
+/* A checksum of the text; 0: there is no text (mlp). */
 uint32_t dataset_checksum(const Dataset *dataset);
 /* Writes the data of microbatch `number` of step `step`, which depend only on (seed, step, number). Either pointer may
    be NULL. */

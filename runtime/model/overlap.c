@@ -12,39 +12,40 @@ typedef struct Range {
     size_t begin, end; /* equal: none */
 } Range;
 
-/* What remains of a component that communicates after its last post: the wait, and what uses the result. It comes right
-   before the next component of its half that needs it, so other components compute meanwhile. */
+/* The operations of a component that come after its last post of an all-to-all: the wait, and what uses the result.
+   They are delayed until right before the next component of the same half that needs them, so that other components
+   compute meanwhile. */
 typedef struct Rest {
     RecipePass pass;
-    size_t index, begin, end; /* component; its operations in the stage's list. Equal: none */
+    size_t index, begin, end; /* index: of the component; begin, end: its operations in the stage's list. Equal: none */
 } Rest;
 
-/* Operations of the F that a recipe orders as one: a component, or in attention its part before the core (RECIPE_QKV)
-   or the rest of it. */
+/* Operations of an F that a recipe orders as one entry: those of a component; or, if the recipe divides attention,
+   those before its core (RECIPE_QKV), or the rest of them (RECIPE_CORE). */
 typedef struct Piece {
     ModelPart part; /* its name in the recipe; RECIPE_NAMES: it is outside the layers */
     uint32_t index; /* of the component in its stage */
     uint32_t layer;
     size_t begin, end; /* operations of the stage's list */
-    bool asked, done;  /* the recipe has come to it; its operations are in the list */
+    bool asked, done;  /* asked: the recipe has reached its entry; done: its operations are in the list */
 } Piece;
 
 typedef struct ForwardHalf {
     const Stage *stage;
     Piece *pieces; /* [count], in the order of the F */
     size_t count;
-    uint8_t half, pass; /* pass: as the recipe's entries name this half */
+    uint8_t half, pass; /* half: 0 or 1; pass: the pass of this half in the entries of the recipe */
 } ForwardHalf;
 
-/* The list of a pair while it is being made. Each round handles one layer of each half: of an F from the first layer
-   on, of a backward from the last one on. */
+/* The list of a pair while it is made. Each round handles one layer of each half: an F goes from the first layer to the
+   last, a backward from the last layer to the first. */
 typedef struct Overlap {
     const StagePair *pair;
     const Recipe *recipe;
     PairList *made;
     uint32_t round;
-    ForwardHalf forwards[2];          /* of an F&B only the first */
-    RecipeLate late;                  /* entries of an F&F whose layer is that of the round before */
+    ForwardHalf forwards[2];          /* an F&B has only the first one */
+    RecipeLate late;                  /* entries of an F&F that belong to the layer of the round before */
     size_t backward;                  /* the component whose B came last */
     Range waiting[RECIPE_COMPONENTS]; /* components whose W is still to come */
     Rest rests[2];                    /* of each half */
@@ -52,7 +53,8 @@ typedef struct Overlap {
 
 static const Stage *stage_of(const Overlap *o, uint8_t half) { return half ? o->pair->backward : o->pair->forward; }
 
-/* Operations of the second half use the bases after those of the first half. */
+/* Appends operations of a component's pass. Operations of the second half use the bases after those of the first
+   half. */
 static void append_operations(Overlap *o, uint8_t half, size_t index, RecipePass pass, size_t begin, size_t end)
 {
     const Stage *stage = stage_of(o, half);
@@ -77,7 +79,7 @@ static void append_rest(Overlap *o, uint8_t half)
     *rest = (Rest){.begin = 0};
 }
 
-/* The end of the operations up to the last post of an all-to-all; `end` if there is none. */
+/* The index after the last post of an all-to-all of rows; `end` if there is none. */
 static size_t end_of_posts(const OpList *list, size_t begin, size_t end)
 {
     for (size_t i = end; i-- > begin;)
@@ -96,7 +98,8 @@ static bool use_one_address(const Op *one, const Op *other)
     return false;
 }
 
-/* Whether operations begin .. end - 1 share memory with the rest. Memory that both only read counts, too. */
+/* Whether operations begin .. end - 1 have an operand in common with the rest. Operands that both only read count,
+   too. */
 static bool needs_rest(const OpList *list, const Rest *rest, size_t begin, size_t end)
 {
     for (size_t i = begin; i < end; i++)
@@ -106,8 +109,9 @@ static bool needs_rest(const OpList *list, const Rest *rest, size_t begin, size_
     return false;
 }
 
-/* Appends operations of an F or B up to their last post; what remains waits. The halves of an F&F may be of one stage,
-   whose exchanges carry one message at a time: there a post comes after the rests of both. */
+/* Appends operations of an F or B up to their last post. The operations after it become the rest of this half. Both
+   halves of an F&F may be of one stage, whose exchanges carry one all-to-all at a time. So in an F&F the rests of both
+   halves come before a post. */
 static void append_posting(Overlap *o, uint8_t half, size_t index, RecipePass pass, size_t begin, size_t end)
 {
     const OpList *list = &stage_of(o, half)->lists[pass];
@@ -141,7 +145,7 @@ static uint32_t layers_of(const Stage *stage)
 
 /* --- F --- */
 
-/* The first operation of attention's core; the end of its operations if it has none. */
+/* The first operation of the attention core; the end of the operations if there is none. */
 static size_t core_of(const Stage *stage, const Part *part)
 {
     size_t i = part->ops[RECIPE_F].begin;
@@ -156,7 +160,8 @@ static void add_piece(ForwardHalf *half, uint32_t index, ModelPart part, size_t 
         (Piece){.part = part, .index = index, .layer = half->stage->parts[index].layer, .begin = begin, .end = end};
 }
 
-/* The name that the recipe gives to a component's F, or to what follows its QKV. */
+/* The part of the recipe that has a component's F; if the recipe divides attention, the part that has the operations
+   after QKV. */
 static ModelPart name_of(const Recipe *recipe, const Part *part, uint8_t pass)
 {
     const ComponentKind *kind = part->component.kind;
@@ -167,7 +172,7 @@ static ModelPart name_of(const Recipe *recipe, const Part *part, uint8_t pass)
     return kind == &component_shared && recipe_has(recipe, RECIPE_SHARED, pass) ? RECIPE_SHARED : kind->part;
 }
 
-/* False: out of memory. */
+/* Divides an F into pieces. False: out of memory. */
 static bool cut_forward(const Stage *stage, const Recipe *recipe, uint8_t number, uint8_t pass, ForwardHalf *half)
 {
     *half = (ForwardHalf){
@@ -184,8 +189,8 @@ static bool cut_forward(const Stage *stage, const Recipe *recipe, uint8_t number
     return half->pieces;
 }
 
-/* Whether a piece has to come after an earlier one. Shared experts take their input from the router: they and the way
-   of tokens to the other experts need nothing of each other. */
+/* Whether a piece must come after an earlier one. Within a layer the shared experts take their input from the router,
+   as dispatch does. So neither do they need dispatch and the other experts, nor the other way round. */
 static bool follows(const Piece *piece, const Piece *earlier)
 {
     const bool shares = piece->part == RECIPE_SHARED || earlier->part == RECIPE_SHARED;
@@ -199,8 +204,9 @@ static void put_piece(Overlap *o, const ForwardHalf *half, Piece *piece)
     append_posting(o, half->half, piece->index, RECIPE_F, piece->begin, piece->end);
 }
 
-/* Appends a piece, and before it those that it needs and the recipe does not name. False: it still needs one that the
-   recipe names, and waits for that: combine needs the result of the shared experts for its sums. */
+/* Appends a piece, and before it the pieces that it needs if the recipe does not name them. False: it needs a piece
+   that the recipe names later, so it is not appended yet. For example, combine adds up the result of the shared
+   experts, which the recipe may name after combine. */
 static bool append_piece(Overlap *o, const ForwardHalf *half, Piece *piece)
 {
     for (Piece *earlier = half->pieces; earlier < piece; earlier++) {
@@ -213,7 +219,7 @@ static bool append_piece(Overlap *o, const ForwardHalf *half, Piece *piece)
     return true;
 }
 
-/* Appends an entry of the recipe for its layer, and pieces that have waited for it. */
+/* Appends the pieces of an entry in its layer, and pieces that have waited for these. */
 static void append_forward(Overlap *o, ForwardHalf *half, RecipeEntry entry)
 {
     const uint32_t late = o->late.late[entry.component][entry.pass];
@@ -235,7 +241,8 @@ static void finish_forward(Overlap *o, ForwardHalf *half)
 
 /* --- B and W --- */
 
-/* Appends B of the components down to `end`. A full backward also appends their W, as the recipe does not name it. */
+/* Appends B of the components from the last one that has none yet down to `end`, and in a full backward also their W.
+   The recipe names none of these. */
 static void append_backward(Overlap *o, size_t end)
 {
     while (o->backward > end) {
@@ -260,7 +267,7 @@ static Range find_part(const Stage *stage, uint32_t layer, ModelPart kind)
     return found;
 }
 
-/* Skips components that the layer does not have. */
+/* Appends B or W of an entry in its layer; nothing if the layer does not have the component. */
 static void append_backward_entry(Overlap *o, RecipeEntry entry)
 {
     const uint32_t layers = layers_of(o->pair->backward);
@@ -312,7 +319,7 @@ static bool cut_forwards(Overlap *o)
 {
     const StagePair *pair = o->pair;
     const bool both = pair->both_forward;
-    o->forwards[1].pass = RECIPE_HALVES; /* of no entry */
+    o->forwards[1].pass = RECIPE_HALVES; /* no entry has this pass */
     if (!cut_forward(pair->forward, o->recipe, 0, both ? RECIPE_FIRST : RECIPE_F, &o->forwards[0]))
         return false;
     if (!both || cut_forward(pair->backward, o->recipe, 1, RECIPE_SECOND, &o->forwards[1]))
@@ -323,7 +330,7 @@ static bool cut_forwards(Overlap *o)
 
 static Status make_list(const StagePair *pair, const Recipe *recipe, PairList **list, Error *error)
 {
-    const size_t parts = 2 * pair->forward->part_count + 3 * pair->backward->part_count; /* with rests */
+    const size_t parts = 2 * pair->forward->part_count + 3 * pair->backward->part_count; /* at most: with rests */
     PairList *made = calloc(1, sizeof *made + parts * sizeof *made->parts);
     Overlap o = {.pair = pair, .recipe = recipe, .made = made, .backward = pair->backward->part_count};
     if (!made || !cut_forwards(&o)) {

@@ -80,7 +80,7 @@ static void begin_block(StageSizes *sizes, Part *part, bool between, bool learns
     part->gradient = sizes->gradient;
 }
 
-/* Lays out the parameters, those of experts after all others. */
+/* Lays out the parameters: first all others, then those of experts. */
 static void lay_out_parameters(Stage *stage)
 {
     StageSizes *sizes = &stage->sizes;

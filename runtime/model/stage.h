@@ -22,13 +22,13 @@ typedef struct Part {
     } ops[RECIPE_PASSES]; /* of each pass, in the stage's list */
 } Part;
 
-/* One component's pass in the merged list of an F&B or F&F, or a part of its operations. */
+/* Consecutive operations in the merged list of an F&B or F&F: a pass of one component, or a part of it. */
 typedef struct PairPart {
     uint32_t index; /* index of the component in its stage */
     RecipePass pass;
-    uint8_t half; /* 1: of the half that StagePair calls backward */
-    bool first;   /* it begins with the pass's first operation */
-    size_t end;   /* end of its operations; they begin at the end of the previous part's */
+    uint8_t half; /* 0: of StagePair.forward, 1: of StagePair.backward */
+    bool first;   /* it has the first operation of the pass */
+    size_t end;   /* index after its last operation; its first one is at the end of the previous part */
 } PairPart;
 
 /* The operations of an F&B or F&F, in the order of its recipe. Bases 1 .. PASS_BASES are the buffers of the first half;
@@ -69,12 +69,12 @@ Status stage_pair_list(const StagePair *pair, const Recipe *recipe, PairList **l
 Status stage_bind_list(Device *device, const OpList *list, void *const *bases, BoundPass **bound, Error *error);
 /* Makes the lists of a stage whose buffers are laid out: F from the first component to the last, I and W in reverse. */
 Status stage_list_operations(Stage *stage, Error *error);
-/* Runs operations begin .. end - 1 of a list: a pass of the `index`-th component; `first`: from its first operation on.
-   Adds their time if the stage's parts are timed. */
+/* Runs operations begin .. end - 1 of a list, which belong to a pass of the `index`-th component. `first`: the first
+   operation of the pass is among them. Adds their time if the stage's parts are timed. */
 Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, bool first, const OpList *list, size_t begin,
                       size_t end, void *const *bases, Error *error);
 /* Adds the time since `begun` to a pass (RECIPE_F, ...) of the `index`-th component, and counts the pass if `first`.
-   Only if the stage's parts are timed. */
+   Does nothing if the stage's parts are not timed. */
 void stage_note_time(const Stage *stage, size_t index, int pass, bool first, int64_t begun);
 
 #endif

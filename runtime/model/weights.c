@@ -118,8 +118,8 @@ Status stage_gradient_norm(Stage *stage, const StageWeights *weights, double *su
                                               sum_of_squares, error);
 }
 
-/* Adds up the squares of the experts first .. first + count - 1 of a segment, expert by expert. `cell` is memory of the
-   device for a double. */
+/* Adds to *sum the squares of the experts first .. first + count - 1 of a segment, expert by expert. `cell`: device
+   memory for one double. */
 static Status add_experts(Stage *stage, const StageSegment *segment, const char *values, size_t first, size_t count,
                           double *cell, double *sum, Error *error)
 {
@@ -135,7 +135,8 @@ static Status add_experts(Stage *stage, const StageSegment *segment, const char 
     return STATUS_OK;
 }
 
-/* The squares of the experts of one member. `members` is 1 if this stage has only these. */
+/* Writes to `cell`, in device memory, the sum of squares of the experts of one member. `members` is 1 if this stage
+   holds only the experts of its own member. */
 static Status squares_of_member(Stage *stage, const void *values, uint32_t members, uint32_t member, double *cell,
                                 Error *error)
 {

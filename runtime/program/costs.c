@@ -295,7 +295,7 @@ double costs_pass(const Costs *costs, uint32_t stage, StageCost kind)
     return kind == COST_B && time < 0 ? costs_given(costs, stage, COST_I) + costs_given(costs, stage, COST_W) : time;
 }
 
-/* An F&F; with two stages the mean of both. */
+/* The time of an F&F. If FF differs between the two stages, the mean of both. */
 static double forward_pair(const Costs *costs, uint32_t first, uint32_t second)
 {
     const double both = costs_pass(costs, first, COST_F) + costs_pass(costs, second, COST_F);

@@ -5,31 +5,31 @@
    A cost file has one setting per line (runtime/base/settings.h). On the command line commas separate the settings.
 
      F = 1                 times of passes: F forward, I and W the halves of a backward, B a full backward, U an update
-     F[3] = 1.2            of the weights, FB an F&B, FF an F&F; [3]: of stage 3
-                           alone. Copies of a stage in several pipes are one
-     overlap = 0.8         if FB or FF is not given: the pair takes this share of its halves one after the other
+     F[3] = 1.2            of the weights, FB an F&B, FF an F&F; [3]: only of stage 3. All copies of a stage have the
+                           same costs
+     overlap = 0.8         if FB or FF is not given: the time of a pair, as a share of the sum of its halves
      memory_I = 34M        bytes of a stage that a microbatch holds from its F to the end of its I or B,
      memory_W = 32M        and from then to the end of its W
      comm = 0.1            latency of a message between two ranks, and
      comm[0->1] = 0.5      of one from rank 0 to rank 1
      bytes = 96M           of a message, which takes comm + bytes / bandwidth
      bandwidth = 25G       bytes per unit of time, or per second if `unit` is given; also [0->1]
-     gradients = 400M      bytes of a stage's gradient, which all copies of the stage sum (dpc compare --replicas)
+     gradients = 400M      bytes of a stage's gradient, summed over all copies of the stage (dpc compare --replicas)
      unit = 1e-3           seconds
      stages = 8            the times and the memory of stages are those of a model in 8 stages; in a schedule with
                            another number of stages, each stage has its share of these
      attention.F = 0.3     of a component of a layer (base/parts.h): F, B (its input half), W. If some are
                            given, the others take no time
-     layers = 4            layers of a stage: F, I, W of the stage follow from its components, and FB from the recipe
-                           of F&Bs if there is one
+     layers = 4            layers of a stage: F, I, W of the stage follow from its components, and FB or FF from
+                           the recipe if there is one
      compute_share = 0.85  the share of the multiprocessors on which computation was measured: beside communication
      multiprocessors = 20  with which communication within a layer takes its time, if the recipe keeps a share for it;
                            with fewer it takes longer (recipe_times.h)
 
      model_layers = 8      layers of the whole model: F, I, W and U of every stage are the sums over its parts, for any
                            number of stages. `layers` has no effect then
-     qkv.F = 0.1           of attention before its core, within attention.F;
-     shared.F = 0.2        of the shared experts, within mlp.F
+     qkv.F = 0.1           of what comes before the core of attention; attention.F includes it
+     shared.F = 0.2        of the shared experts; mlp.F includes it
      head.F = 0.5          of a part of the model: the components, with U too, and embedding, rows, first_layer, head,
                            squared_error (base/parts.h); dprun --profile measures them
 
@@ -105,22 +105,23 @@ Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error);
 /* "F", "memory_I": the key of a cost. */
 const char *stage_cost_name(StageCost cost);
 
-/* Whether a cost is given for any stage. */
+/* Whether a cost is given for all stages or for any one. */
 bool costs_have(const Costs *costs, StageCost cost);
 /* The cost given for a stage, else for all stages, else the default. < 0: none. */
 double costs_given(const Costs *costs, uint32_t stage, StageCost cost);
 /* The time of a pass. B: as given for the stage or for all stages, else I + W. */
 double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);
-/* The time of an F&B or F&F: a forward of one stage and a B, I or F of another. Each half of an F&B takes its share of
-   the FB of its stage; the share of an I is that of the I in a B. */
+/* The time of an F&B or F&F: the F of one stage and a B, I or F of another. In an F&B each half takes its own time,
+   multiplied by FB / (F + B) of its stage. */
 double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, StageCost backward_kind);
 /* The time of a message between ranks; 0 on one rank. */
 double costs_message(const Costs *costs, uint32_t from, uint32_t to);
-/* The bytes that a microbatch holds of a stage before its I, or before its W; or those of the stage's gradient. 0: not
-   given. */
+/* The bytes of a stage that a microbatch holds until its I, or from then until its W; or the bytes of the stage's
+   gradient. 0: not given. */
 double costs_memory(const Costs *costs, uint32_t stage, StageCost memory);
-/* The bytes that each of so many copies of a stage sends for the sum of their gradients, and the time of the sum. Each
-   copy sends every other one its slice of the gradient, adds up its own slice, and sends the sum to all. */
+/* The bytes that each of `copies` copies of a stage sends for the sum of their gradients, and the time of the sum (a
+   reduce-scatter and an all-gather). Each copy adds up one slice of the gradient: it gets this slice from every other
+   copy, and sends the sum to all others. */
 double costs_sum_bytes(const Costs *costs, uint32_t stage, uint32_t copies);
 double costs_sum(const Costs *costs, uint32_t stage, uint32_t copies);
 /* The seconds of a unit of time; 1e-3 if not given. */

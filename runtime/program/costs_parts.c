@@ -92,7 +92,7 @@ Costs costs_of_parts(const Costs *given, uint32_t stages, const Recipe *recipe, 
     for (uint32_t s = 0; s < costs.stage_count; s++) {
         for (StageCost cost = 0; cost < STAGE_COSTS; cost++)
             costs.stages[s][cost] = s < given->stage_count ? given->stages[s][cost] : -1;
-        /* times are of any number of stages, the gradients of model_stages */
+        /* the times of parts are for any number of stages; `gradients` is for model_stages stages */
         if (costs.stages[s][COST_GRADIENTS] < 0 && given->model_layers >= 1 && given->model_stages > 0)
             costs.stages[s][COST_GRADIENTS] = given->all[COST_GRADIENTS] * given->model_stages / stages;
         if (s < stages)

@@ -20,7 +20,7 @@
 
    A listing has a few lines about the program, with the recipe of an F&B if it has one, and for each rank one about its
    chunks, one about its slots and one for each instruction: index, text, source line.
-   The second half of an F&B or F&F has a line of its own, after a &. */
+   The second half of an F&B or F&F has its own line, which begins with &. */
 
 enum { TEXT_SIZE = 160, TEXT_COLUMN = 36 };
 

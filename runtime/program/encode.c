@@ -5,7 +5,7 @@
      magic, version u32 text schedule, text source, forward_only | asynchronous << 1, stages, microbatches pipe count,
      then per pipe: microbatches, first, whether versions follow (0 or 1); the version of each microbatch whether a
      recipe follows (0 or 1): of how many multiprocessors comm takes how many, then per stream: entry count, then
-       per entry: component * 3 + pass; of an F&F: component * 3 + half
+       per entry: component * 3 + pass; in an F&F component * 3 + half (0 or 1)
      group count, then per group: stage, member count, then per member: rank, chunk
      rank count, then per rank:
        chunk count, then per chunk: pipe, stage

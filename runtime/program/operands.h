@@ -76,7 +76,7 @@ const char *operand_letters(const Operand *operand);
 
 static inline bool operand_is_slot(const Operand *operand) { return operand->kind >= OPERAND_READ; }
 
-/* Whether a forward-only program may contain it; a full program may contain all but FORWARD_ONLY and
+/* Whether a forward-only program may contain the opcode. A full program may contain all opcodes but FORWARD_ONLY and
    OVERLAP_FORWARD. */
 static inline bool opcode_is_forward_only(uint8_t opcode)
 {

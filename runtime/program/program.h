@@ -20,10 +20,10 @@ typedef enum Opcode {
     OPCODE_COUNT
 } Opcode;
 
-/* An F&B or F&F: an instruction with a second half. */
+/* An F&B or F&F. Only these instructions have a second half. */
 static inline bool opcode_is_pair(uint8_t opcode) { return opcode == OP_OVERLAP || opcode == OP_OVERLAP_FORWARD; }
 
-/* F: also the F of a forward-only program, and the first half of an F&B or F&F. */
+/* Whether it is or begins with an F: F, the F of a forward-only program (FORWARD_ONLY), an F&B or an F&F. */
 static inline bool opcode_is_forward(uint8_t opcode)
 {
     return opcode == OP_FORWARD || opcode == OP_FORWARD_ONLY || opcode_is_pair(opcode);
@@ -91,8 +91,8 @@ typedef struct Instruction {
         uint16_t slot[SLOT_OPERANDS]; /* the slots above, indexed by Operand.slot, for code that walks the table */
     };
     uint32_t line; /* of the source, from 1; 0: none */
-    /* OVERLAP: the B or I of the F&B, OVERLAP_FORWARD: the second F (FORWARD_ONLY) of the F&F, with its own operands
-       and line; the first F is the instruction itself. Else NULL */
+    /* the second half of a pair, with its own operands and line: in an F&B (OVERLAP) the B or I, in an F&F
+       (OVERLAP_FORWARD) the second F, a FORWARD_ONLY. The first F is the instruction itself. NULL: no pair */
     struct Instruction *second;
 } Instruction;
 _Static_assert(sizeof(Instruction) == 40, "the interpreter walks these: keep them small");
@@ -149,8 +149,8 @@ typedef struct RankProgram {
 typedef struct StageCopies {
     uint32_t count; /* 0: only one */
     uint16_t *of;   /* [Program.microbatches]: the copy that a microbatch uses, as an index in the group */
-    /* [Program.microbatches]: the same for sharded parameters, of which `shards` replicas together have one copy; `of`
-       of the first of these replicas */
+    /* [Program.microbatches]: the same for sharded parameters. A group of consecutive replicas has one copy of these,
+       so this is the copy at the same place in the first replica of the group */
     uint16_t *sharded_of;
 } StageCopies;
 
@@ -222,12 +222,13 @@ void program_describe_opcodes(FILE *stream);
    equivalent one. */
 Status program_forward_only(const Program *program, Arena *arena, Program **derived, Error *error);
 /* All stages on one rank, microbatch after microbatch in the order of the step: every F in stage order, then every I
-   from the last stage back. The W of a stage run in the order in which the program runs them, usually right after
-   their I (as a B), so that the gradient of each copy is the same sum (Program.copies). The stages of an
-   asynchronous program keep their own order, on which the versions of the weights depend: every pass uses the same
-   version as in the program. So losses, norms and weights equal those of the program, to the bit. Forward-only if
-   the program is. With `replicas` > 1 it runs the microbatches of so many replicas of the program, which sum their
-   gradients replica after replica. STATUS_BAD_INPUT if there are more stages or buffers than a rank can hold. */
+   from the last stage back. The W of a stage run in the order in which the program runs them, usually right after their
+   I (as a B), so that the gradient of each copy is the same sum (Program.copies). The stages of an asynchronous program
+   keep their own order, on which the versions of the weights depend: every pass uses the same version as in the
+   program. So losses, norms and weights equal those of the program, to the bit. The result is forward-only if the
+   program is. With `replicas` > 1 it runs the microbatches of that many replicas of the program, which sum their
+   gradients replica after replica; `shards` consecutive replicas (1: no sharding) together hold one copy of sharded
+   parameters. STATUS_BAD_INPUT: there are more stages or buffers than a rank can hold. */
 Status program_reference(const Program *program, uint32_t replicas, uint32_t shards, Arena *arena, Program **derived,
                          Error *error);
 
@@ -240,8 +241,8 @@ Status program_reference(const Program *program, uint32_t replicas, uint32_t sha
    may hang, and program_verify refuses it. Each rank then has `numbers`, owned by the arena. STATUS_RUN_FAILED: out
    of memory. Linear time. */
 Status program_post_early(Program *program, Arena *arena, Error *error);
-/* The same for one rank of a program of `ranks` ranks; its instructions are overwritten. False: out of memory. If
-   arena->exhausted is set, lack of memory jumps there. */
+/* The same for one rank of a program of `ranks` ranks. Its instructions are overwritten. False: out of memory; but if
+   the arena has no more memory and arena->exhausted is set, it jumps there. */
 bool rank_post_early(RankProgram *rank, uint32_t ranks, Arena *arena);
 
 #endif

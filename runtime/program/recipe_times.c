@@ -9,7 +9,8 @@ static double part_time(const Costs *costs, uint8_t component, uint8_t pass)
     return fmax(costs->parts[component][pass], 0);
 }
 
-/* The forward of what an F&F names. */
+/* The time of an entry of an F&F. The core takes the time of attention without qkv; mlp takes its time without the
+   shared experts if the recipe names these. */
 static double forward_time(const Recipe *recipe, const Costs *costs, RecipeEntry entry)
 {
     const double whole = part_time(costs, entry.component, RECIPE_F);
@@ -79,7 +80,7 @@ double recipe_advance(RecipeClock *clock, const RecipeStep *step)
     return start;
 }
 
-/* Runs an entry in a round of the loop over the layers; false: its layer does not exist. */
+/* Runs an entry in one round of the loop over the layers. False: the layer that the entry belongs to does not exist. */
 static bool advance(RecipeTimes *times, RecipeClock *clock, const RecipeStep *step, uint32_t round)
 {
     const uint32_t late = times->late.late[step->entry.component][step->entry.pass];

@@ -1,18 +1,18 @@
 #ifndef PROGRAM_RECIPE_TIMES_H
 #define PROGRAM_RECIPE_TIMES_H
 
-/* The modelled time of an F&B or F&F: two streams, each in its order, through all layers of a stage. The
-   multiprocessors that the recipe keeps for communication, `share` of `whole`, are kept throughout: computation has the
-   others and takes whole / (whole - share) of its time, as matrix products and memory-bound work that fill the device
-   do. If its time was measured on Costs.compute_share of the device, it takes that share of this time. Communication
-   takes its own time on Costs.multiprocessors or more (20 of 132 for the all-to-all kernels of DeepSeek's published
-   profile), and inversely longer on fewer. */
+/* The modelled time of an F&B or F&F: two streams, each in its order, through all layers of a stage. The recipe
+   reserves `share` of every `whole` multiprocessors for communication, all the time. Computation has the others and
+   takes whole / (whole - share) times as long, as matrix products and memory-bound work that fill the device do. If the
+   times of computation were measured on Costs.compute_share of the device, they are multiplied by this share, too.
+   Communication takes its own time on Costs.multiprocessors or more (20 of 132 for the all-to-all kernels of DeepSeek's
+   published profile), and proportionally longer on fewer. */
 
 #include "runtime/program/costs.h"
 
 typedef struct RecipeSpan {
     RecipeEntry entry;
-    uint32_t layer; /* the layer of an F, counted from the first; the layer of a backward, counted from the last */
+    uint32_t layer; /* of an F counted from the first layer, of a backward from the last */
     double start, end;
 } RecipeSpan;
 
@@ -45,8 +45,8 @@ typedef struct RecipeStep {
 /* The state of a simulated F&B; all zero at first. */
 typedef struct RecipeClock {
     double free[RECIPE_STREAMS];              /* the time from which a stream is free */
-    double chain[RECIPE_HALVES];              /* the end of all F so far, and of all B */
-    double ends[RECIPE_NAMES][RECIPE_HALVES]; /* of the entries of this layer */
+    double chain[RECIPE_HALVES];              /* [pass]: the end of all entries of this pass so far */
+    double ends[RECIPE_NAMES][RECIPE_HALVES]; /* [component][pass]: the last end of the entry */
 } RecipeClock;
 
 RecipeStep recipe_step(const Recipe *recipe, const Costs *costs, RecipeEntry entry);

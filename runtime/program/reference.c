@@ -36,8 +36,8 @@ typedef struct Line {
     Program *result;
     Instruction *instructions; /* of its rank, without slots */
     uint32_t count;
-    uint32_t replicas;            /* U counts the microbatches of one */
-    uint32_t shards;              /* so many replicas together hold sharded parameters */
+    uint32_t replicas;            /* replicas of the pipeline; the count of a U is multiplied by it */
+    uint32_t shards;              /* consecutive replicas that together hold one copy of sharded parameters */
     uint32_t each;                /* microbatches of one replica */
     Visit *visits;                /* [stage][microbatch of the step] */
     Weights *weights;             /* [stage] */
@@ -188,7 +188,8 @@ static void add_own(Line *line, Opcode opcode, uint32_t stage, uint32_t microbat
     add_pass(line, opcode, stage, microbatch, opcode == OP_FORWARD ? visit->forward_line : visit->weight_line);
 }
 
-/* Adds a pass of a microbatch, and of the same one in the other replicas that hold shards with its replica. */
+/* Adds a pass of a microbatch, and the same pass of the same microbatch of the other replicas that hold shards together
+   with its replica. */
 static void add_of_shards(Line *line, Opcode opcode, uint32_t stage, uint32_t microbatch)
 {
     for (uint32_t shard = 0; shard < line->shards; shard++)
@@ -196,8 +197,9 @@ static void add_of_shards(Line *line, Opcode opcode, uint32_t stage, uint32_t mi
 }
 
 /* Adds the I of a microbatch, and every W whose turn it is then: each copy adds up its gradient in the order of the
-   program, and that of sharded parameters in each W replica after replica. The F of a forward-only program also get a
-   backward, until program_forward_only removes it. */
+   program. Each W is followed by that of the other replicas that hold shards, so the gradient of sharded parameters is
+   added up replica after replica. The F of a forward-only program also get a backward, until program_forward_only
+   removes it. */
 static void add_backward(Line *line, uint32_t stage, uint32_t microbatch)
 {
     const Visit *visit = visit_of(line, stage, microbatch);

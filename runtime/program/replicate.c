@@ -1,9 +1,9 @@
-/* The passes of a mesh as one program, for program_reference. */
+/* One program with the passes of all replicas of a mesh, for program_reference. */
 #include "runtime/program/derive.h"
 
 #include <string.h>
 
-/* Every replica has pipes of its own, with the numbers of its microbatches. */
+/* Gives every replica its own pipes, whose microbatches are numbered after those of the replicas before. */
 static bool replicate_pipes(const Program *program, uint32_t replicas, Arena *arena, Program *mesh)
 {
     mesh->pipe_count = replicas * program->pipe_count;
@@ -15,7 +15,7 @@ static bool replicate_pipes(const Program *program, uint32_t replicas, Arena *ar
     return mesh->pipes;
 }
 
-/* The streams themselves are those of the program. */
+/* Gives every replica its own ranks, whose chunks are in its pipes. The ranks share the instructions of the program. */
 static bool replicate_ranks(const Program *program, uint32_t replicas, Arena *arena, Program *mesh)
 {
     mesh->rank_count = replicas * program->rank_count;
@@ -35,7 +35,7 @@ static bool replicate_ranks(const Program *program, uint32_t replicas, Arena *ar
     return mesh->ranks;
 }
 
-/* The copies of a stage in the program. `alone`: the copy of a stage that has only one. */
+/* The copies of a stage in the program. A stage with one copy has no group: then the copy is written to *alone. */
 static Group copies_of(const Program *program, uint32_t stage, Home *alone)
 {
     const Group *group = program_group(program, stage);
@@ -48,7 +48,7 @@ static Group copies_of(const Program *program, uint32_t stage, Home *alone)
     return (Group){.stage = (uint16_t)stage, .member_count = 1, .members = alone};
 }
 
-/* The copies of a stage in all replicas are one group, in the order of the replicas. */
+/* Makes one group of the copies of each stage in all replicas, replica after replica. */
 static bool replicate_groups(const Program *program, uint32_t replicas, Arena *arena, Program *mesh)
 {
     mesh->group_count = mesh->stages;

@@ -156,7 +156,7 @@ static Status check_groups(Verifier *verifier)
 
 /* --- stages with several copies in a pipe --- */
 
-/* The most F in so many instructions: an F&F of a forward-only program has two. */
+/* The most F that `instructions` instructions can have: an F&F of a forward-only program has two. */
 static uint64_t most_forwards(const Program *program, uint64_t instructions)
 {
     return program->forward_only ? 2 * instructions : instructions;
@@ -197,7 +197,7 @@ static Status find_home(Verifier *verifier, uint32_t r, const Instruction *half)
 {
     const RankProgram *rank = &verifier->program->ranks[r];
     if (!opcode_is_forward(half->opcode) || half->chunk >= rank->chunk_count)
-        return STATUS_OK; /* the run checks it */
+        return STATUS_OK; /* program_verify checks the operands later */
     const Chunk *chunk = &rank->chunks[half->chunk];
     const Place *place = verifier_place(verifier, chunk->pipe, chunk->stage);
     if (!place->homes || half->microbatch >= verifier->program->pipes[chunk->pipe].microbatches)

@@ -68,7 +68,7 @@ typedef struct Writer {
     TraceSpan *made;            /* [message slot]: the event of the pass that filled it */
     uint32_t held;              /* activations, from F to the end of B or W */
     TraceSpan *sums;            /* [chunk]: its last REDUCE */
-    uint32_t *updates;          /* [chunk]: number of U so far */
+    uint32_t *updates;          /* [chunk]: number of its U so far */
     uint32_t *versions;         /* [weights slot]: the version in it */
 } Writer;
 

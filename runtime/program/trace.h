@@ -4,34 +4,35 @@
 /* The one form of a trace, modelled (dpc --emit=trace) or measured (dprun --trace): a JSON object of Chrome trace
    events.
 
-   One process per rank (pid; of several replicas, the member of the mesh), with a thread for each lane: 0 compute, 1
-   communication, 2 waits. Each instruction is an event of phase X and of category compute, message, wait or update
-   (what follows the last pass, in the lane of compute). An F&B is one event. The name of an event is its `pass` or
-   `message` below; of a wait `wait 4RECV_F5`; of what follows the last pass the disassembler's text. `ts` and `dur` are
-   in microseconds. `args` has
+   One process per rank, with a thread for each lane: 0 compute, 1 communication, 2 waits. The pid is the rank; with
+   several replicas it is the member of the mesh. Each instruction is an event of phase X and of category compute,
+   message, wait or update (what follows the last pass, in the lane of compute). An F&B or F&F is one event. The name of
+   an event is its `pass` or `message` below; of a wait `wait 4RECV_F5`; of what follows the last pass the
+   disassembler's text. `ts` and `dur` are in microseconds. `args` has
 
      step         from 1
      instruction  its number in prog.bin
      line         of the source; 0: none
      pass         compute: the name in the compiler's CSV, 3F5 or p1:3F5, and 3F5&7B2 for an F&B; 3U1 is the first U
                   of stage 3 in the step
-     halves       an F&B whose halves can be told apart: the microseconds that its F took of it, then its B or I. Run in
-                  turn, the F comes first; where a CPU runs them component by component, each has the sum of its own
+     halves       an F&B or F&F whose halves can be told apart: the microseconds of its first F, then those of the other
+                  half. If the halves run one after the other, the F comes first. If a CPU interleaves their
+                  components, each time is the sum over the components of that half
      message      communication and waits: the same, 3SEND_F5 or 4RECV_F5; a wait has that of the message it waits for
      version      compute, of an asynchronous program: the version of its stage's weights that a pass reads or U makes,
                   counted from 0 in every step; two of an F&B
 
    A REDUCE and its WAIT_REDUCE are a pair of asynchronous events (phases b and e, category sum, named `sum 3` after the
    stage) from the post to the end of the wait, with `waited` in `args`: the microseconds that both instructions took.
-   What is left of the interval is hidden behind other work. The wait is an event of the lane of waits, too. Sums of
-   stages with one copy are left out, with one replica.
+   The rest of the interval is hidden behind other work. The wait is also an event in the lane of waits. In a run with
+   one replica, stages with one copy have no sums, so these are left out.
 
-   From the pass that makes a message to the pass that needs it there is an arrow (phases s and f) whose `id` both ends
-   derive. A counter of each rank, `activations` (phase C, category memory), has in `held` of its `args` how many it
-   holds from then on: from F to the end of B or W. `otherData` has schedule, source, ranks, replicas (if there are
-   several), stages, microbatches (of each pipe); `unit`, the seconds of one unit of the costs in a modelled or
-   simulated trace, 0 if passes computed; `message_bytes`, 0 if unknown; and `processors`, the number that all ranks
-   shared, 0 if unknown or on a GPU. */
+   An arrow (phases s and f) goes from the pass that makes a message to the pass that needs it; both ranks compute its
+   `id` from the message. Each rank has a counter `activations` (phase C, category memory): `held` in its `args` is the
+   number of activations that it holds from then on, each from its F to the end of its B or W. `otherData` has schedule,
+   source, ranks, replicas (if there are several), stages, microbatches (of each pipe); `unit`, the seconds of one unit
+   of the costs in a modelled or simulated trace, 0 if passes computed; `message_bytes`, 0 if unknown; and `processors`,
+   the number that all ranks shared, 0 if unknown or on a GPU. */
 
 #include "runtime/base/mesh.h"
 #include "runtime/program/program.h"
@@ -49,10 +50,11 @@ typedef struct TraceSpan {
 
 void trace_begin(const Program *program, int replicas, double unit, double message_bytes, uint32_t processors,
                  FILE *stream);
-/* Writes the names of a member's process and threads: once, before its steps, member after member. */
+/* Writes the names of the process and threads of a member. Called once for each member, before its steps, in the order
+   of the members. */
 void trace_member(Mesh mesh, int member, FILE *stream);
-/* Writes a step of a member: [instruction_count] spans. `first_step` is the first one of the whole trace. False: out
-   of memory. */
+/* Writes a step of a member. `spans`: [instruction_count] of its rank. `first_step`: the first step of the whole trace.
+   False: out of memory. */
 bool trace_step(const Program *program, Mesh mesh, int member, uint64_t step, uint64_t first_step,
                 const TraceSpan *spans, FILE *stream);
 void trace_end(FILE *stream);

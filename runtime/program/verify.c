@@ -135,7 +135,7 @@ static const struct {
 } pass_table[OPCODE_COUNT] = {
     [OP_FORWARD] = {PASS_F, 0},
     [OP_FORWARD_ONLY] = {PASS_F, 0},
-    [OP_OVERLAP] = {PASS_F, 0}, /* the first half of a pair */
+    [OP_OVERLAP] = {PASS_F, 0}, /* the first half of a pair is an F */
     [OP_OVERLAP_FORWARD] = {PASS_F, 0},
     [OP_BACKWARD] = {PASS_I | PASS_W, PASS_F},
     [OP_BACKWARD_INPUT] = {PASS_I, PASS_F},
@@ -321,7 +321,7 @@ static void record_pass(const Verifier *verifier, RankState *state, const Instru
         state->peak = state->held;
 }
 
-/* What an instruction uses only while it runs is no operand of its other half. */
+/* The halves of an F&F run at the same time, so they need scratch slots of their own. */
 static Status check_scratch(const Verifier *verifier, uint32_t rank, const Instruction *first)
 {
     for (const Operand *operand = opcode_table[first->opcode].operands; operand->kind; operand++)
@@ -331,11 +331,11 @@ static Status check_scratch(const Verifier *verifier, uint32_t rank, const Instr
     return STATUS_OK;
 }
 
-/* Runs the second half of an F&B or F&F; check_operands has accepted the first. The halves run at the same time, so
-   both are checked against the state before. Then the second half takes effect and the first is checked again, as a
-   slot that the second fills is not free for the first. The two halves may not be of one microbatch of one pipe,
-   because its B needs every F of that microbatch, and one F needs the other. Passes of different microbatches share
-   only slots and weights. */
+/* Runs the second half of an F&B or F&F, after check_operands has accepted the first half. The halves run at the same
+   time, so both are checked against the state before the instruction. Then the second half takes effect and the first
+   is checked again, because a slot that the second fills is not free for the first. The halves may not be of one
+   microbatch of one pipe: a B needs every F of its microbatch, and of two F one needs the other. Passes of different
+   microbatches share only slots and weights. */
 static Status run_second(const Verifier *verifier, uint32_t rank, const Instruction *first)
 {
     RankState *state = &verifier->ranks[rank];

@@ -1,5 +1,5 @@
-/* Whether all processes run the same thing. A process started with another program or other settings would otherwise
-   give wrong numbers, or wait for messages that nobody sends. */
+/* Checks that all processes run the same program with the same data and settings. Otherwise the run would give wrong
+   numbers, or a process would wait for messages that nobody sends. */
 #include "runtime/trainer/rank.h"
 
 #include "runtime/base/bytes.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a process runs: lines "name value". Zeros fill the rest. */
+/* What a process runs, as lines "name value". The rest is zero, so that memory can be compared. */
 typedef struct Terms {
     char text[4096];
 } Terms;
@@ -17,7 +17,8 @@ static Status put_program(const Session *session, FILE *stream, Error *error)
     const Program *program = session->loaded->program;
     ByteWriter writer = {0};
     const bool good = program_encode(program, &writer);
-    /* The checksum at its end is left out: with it, every program would have the same. */
+    /* The CRC at the end of the file is left out: the CRC of data that ends with its own CRC is the same for all
+       data. */
     const uint32_t checksum = good ? bytes_checksum(writer.bytes, writer.size - sizeof checksum) : 0;
     bytes_free(&writer);
     fprintf(stream, "program %s (%u ranks, %u microbatches, checksum %08x)\n", program->source, program->rank_count,
@@ -25,7 +26,7 @@ static Status put_program(const Session *session, FILE *stream, Error *error)
     return good ? STATUS_OK : error_set(error, STATUS_RUN_FAILED, "no memory to compare the program");
 }
 
-/* Options that change the numbers, or what the processes do together. */
+/* Writes the options that change the numbers, or what the processes do together. */
 static void put_options(const Session *session, FILE *stream)
 {
     const RunOptions *options = session->options;
@@ -59,7 +60,7 @@ static Status write_terms(const Session *session, Terms *terms, Error *error)
     return status;
 }
 
-/* The first line of `text` that differs from the one at the same place in `other`. */
+/* The offset of the first line of `text` that differs from the line at the same offset in `other`. */
 static size_t first_difference(const char *text, const char *other)
 {
     size_t line = 0;
@@ -79,7 +80,8 @@ static Status refuse(const Session *session, const Terms *all, int member, Error
                      mesh_name(session->mesh, 0).text, (int)strcspn(first + line, "\n"), first + line);
 }
 
-/* Gathers what all members run, and names the first one that differs from member 0. */
+/* Gathers what all members run. Fails if members differ, and names the first one that differs from member 0, and in
+   what. */
 static Status name_difference(const Session *session, World *world, const Terms *own, Error *error)
 {
     Terms *all = calloc((size_t)world->config.size, sizeof *all);
@@ -113,7 +115,8 @@ Status session_agree(const Session *session, World *world, Error *error)
     return status;
 }
 
-/* The replicas of a rank post their all-to-alls in the order of their lists. */
+/* The replicas of a rank post their all-to-alls in the order of their lists of operations, so these lists must be
+   equal. */
 Status lists_agree(Rank *rank, Error *error)
 {
     const Mesh mesh = rank->session->mesh;

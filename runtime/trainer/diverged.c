@@ -48,7 +48,7 @@ static int bad_member(const Rank *rank)
     return member;
 }
 
-/* The name of a member. */
+/* The name of a member in messages. */
 static MemberName named(const Rank *rank, int member) { return mesh_name(rank->session->mesh, member); }
 
 void diverged_in_step(Rank *rank, const StepReport *report)

@@ -125,7 +125,7 @@ Status weights_check(Session *session, Error *error)
     return status;
 }
 
-/* Reads `elements` numbers of the file, from number `at` on, to the weights from `offset` on. */
+/* Reads `elements` numbers of the file, from number `at` on, into the weights of a chunk, from element `offset` on. */
 static Status read_numbers(Rank *rank, const StageWeights *weights, size_t offset, size_t elements, uint64_t at,
                            FILE *file, Error *error)
 {
@@ -151,7 +151,8 @@ static Status read_numbers(Rank *rank, const StageWeights *weights, size_t offse
     return STATUS_OK;
 }
 
-/* Reads a stage, whose numbers begin at `at` in the file. Of divided experts it reads its own. */
+/* Reads the weights of a chunk. The numbers of its stage begin at number `at` of the file. If a group divides the
+   experts, it reads only those that this member holds. */
 static Status read_chunk(Rank *rank, const BoundChunk *chunk, uint64_t at, FILE *file, Error *error)
 {
     const ExpertGroup *group = rank->model.expert_group;

@@ -24,7 +24,7 @@ static Status complete_gradient(const Rank *rank, const BoundChunk *chunk, Error
                               chunk->counts ? &rank->records.own->tallies : &reported_elsewhere, error);
 }
 
-/* One of the sums of a stage, as `member` has computed it. */
+/* Returns one of the sums of squares of a stage, as `member` has computed it. */
 static double squares_from(const Rank *rank, const Home *home, int member, size_t number)
 {
     const Session *session = rank->session;
@@ -38,7 +38,7 @@ double stage_squares(const Rank *rank, uint32_t stage)
     const Home *home = &session->counting[stage];
     double sum = squares_from(rank, home, home->rank, 0);
     for (int shard = 0; shard < (int)session->loaded->shards; shard++) {
-        const int holder = expert_members(session) > 1 ? shard : 0; /* its replica */
+        const int holder = expert_members(session) > 1 ? shard : 0; /* the replica that holds the shard */
         sum += squares_from(rank, home, mesh_member(session->mesh, home->rank, holder), 1 + (size_t)shard);
     }
     return sum;

@@ -17,7 +17,7 @@ typedef struct BoundChunk {
     Stage *stage;
     const StageSizes *sizes;
     uint16_t pipe, number; /* number: the stage */
-    uint32_t first;        /* number of the pipe's first microbatch among those of the step, of all replicas */
+    uint32_t first;        /* number of the pipe's first microbatch in the step, over all replicas */
     uint32_t microbatches; /* number of microbatches that this chunk runs */
     /* first and last stage: [microbatches of the pipe] index among the chunk's microbatches, or PLACE_NONE */
     uint32_t *places;
@@ -25,11 +25,11 @@ typedef struct BoundChunk {
     double *host_losses;       /* the losses in the rank's record, in host memory */
     bool is_first, is_last;    /* first or last stage of the pipe */
     bool counts;               /* this copy of the stage is used for the norm and the saved weights */
-    bool counts_experts;       /* so is it in the replicas that hold the other experts, for their experts */
+    bool counts_experts;       /* like `counts`, for experts: also true for copies with the other shards */
     const StageCopies *copies; /* a reference run's chunk that represents several copies of a stage; else NULL */
     size_t gradient_bytes;     /* distance from one copy's gradient to the next; the first is weights.gradients */
-    /* `parameters` are the weights between steps. Forward only: no gradients and moments, and `master_weights` is
-       `parameters` */
+    /* `parameters` are the weights between steps. A forward-only run has no gradients and moments, and its
+       `master_weights` are `parameters` */
     StageWeights weights;
     uint64_t updates;       /* asynchronous program: number of U so far */
     char *inputs, *targets; /* [microbatches], first and last stage */
@@ -58,14 +58,14 @@ typedef struct RankRecord {
 
 /* The last stage of a microbatch. */
 typedef struct End {
-    int member;     /* of the mesh, that holds it */
-    uint8_t chunk;  /* on its rank */
+    int member;     /* the member of the mesh that holds the stage */
+    uint8_t chunk;  /* index of the chunk on the rank */
     uint32_t place; /* index of the microbatch among the chunk's microbatches */
     uint32_t loss;  /* index of its loss in RankRecord.losses */
 } End;
 
-/* Sums of squares of the gradients or weights of stages (norm.c), each of square_sums numbers: without experts, then of
-   the experts of each member of an expert group. */
+/* Sums of squares of the gradients or weights of stages (norm.c). Each stage has square_sums numbers: one for all
+   parameters but those of experts, then one for the experts of each shard. */
 typedef struct Squares {
     double *all;       /* [members][most_chunks][square_sums]: gathered from all members */
     double *own;       /* [chunks][square_sums], in the device's memory */
@@ -84,7 +84,7 @@ typedef struct Times {
 /* What the ranks exchange after a step. */
 typedef struct Records {
     RankRecord *own;
-    char *all;      /* [members], each Session.record_bytes */
+    char *all;      /* [members], Session.record_bytes each */
     double *losses; /* [Session.microbatches] by number */
     double *busy;   /* [members] seconds */
 } Records;
@@ -92,12 +92,12 @@ typedef struct Records {
 /* Buffers to collect data of all ranks into one file (save.c). */
 typedef struct Collection {
     char *piece, *pieces; /* [piece_bytes], [members][piece_bytes]; NULL if nothing is to be collected */
-    uint32_t checksum;    /* of what collect has written */
+    uint32_t checksum;    /* CRC-32 of what collect has written */
 } Collection;
 
 typedef struct Profile Profile;
 
-/* A rank of one replica: a member of the mesh. One thread uses it. */
+/* One rank of one replica, which is one member of the mesh. One thread uses it. */
 typedef struct Rank {
     Session *session;
     int member;          /* number in the world */
@@ -107,8 +107,8 @@ typedef struct Rank {
     Device *device;
     Executor *executor;
     RankCommunicators communicators;
-    ExpertGroup experts;  /* on communicators.shards */
-    ModelConfig model;    /* Session.model with the group, if there is one */
+    ExpertGroup experts;  /* its all-to-alls use communicators.shards */
+    ModelConfig model;    /* Session.model, with the expert group if there is one */
     StageTable stages;    /* the functions that the executor calls: the model's or the simulator's */
     const Recipe *recipe; /* the recipe of F&Bs; NULL: their halves run one after the other */
     Simulator simulator;
@@ -138,7 +138,7 @@ struct Session {
     ModelConfig model; /* checked */
     Mesh mesh;
     uint32_t microbatches; /* of a step, of all replicas */
-    World **members;       /* [members of the mesh]; NULL: it is in another process */
+    World **members;       /* [members of the mesh]; NULL: the member is in another process */
     Dataset *dataset;
     uint64_t held_out;                    /* number of windows that the held-out loss is averaged over */
     const char *device;                   /* the device's name */
@@ -146,15 +146,15 @@ struct Session {
     Progress *own_progress;               /* [members]; NULL with hooks.progress */
     WatchedRank *watched;                 /* [members]; those of this process, as threads */
     uint32_t longest_stream, most_chunks; /* the largest over all ranks */
-    /* [stages]: the copy of each stage used for the norm and the saved weights: the first of its group, in replica 0,
-       where a rank's number is that of its member */
+    /* [stages]: the copy of each stage that is used for the norm and the saved weights: the first of its group, in
+       replica 0. There the number of a rank is also the number of its member */
     Home *counting;
-    End *ends; /* [microbatches] by number, of all replicas */
+    End *ends; /* [microbatches] of all replicas, by number */
     size_t record_bytes;
     size_t piece_bytes;
     int64_t saved_begin;       /* offset of the weights in the file of --load */
     uint64_t saved_parameters; /* number of weights in the file of --load */
-    uint32_t saved_checksum;   /* of that file */
+    uint32_t saved_checksum;   /* the checksum in the file of --load */
     uint32_t kept_steps;       /* number of steps that the trace shows */
     int64_t begun;             /* start of session_run, ns */
     bool stuck;                /* a rank never returned */
@@ -170,7 +170,8 @@ static inline const RankRecord *rank_record(const Rank *rank, int member)
     return (const RankRecord *)(const void *)(rank->records.all + (size_t)member * rank->session->record_bytes);
 }
 
-/* The number of members that hold the experts of a stage: a reference holds all of them. */
+/* The number of members that together hold the experts of a stage. 1 for a reference, which holds all experts
+   itself. */
 static inline int expert_members(const Session *session)
 {
     return session->mesh.replicas > 1 ? (int)session->loaded->shards : 1;
@@ -271,11 +272,11 @@ Status diverged_path(Rank *rank, const char *path, char **other, Error *error);
 
 /* --- agree.c --- */
 
-/* STATUS_BAD_USAGE: not all processes run the same program with the same data and settings; the error names one that
-   differs, and in what. A collective of all members. */
+/* Checks that all processes run the same program with the same data and settings. STATUS_BAD_USAGE: they do not; the
+   error names a process that differs, and in what. A collective of all members. */
 Status session_agree(const Session *session, World *world, Error *error);
-/* STATUS_RUN_FAILED: two replicas of a rank have different lists of operations. A collective of all ranks, before the
-   first step. */
+/* Checks that the replicas of each rank have the same lists of operations. STATUS_RUN_FAILED: they do not. A collective
+   of all members, before the first step. */
 Status lists_agree(Rank *rank, Error *error);
 
 /* --- load_weights.c --- */
@@ -289,8 +290,8 @@ Status load_weights(Rank *rank, Error *error);
 /* --- save.c, trace.c: collectives of all ranks that write the data of all ranks to `stream` on rank 0. On other ranks
    `stream` is NULL. Errors of writing are found when the file is finished --- */
 
-/* Writes the `bytes` bytes at `mine` of member `owner`; other members' `mine` is ignored. Rank 0 adds them to the
-   checksum. */
+/* Writes the `bytes` bytes at `mine` of member `owner`; `mine` and `bytes` of other members are ignored. Member 0 adds
+   what it writes to the checksum. */
 Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stream, Error *error);
 /* Writes the weights of one copy of each stage. The head of the file describes their layout. */
 Status save_weights(Rank *rank, FILE *stream, Error *error);

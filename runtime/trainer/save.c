@@ -71,8 +71,9 @@ static void write_checksum(uint32_t checksum, FILE *stream)
         putc((int)(checksum >> shift & 0xff), stream);
 }
 
-/* A part of a stage's weights, in the order of the file. Of a segment with divided experts it has those of one member.
-   The last one also has the zeros that fill up the segment. */
+/* The part of a segment (StageSegment) that one member saves. If a group divides the experts, each member saves its own
+   experts, and the last one also the zeros that fill up the segment. All other segments are saved by the first
+   member. */
 typedef struct Piece {
     size_t offset, elements, zeros;
 } Piece;
@@ -85,7 +86,7 @@ static Piece piece_of(const Stage *stage, size_t segment, int member, int member
     return (Piece){own.offset, own.elements, member + 1 == members ? own.saved - own.of_all : 0};
 }
 
-/* Writes a piece, which `owner` has. */
+/* Writes the piece of a segment that `owner` has as the `member`-th member of its expert group. */
 static Status save_piece(Rank *rank, const Home *home, size_t segment, int member, int owner, FILE *stream,
                          Error *error)
 {
@@ -107,7 +108,8 @@ static Status save_piece(Rank *rank, const Home *home, size_t segment, int membe
     return status;
 }
 
-/* The rank with the stage's first copy knows how many segments it has. */
+/* Writes all segments of a stage. Only the rank with the first copy of the stage knows their number, so it tells all
+   others. */
 static Status save_stage(Rank *rank, uint32_t stage, FILE *stream, Error *error)
 {
     const Session *session = rank->session;

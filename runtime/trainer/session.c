@@ -56,7 +56,7 @@ static uint32_t find_ends(Session *session)
         }
         most = losses > most ? losses : most;
     }
-    for (uint32_t m = program->microbatches; m < session->microbatches; m++) { /* replica after replica */
+    for (uint32_t m = program->microbatches; m < session->microbatches; m++) { /* the other replicas */
         session->ends[m] = session->ends[m - program->microbatches];
         session->ends[m].member += session->mesh.ranks;
     }

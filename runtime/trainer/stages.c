@@ -169,7 +169,7 @@ static Status progress(void *context, Error *error)
     return shards->run->progress(shards, error);
 }
 
-/* The consecutive replicas of the rank that together hold the experts of its stages. */
+/* Makes the expert group of the rank: the consecutive replicas that together hold the experts of its stages. */
 static void divide_experts(Rank *rank)
 {
     const int members = expert_members(rank->session);

@@ -42,8 +42,8 @@ typedef struct RunOptions {
 /* Reported when every rank is ready. */
 typedef struct RunFacts {
     const Program *program;
-    uint32_t replicas; /* how many of them train together */
-    uint32_t shards;   /* how many of them together hold the experts of a layer */
+    uint32_t replicas; /* copies of the pipeline that train together */
+    uint32_t shards;   /* consecutive replicas that together hold the experts of a layer */
     const ModelConfig *model;
     const char *data;    /* name of the data; NULL: simulated */
     double byte_entropy; /* nats; 0: not applicable */
@@ -60,7 +60,7 @@ typedef struct RunFacts {
 typedef struct StepReport {
     uint64_t step; /* from 1 */
     bool last;
-    double loss;          /* mean over the step's microbatches, of all replicas */
+    double loss;          /* mean over the microbatches of all replicas */
     const double *losses; /* [replicas * Program.microbatches], by number: replica after replica */
     /* before clipping; 0 in a forward-only run; asynchronous: the largest of the step's updates */
     double gradient_norm;
@@ -71,8 +71,7 @@ typedef struct StepReport {
     double seconds;
     double makespan; /* seconds from the first start of a pass to the last end */
     /* (ranks * cost - busy) / (ranks * cost), over the ranks of all replicas; cost is the longest start-to-end of a
-       rank's passes. NAN if ranks share
-       processors: they then wait for processors, not only because of the schedule */
+       rank's passes. NAN if ranks share processors: they then wait for processors, not only because of the schedule */
     double bubble_rate;
     const double *busy;     /* [replicas * ranks] seconds in passes */
     double product_seconds; /* in matrix products, summed over all ranks */

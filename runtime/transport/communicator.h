@@ -3,9 +3,11 @@
 
 /* Communication among some members of a world: point-to-point transfers of blocks, sums of buffers (all-reduce), and
    all-to-alls. A communicator knows members, blocks and bytes; it does not know opcodes, microbatches or schedules. It
-   may rely on what the compiler has proven: two members send and receive the messages between them in the same order
-   and with the same sizes; all members post their messages, sums and all-to-alls, over all communicators, in orders
-   that are parts of one common order; and everything completes even if each message is a rendezvous. */
+   may rely on what the compiler has proven:
+     - two members send and receive the messages between them in the same order and with the same sizes;
+     - there is one order of all messages, sums and all-to-alls of all communicators, and every member posts its own in
+       this order;
+     - everything completes even if each message is a rendezvous. */
 
 #include "runtime/base/all_to_all.h"
 #include "runtime/device/device.h"
@@ -34,7 +36,8 @@ struct CommunicatorConfig {
     int messages_in_flight; /* messages per direction that a member may post before it waits for one; 0: none */
     size_t sum_elements;    /* in the largest buffer that is summed; 0: there are no sums */
     size_t sum_size;        /* largest number of bytes of an element */
-    /* all-to-alls that a member may post before it waits for one; 0: none. Not with a device that only enqueues */
+    /* all-to-alls that a member may post before it waits for one; 0: there are none. Not possible with a device that
+       only enqueues */
     int all_to_alls_in_flight;
     /* The device whose memory holds blocks and buffers, for a device that only enqueues; NULL: they are in the host's
        memory. With a device a post takes effect when everything enqueued before it has been computed. A wait delays
@@ -65,15 +68,17 @@ typedef struct CommunicatorTable {
        any order. */
     Status (*sum_wait)(Communicator *communicator, Error *error);
 
-    /* Posts an all-to-all and returns at once; allocates nothing. The communicator owns `receive`, and nobody may
-       change `send`, until the wait has returned. All members post their all-to-alls in one order. */
+    /* Posts an all-to-all and returns at once; allocates nothing. Until the wait has returned, the communicator owns
+       the memory of `receive`, and nobody may change that of `send`. All members post their all-to-alls in the same
+       order. */
     Status (*all_to_all_post)(Communicator *communicator, AllToAll *all_to_all, Error *error);
-    /* Returns when `receive` has all pieces and `send` can be used again. Fails as `wait` does. All-to-alls may be
-       waited for in any order. */
+    /* Returns when `receive` has all pieces and `send` can be used again. Fails as `wait` does. A member may wait for
+       its all-to-alls in any order. */
     Status (*all_to_all_wait)(Communicator *communicator, AllToAll *all_to_all, Error *error);
 
     /* Lets messages, sums and all-to-alls of this member progress, on all of its communicators, while the caller
-       computes. Called between instructions, except between two posts if the device only enqueues. NULL: not needed. */
+       computes. The caller calls it between instructions; but if the device only enqueues, not between two posts. NULL:
+       not needed. */
     Status (*progress)(Communicator *communicator, Error *error);
 
     /* Called once, by any thread, before the world is closed. */
@@ -96,9 +101,10 @@ struct Communicator {
 /* Initializes the common part. STATUS_RUN_FAILED: there is no memory. */
 Status communicator_init(Communicator *communicator, const CommunicatorTable *run, World *world,
                          const CommunicatorConfig *config, Error *error);
-/* The failure of a post: more `what` (messages, all-to-alls) are in flight than the configuration says. */
+/* Fails a post with STATUS_RUN_FAILED: more `what` (messages, all-to-alls) are in flight than the configuration
+   allows. */
 Status communicator_overrun(const Communicator *communicator, const char *what, Error *error);
-/* The failure of a connect: this transport has no all-to-all for such a communicator. */
+/* Fails a connect: this transport has no all-to-all for such a communicator. */
 Status communicator_no_all_to_all(const char *transport, Error *error);
 
 #endif

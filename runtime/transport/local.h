@@ -11,7 +11,7 @@
 
 enum {
     CACHE_LINE = 64,
-    /* causes of sleep of a thread that does not wait for a request: a gather or a sum; an all-to-all */
+    /* what a sleeping thread waits for if it is not a request: a gather or a sum; an all-to-all */
     COLLECTIVE = 0x7fffffff,
     PIECES = 0x7ffffffe,
 };
@@ -24,8 +24,8 @@ typedef struct LocalMember {
     World world; /* must be first: a World of this table is a LocalMember */
     Local *local;
     LocalCommunicator *summing; /* list of communicators with a sum that this member has posted and not waited for */
-    /* 0 while the thread is awake, else the cause for which it sleeps: the number of a request, COLLECTIVE or PIECES.
-       The member that completes it sets this to 0 and wakes the thread. Nothing else makes a system call. */
+    /* 0 while the thread is awake. While it sleeps, what it waits for: the number of a request, COLLECTIVE or PIECES.
+       The member that completes this sets it to 0 and wakes the thread. Only sleeping and waking make system calls. */
     alignas(CACHE_LINE) _Atomic uint32_t parked;
 } LocalMember;
 
@@ -86,18 +86,18 @@ struct LocalCommunicator {
     uint64_t sum;                /* number of the last sum that this member has posted; 0: none */
     LocalCommunicator *summing;  /* next entry of the list LocalMember.summing */
     DeviceEvent *given, *summed; /* with a device: other members may use the buffer; its owner may use it again */
-    uint64_t all_to_alls;        /* number of all-to-alls that this member has posted */
-    uint64_t all_to_alls_open;   /* of these, how many it has not waited for */
+    uint64_t all_to_alls;        /* all-to-alls that this member has posted */
+    uint64_t all_to_alls_open;   /* those of them that it has not waited for yet */
 };
 
 typedef struct LocalChannel LocalChannel;
 
-/* What a member has posted of an all-to-all. */
+/* One member's part of an all-to-all. */
 typedef struct LocalPosted {
     AllToAll all_to_all;
-    bool busy;                                   /* its pieces may not all be moved. Only its owner uses it */
+    bool busy;                                   /* some pieces may not be moved yet. Only its owner uses this */
     alignas(CACHE_LINE) _Atomic uint64_t number; /* of the all-to-all, from 1 */
-    _Atomic uint64_t done;                       /* number of pieces moved from and to this member */
+    _Atomic uint64_t done;                       /* number of pieces from and to this member that have been moved */
 } LocalPosted;
 
 /* The part of a communicator that its members share. */
@@ -136,7 +136,7 @@ bool local_sum_has_work(const LocalMember *member);
 
 /* --- local_all_to_all.c --- */
 
-/* Allocates the shared part. False: no memory. */
+/* Allocates the entries of all-to-alls in the shared part; nothing if `config` has none. False: no memory. */
 bool local_all_to_all_prepare(LocalShared *shared, const CommunicatorConfig *config);
 Status local_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error);
 Status local_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Error *error);

@@ -1,6 +1,6 @@
-/* All-to-alls among threads. A member that waits moves its pieces itself: those that it sends, and those that it
-   receives, from and to every member that has posted. Each piece is moved once, by the first of its two members to
-   claim it. So a wait ends when all members have posted, whatever they do afterwards. */
+/* All-to-alls among threads. While a member waits, it moves its own pieces: those that it sends, and those that it
+   receives, for each member that has posted. Each piece is moved once, by whichever of its two members claims it first.
+   So a wait ends as soon as all members have posted, whatever they do afterwards. */
 #include "runtime/transport/local.h"
 
 #include <stdlib.h>
@@ -20,13 +20,13 @@ bool local_all_to_all_prepare(LocalShared *shared, const CommunicatorConfig *con
     return true;
 }
 
-/* What a member posts as all-to-all `number`. */
+/* The entry of a member for all-to-all `number`. */
 static LocalPosted *entry_of(const LocalShared *shared, uint64_t number, int member)
 {
     return &shared->posted[number % shared->all_to_alls * (uint64_t)shared->count + (uint64_t)member];
 }
 
-/* Claims a piece for this thread. False: it was claimed before. */
+/* Claims a piece for this thread. False: it has been claimed before. */
 static bool claim(const LocalShared *shared, uint64_t number, int from, int to)
 {
     const uint64_t count = (uint64_t)shared->count, row = number % shared->all_to_alls * count + (uint64_t)from;
@@ -35,8 +35,8 @@ static bool claim(const LocalShared *shared, uint64_t number, int from, int to)
     return last < number && atomic_compare_exchange_strong(moved, &last, number);
 }
 
-/* Counts a moved piece. The last one wakes the member: its pieces are those to and from each member, its own being
-   one. */
+/* Counts a moved piece. The last one wakes the member. A member has a piece to and a piece from each member; its piece
+   to itself is both, so there are 2 * count - 1. */
 static void count_piece(const LocalCommunicator *side, LocalPosted *posted, int member)
 {
     const Communicator *communicator = &side->communicator;
@@ -53,7 +53,7 @@ static Status sizes_differ(const Communicator *communicator, int from, int to, s
                      world_member_name(config, communicator->members[to]).text, received);
 }
 
-/* Moves a piece, both of whose members have posted. */
+/* Moves a piece if nobody has claimed it. Both of its members must have posted. */
 static Status move(const LocalCommunicator *side, uint64_t number, int from, int to, Error *error)
 {
     if (!claim(side->shared, number, from, to))
@@ -72,7 +72,7 @@ static Status move(const LocalCommunicator *side, uint64_t number, int from, int
     return STATUS_OK;
 }
 
-/* The first member whose piece to or from this one has not been moved. */
+/* The first member that has not posted this all-to-all; the last member if all others have. */
 static int unfinished(const LocalCommunicator *side, uint64_t number)
 {
     const LocalShared *shared = side->shared;
@@ -82,7 +82,7 @@ static int unfinished(const LocalCommunicator *side, uint64_t number)
     return peer;
 }
 
-/* Waits until all pieces of an all-to-all from and to this member are moved. */
+/* Waits until all pieces from and to this member are moved. */
 static Status finish(LocalCommunicator *side, uint64_t number, Error *error)
 {
     const Communicator *communicator = &side->communicator;
@@ -95,14 +95,15 @@ static Status finish(LocalCommunicator *side, uint64_t number, Error *error)
         TRY(move(side, number, peer, self, error));
         TRY(move(side, number, self, peer, error));
     }
-    if (!local_await(side->member, &own->done, 2 * (uint64_t)count - 1, PIECES)) /* pieces that others move */
+    if (!local_await(side->member, &own->done, 2 * (uint64_t)count - 1, PIECES)) /* others still move some */
         return local_failure(side->member, communicator->members[unfinished(side, number)], error);
     own->busy = false;
     return STATUS_OK;
 }
 
-/* The entry may be busy with the all-to-all `all_to_alls` numbers before, which this member has not waited for. It has
-   waited for a later one, so everybody has posted that one, and no thread has to wait for another here. */
+/* The entry of the new all-to-all may still be busy with an older one, which this member has not waited for. Then this
+   member finishes the older one first. That waits for no post: this member has waited for an all-to-all between the
+   two, so all members have posted the older one. */
 Status local_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error)
 {
     LocalCommunicator *side = (LocalCommunicator *)communicator;

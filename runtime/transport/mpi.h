@@ -12,7 +12,7 @@
 
 enum {
     TAG_GATHER,
-    TAG_COMMUNICATORS, /* the first tag of communicator 0; a communicator has three: messages, sums, all-to-alls */
+    TAG_COMMUNICATORS, /* the first tag of communicator 0. Each communicator has three: messages, sums, all-to-alls */
     TAGS_EACH = 3,
 };
 
@@ -78,7 +78,7 @@ typedef enum SumPhase { SUM_DONE, SUM_COLLECTS, SUM_SPREADS } SumPhase;
 struct MpiCommunicator {
     Communicator communicator; /* must be first */
     MpiWorld *world;
-    int tag; /* tag of messages; those of sums and of all-to-alls are the next ones */
+    int tag; /* tag of messages; tag + 1: of sums; tag + 2: of all-to-alls */
     /* the sum in flight */
     MpiCommunicator *summing; /* next in the list of the world */
     SumPhase phase;
@@ -89,9 +89,9 @@ struct MpiCommunicator {
     void **parts;                     /* [count]: this member's slice of each member's buffer */
     char *received;                   /* memory for the slices of the others */
     /* all-to-alls */
-    size_t all_to_alls;  /* most in flight */
-    bool *exchanging;    /* [all_to_alls] whether it is in flight */
-    MPI_Request *pieces; /* [all_to_alls][2 * count] */
+    size_t all_to_alls;  /* how many may be in flight */
+    bool *exchanging;    /* [all_to_alls]: the entry is in use */
+    MPI_Request *pieces; /* [all_to_alls][2 * count]: see requests_of */
 };
 
 /* Allocates the memory for sums of the sizes in `config`. */
@@ -103,7 +103,7 @@ Status mpi_sums_advance(MpiWorld *world, Error *error);
 
 /* --- mpi_all_to_all.c --- */
 
-/* Allocates the requests of as many all-to-alls as `config` says. */
+/* Allocates the requests of the all-to-alls that may be in flight. */
 Status mpi_all_to_all_prepare(MpiCommunicator *side, const CommunicatorConfig *config, Error *error);
 Status mpi_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error);
 Status mpi_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Error *error);

@@ -1,5 +1,5 @@
-/* All-to-alls between processes: a transfer for each piece that is not empty. MPI delivers the transfers of two
-   processes with one tag in the order of their posts, so the pieces of all-to-alls that are in flight together are not
+/* All-to-alls between processes. Each piece that is not empty is a transfer. MPI delivers the transfers between two
+   processes that have the same tag in the order of their posts, so the pieces of several all-to-alls in flight are not
    mixed up. */
 #include "runtime/transport/mpi.h"
 
@@ -19,7 +19,8 @@ Status mpi_all_to_all_prepare(MpiCommunicator *side, const CommunicatorConfig *c
                : error_set(error, STATUS_RUN_FAILED, "no memory for all-to-alls of %d ranks", config->count);
 }
 
-/* The requests of an all-to-all: for each member that of the piece from it, then that of the piece to it. */
+/* The requests of an all-to-all: for each member, that of the piece from it, then that of the piece to it. `number`:
+   index of the entry. */
 static MPI_Request *requests_of(const MpiCommunicator *side, uint64_t number)
 {
     return &side->pieces[number * 2 * (uint64_t)side->communicator.count];
@@ -44,7 +45,7 @@ Status mpi_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Err
         if (m != self && piece_bytes(in, m))
             TRY(mpi_start(side->world, false, side->tag + 2, (char *)all_to_all->receive + in[m], piece_bytes(in, m),
                           communicator->members[m], &requests[2 * m], error));
-        if (m != self && piece_bytes(out, m)) /* MPI_Isend only reads, but takes a pointer to what may be changed */
+        if (m != self && piece_bytes(out, m)) /* MPI_Isend only reads; the cast removes the const for mpi_start */
             TRY(mpi_start(side->world, true, side->tag + 2, (char *)(uintptr_t)all_to_all->send + out[m],
                           piece_bytes(out, m), communicator->members[m], &requests[2 * m + 1], error));
     }

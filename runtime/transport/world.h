@@ -16,7 +16,7 @@ typedef struct CommunicatorConfig CommunicatorConfig;
 
 typedef struct WorldConfig {
     int size;     /* number of members */
-    int replicas; /* copies of the pipeline, for the members' names and coordinates; 0: one */
+    int replicas; /* copies of the pipeline; the names and coordinates of members need it; 0: one */
     /* [size]: process i is member map[i]; NULL: member i. Used only if members are processes. Outlives the world */
     const int *map;
     /* seconds after which a wait fails if no member in another process has moved; <= 0: never */
@@ -62,7 +62,7 @@ struct World {
    exits, with exit status 3. */
 void world_abort(World *world, const char *reason);
 
-/* The mesh of the members: size is ranks times replicas. */
+/* The mesh of the members. `size` is the number of ranks times that of replicas. */
 Mesh world_mesh(const WorldConfig *config);
 MemberName world_member_name(const WorldConfig *config, int member);
 

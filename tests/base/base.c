@@ -55,7 +55,7 @@ static void arena_extends_arrays_that_keep_their_elements(void **state)
         numbers = arena_extend(&arena, numbers, i, sizeof *numbers);
         moves += numbers != before;
         numbers[i] = i;
-        memset(arena_allocate(&arena, 16), 0xff, 16); /* what an element beyond the array would share */
+        memset(arena_allocate(&arena, 16), 0xff, 16); /* an element beyond the array would be in this memory */
     }
     for (uint32_t i = 0; i < COMPUTE_TYPE; i++)
         assert_int_equal(numbers[i], i);

@@ -1,5 +1,5 @@
-/* Time to transfer a block between ranks, to sum buffers, and of an all-to-all. Prints lines: name value unit. Run from
-   the top folder with BUILD set. */
+/* Measures the time to transfer a block between ranks, to sum buffers, and to run an all-to-all. Prints lines: name
+   value unit. Run from the top folder with BUILD set. */
 
 #include "runtime/base/clock.h"
 #include "runtime/transport/transport.h"
@@ -187,7 +187,7 @@ static void copy_both(const Rank *rank, const char *send, char *receive)
     memcpy(receive, send, 2 * PIECE_BYTES);
 }
 
-/* A message of a piece's size each way, beside a copy of the piece that a member keeps. */
+/* Moves as many bytes by messages: one piece each way, and a copy of the piece that a member keeps. */
 static void exchange_both(const Rank *rank, const char *send, char *receive)
 {
     Error error;
@@ -211,8 +211,8 @@ static void all_to_all(const Rank *rank, const char *send, char *receive)
     must(rank->both->run->all_to_all_wait(rank->both, &pieces, &error), &error);
 }
 
-/* The rate of all-to-alls of equal pieces, and its share of another way of moving as many bytes: on threads a memcpy by
-   each member at the same time, between processes messages. */
+/* Measures the rate of all-to-alls of equal pieces, in percent also of the rate of another way to move as many bytes:
+   between threads a memcpy by each member at the same time, between processes messages. */
 static void measure_all_to_all(const Rank *rank)
 {
     enum { ROUNDS = 101 };

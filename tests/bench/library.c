@@ -1,5 +1,5 @@
-/* What libdps costs under stages that do nothing: processor time an action, with the messages, sums and updates that
-   belong to it. An action is an F, B, I or W; an F&B is two. Prints lines: name value unit. */
+/* Measures what libdps costs if the stages do nothing: processor time per action, with the messages, sums and updates
+   that belong to it. An action is an F, B, I or W; an F&B is two. Prints lines: name value unit. */
 
 #include "library/dps.h"
 
@@ -39,7 +39,7 @@ static int nothing(void *calls, const dps_instruction *instruction)
     return 0;
 }
 
-static uint64_t calls; /* of the functions of a host */
+static uint64_t calls; /* calls of the host's functions */
 
 static const dps_functions functions = {
     .size = sizeof functions,
@@ -69,7 +69,7 @@ static void pull(dps_rank *rank)
     }
 }
 
-/* The number of actions of a rank. */
+/* The number of actions of a rank in a step. */
 static uint32_t count(const dps_program *program, uint32_t rank)
 {
     dps_instruction i = {.size = sizeof i};
@@ -96,7 +96,7 @@ static void measure(dps *d, const dps_program *program, const char *schedule, co
     dps_rank_free(rank);
 }
 
-/* --- ranks that are threads, whose messages the library carries --- */
+/* --- ranks are threads; the library carries their messages --- */
 
 typedef struct Thread {
     dps_rank *rank;

@@ -1,6 +1,6 @@
-/* Does a run take as long as predicted, if its passes do? All schedules on 8 ranks, with simulated passes. The time
-   above the prediction is that of interpreter, transport and machine. It also compares what the order of ebb-v gains.
-   If the system allows it, the runs have a higher priority than other programs. Prints a table. */
+/* Compares the time of runs with simulated passes to the prediction, for all schedules on 8 ranks. The time above the
+   prediction is that of interpreter, transport and machine. It also compares the measured and the predicted gain of
+   ebb-v. If the system allows it, the runs have a higher priority than other programs. Prints a table. */
 
 #include "tests/transport/plugin.h"
 
@@ -54,11 +54,12 @@ static double measure(const char *build, const char *priority, const char *folde
     return values[STEPS / 2] / predicted;
 }
 
-/* The makespan of the fastest of many steps of a schedule, of passes of 2 ms; `predicted` is that of dpc. */
+/* Returns the makespan of the fastest of many steps of a schedule, in ms. Passes take about 2 ms. *predicted is the
+   makespan that dpc predicts. */
 static double fastest(const char *build, const char *priority, const char *folder, const char *schedule,
                       double *predicted)
 {
-    static const char times[] = "F=2,I=2.4,W=1.6,FB=4.8,comm=0.2"; /* ms; an F&B takes .8 of its halves */
+    static const char times[] = "F=2,I=2.4,W=1.6,FB=4.8,comm=0.2"; /* ms; an F&B takes 0.8 of its halves */
     enum { MOST = 25 };
     char command[1024];
     double values[MOST];
@@ -76,7 +77,7 @@ static double fastest(const char *build, const char *priority, const char *folde
     return values[0];
 }
 
-/* What a schedule of DISCOVERY.md gains over the published one, measured and predicted, in percent. */
+/* Prints how much shorter ebb-v (schedules/DISCOVERY.md) is than DualPipeV, measured and predicted, in percent. */
 static void print_gain(const char *build, const char *priority, const char *folder)
 {
     double predicted[2];

@@ -1,8 +1,8 @@
-/* How much of the time of the sums of gradients is hidden behind the rest of the step? Trains the same model, in turn,
-   with each sum posted where the compiler puts it, and with each posted directly before its wait. Two ranks with a copy
-   of both stages each, by a schedule or as two replicas. The sum of stage 1 can run during the last backward of stage
-   0; the sum of stage 0 has nothing to hide behind. Prints lines: name value unit. Run from the top folder with BUILD
-   set. */
+/* Measures how much of the time of the sums of gradients is hidden behind the rest of the step. Trains the same model,
+   in turn, with each sum posted where the compiler puts it, and with each posted directly before its wait. There are
+   two ranks, each with a copy of both stages, either by a schedule or as two replicas. The sum of stage 1 can run
+   during the last backward of stage 0; the sum of stage 0 has nothing to hide behind. Prints lines: name value unit.
+   Run from the top folder with BUILD set. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 
 enum { PAIRS = 7, RANKS = 2, STEPS = 16 };
 
-/* Two runs with two copies of each stage: those of a schedule, of which rank 1 is idle at the end; and replicas of one
-   rank with both stages. */
+/* Two runs, each with two copies of both stages: a schedule on two ranks, of which rank 1 is idle at the end; and two
+   replicas of one rank that has both stages. */
 static const struct {
     const char *name, *order;
     uint32_t replicas;

@@ -47,9 +47,9 @@ static void assert_close(const char *left, const char *right)
     assert_int_equal(*left, *right);
 }
 
-/* In any order in which the ranks' streams progress, losses and weights have the bits of a run in one process, whose
-   messages are copies; also with ranks on other processes. Chimera and DualPipe sum gradients over ranks, replicas do
-   in every schedule, all schedules sum norms. */
+/* Losses and weights have the bits of a run in one process, where messages are copies: for any order in which the
+   streams of the ranks progress, and for any map of ranks to processes. Chimera and DualPipe sum gradients over ranks;
+   replicas do so in every schedule; all schedules sum norms. */
 static void test_equals_local(void **state)
 {
     (void)state;

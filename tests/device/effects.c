@@ -21,7 +21,7 @@ typedef struct Subject {
     OpKind kind;
     KernelShape shape, gelu; /* no rows: none */
     bool table, in_bytes;    /* takes rows, columns and sequence; its count is in bytes */
-    bool posts, waits;       /* takes an exchange, whose all-to-all it posts or waits for */
+    bool posts, waits;       /* the operation has an exchange, and posts its all-to-all or waits for it */
     struct {
         Form form;
         int count;
@@ -112,7 +112,8 @@ static void subjects_of(Subject *subjects)
 }
 /* clang-format on */
 
-/* An all-to-all of two members that have the same pieces: each gets its own back, filled up with zeros. */
+/* An all-to-all with a second member that has the same pieces. So each member gets back its own pieces, cut or filled
+   up with zeros to the size that it expects. */
 static Status mirror(void *context, AllToAll *all_to_all, Error *unused)
 {
     (void)context, (void)unused;
@@ -142,7 +143,8 @@ static size_t size_of(const Trial *trial, Form form)
     return form == ELEMENT ? trial->device->run->size[COMPUTE_TYPE] : form == LOSS ? sizeof(double) : sizeof(float);
 }
 
-/* The first row of expert number `expert`, in one of two ways. In the first one half of the experts have all rows. */
+/* The first row of an expert. With seed 1 every expert has two rows, so the first ROUTED / 2 experts have all rows.
+   With seed 2 every expert has one row, and the last expert has the rest. */
 static int32_t begin_of(uint64_t seed, size_t expert)
 {
     const size_t begin = expert * (3 - (size_t)seed);

@@ -85,7 +85,7 @@ static void test_check(void **state)
     expect(finish(start("%s --check --save w %s", dprun, program)), 2, "--check only compares");
 }
 
-/* A schedule without backward passes runs as with --forward-only, and its losses are those of other schedules. */
+/* A schedule without backward passes runs as with --forward-only. Its losses equal those of other schedules. */
 static void test_forward_only_schedule(void **state)
 {
     (void)state;

@@ -47,7 +47,7 @@ static void check(const char *schedule, int ranks, int replicas, int shards)
     release(&reference);
 }
 
-/* Whether it is synchronous, and runs on so many ranks. */
+/* Compiles a schedule to prog.bin. False: it is asynchronous or does not run on that many ranks. */
 static bool compiles(const char *schedule, int ranks)
 {
     char command[600];
@@ -72,7 +72,8 @@ static void divided_experts_equal_the_reference(void **state)
     globfree(&found);
 }
 
-/* Runs dprun with these arguments, behind `before`. Returns its exit status; what it prints goes to folder/output. */
+/* Runs dprun with these arguments. `before` is the start of the command line, for example mpirun. Returns the exit
+   status; the output goes to folder/output. */
 static int run_dprun(const char *before, const char *arguments)
 {
     char command[4096];
@@ -113,7 +114,7 @@ static void assert_same_files(const char *one, const char *other)
     assert_int_equal(system(command), 0);
 }
 
-/* A step with a learning rate of 0 changes no weight but the bias, which has its own rate. */
+/* The second run changes no weights: its learning rate is 0, and so is the rate of the router's bias. */
 static void a_saved_file_loads_under_any_division(void **state)
 {
     (void)state;

@@ -14,8 +14,8 @@ static pid_t start_replicas(const char *options)
                  small, program);
 }
 
-/* Whichever process is which member, and also after weights are loaded, processes give the numbers and the file of
-   threads. */
+/* Processes give the same losses and the same file of weights as threads, for any map of processes to members, and also
+   after weights are loaded. */
 static void test_equals_local(void **state)
 {
     (void)state;
@@ -104,7 +104,7 @@ static void test_wrong_number(void **state)
     expect(finish(start("%s --replicas 4096 %s", dprun, program)), 2, "4096 replicas of 2 ranks");
 }
 
-/* Runs process 3 with options, or a program, of its own. */
+/* Runs process 3 with other options or another program than the other processes. All refuse to run. */
 static void expect_refusal(const char *different, const char *words)
 {
     expect(finish(start("%s -n 4 sh -c 'test $OMPI_COMM_WORLD_RANK = 3 && exec %s %s %s; exec %s --replicas 2 %s %s'",

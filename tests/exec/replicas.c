@@ -1,6 +1,6 @@
-/* Replicas of a pipeline train as the whole model on one rank does with the microbatches of all replicas: losses, norms
-   of gradients, held-out loss and saved weights of several steps are equal to the bit. Before the first update the
-   losses are also those of one pipeline with as many microbatches. */
+/* Replicas of a pipeline give the same numbers as the whole model on one rank that runs the microbatches of all
+   replicas: losses, norms of gradients, held-out loss and saved weights of several steps are equal to the bit. The
+   losses before the first update also equal those of one pipeline with as many microbatches. */
 #include "tests/exec/sanitized.h"
 #include "tests/exec/training.h"
 
@@ -8,7 +8,7 @@
 
 enum { MOST_REPLICAS = 3 };
 
-/* A number of microbatches with which every schedule runs on 1, 2 and 4 ranks. */
+/* Every schedule runs with this number of microbatches on 1, 2 and 4 ranks, if it runs on so many ranks at all. */
 enum { MICROBATCHES = 4 };
 
 static bool compiles(const char *schedule, int ranks, int microbatches, char program[static 200])
@@ -31,7 +31,7 @@ static void compare_with_reference(const char *what, const char *program, const 
     release(&reference);
 }
 
-/* Of one pipeline that runs as many microbatches in a step. */
+/* Compares the first losses with those of one pipeline that runs as many microbatches in a step. */
 static void compare_first_losses(const char *what, const char *schedule, int ranks, const Result *together)
 {
     char program[200];
@@ -51,7 +51,7 @@ static void check(const char *schedule, int ranks, int replicas)
     Result together;
     snprintf(what, sizeof what, "%s, %d ranks, %d replicas", schedule, ranks, replicas);
     if (!compiles(schedule, ranks, MICROBATCHES, program))
-        return; /* it needs more ranks */
+        return; /* the schedule needs more ranks */
     compare_with_reference(what, program, "gpt", replicas, &together);
     if (!together.asynchronous)
         compare_first_losses(what, schedule, ranks, &together);
@@ -66,7 +66,7 @@ static void schedule_equals_reference(void **state)
             check(schedule, ranks, replicas);
 }
 
-/* The tokens of each expert are counted over all replicas. */
+/* In a model with experts, the tokens of each expert are counted over all replicas. */
 static void experts_equal_reference(void **state)
 {
     (void)state;

@@ -78,7 +78,8 @@ static void test_ranks_of_different_clocks(void **state)
     assert_int_equal(shell("rm -r %2$s", folder), 0);
 }
 
-/* Every member of the mesh is a process of the trace, whose arrows end in its own replica. dpc reads replica 0. */
+/* Every member of the mesh is a process in the trace. Arrows stay within a replica. dpc reads the trace, of which it
+   uses replica 0. */
 static void test_replicas(void **state)
 {
     (void)state;

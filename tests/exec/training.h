@@ -78,7 +78,7 @@ static inline uint64_t hash(const void *bytes, size_t size)
     return value | 1;
 }
 
-/* Checks that copies of a stage have the same sum. */
+/* Notes a hash of the gradient, and checks that all copies of a stage have the same sum. */
 static inline void on_gradient(void *context, const GradientView *view)
 {
     Result *result = context;
@@ -96,14 +96,14 @@ static inline void release(Result *result)
     pthread_mutex_destroy(&result->lock);
 }
 
-/* What to train. Zeros: one pipeline, with the program's own recipe. */
+/* What to train. All zero: one pipeline, with the recipe of the program. */
 typedef struct Training {
     const char *path, *model;
     uint32_t layers; /* 0: one per stage */
     int replicas;    /* 0: one */
-    int shards;      /* replicas among which experts are divided; 0: one */
+    int shards;      /* replicas that divide the experts among them; 0: one */
     bool reference;
-    Recipe *recipe; /* of the F&Bs; NULL: the program's */
+    Recipe *recipe; /* used in place of the recipe of the program; NULL: the recipe of the program */
 } Training;
 
 static inline void train(const Training *training, Result *result)
@@ -129,7 +129,7 @@ static inline void train(const Training *training, Result *result)
     result->asynchronous = program->asynchronous;
     result->forward_only = program->forward_only;
     assert_true(result->microbatches <= MICROBATCHES_MAX && program->stages <= STAGES_MAX);
-    const bool divided = run.loaded.shards > 1; /* then each replica has gradients of experts of its own */
+    const bool divided = run.loaded.shards > 1; /* then the replicas have gradients of different experts */
     run_to_end(&run, &(SessionHooks){
                          .observer = {.context = result, .step = on_step, .gradient = divided ? NULL : on_gradient}});
     assert_false(result->copies_differ);
@@ -158,7 +158,7 @@ static inline void assert_equal_numbers(const char *what, const Result *pipeline
         fail_msg("%s: other weights are saved", what);
 }
 
-/* Compiles with the given arguments of dpc. */
+/* Runs dpc with these arguments; `program` becomes the path of the prog.bin. */
 static inline void compile_program(const char *arguments, char program[static 200])
 {
     char command[4096];

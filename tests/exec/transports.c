@@ -2,8 +2,8 @@
    Tests every schedule, both models, several sizes, and replicas; compares the losses of every microbatch, gradient
    norms, and the weights after two steps.
 
-   MPI takes far longer to start than these runs take. So one mpirun for each mesh starts this program again,
-   which runs all programs one after the other. */
+   MPI takes far longer to start than these runs take. So mpirun starts this program once for each mesh, and the
+   processes run all programs of that mesh one after the other. */
 
 #include "tests/exec/run.h"
 #include "tests/exec/sanitized.h"

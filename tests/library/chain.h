@@ -2,7 +2,7 @@
 #define TESTS_LIBRARY_CHAIN_H
 
 /* A model for the tests that run ranks: a chain of sparse linear layers, y[i] = w[i] x[i+1], one per stage, in double
-   precision. What a pass reads and fills is in slots, as the instruction says. */
+   precision. Passes find their inputs in the slots that the instruction names, and fill the others. */
 
 #include "tests/library/client.h"
 
@@ -17,8 +17,8 @@ typedef struct Host {
     const dps_program *program;
     uint32_t number, stages, microbatches;
     dps_rank *rank;
-    Vector *slots[DPS_SLOT_CLASSES]; /* weights included: slot c has those of chunk c */
-    void **messages;                 /* [message slots]: pointers to slots, which threads exchange */
+    Vector *slots[DPS_SLOT_CLASSES]; /* [class][slot], weights included: weights slot c has those of chunk c */
+    void **messages;                 /* [message slots]: the slots; threads exchange these pointers */
     Vector gradients[CHUNKS_MAX];
     double loss;
 } Host;
@@ -72,7 +72,7 @@ static inline double input(const Host *host, const dps_instruction *pass, int i)
     return x ? x->of[(i + 1) % WIDTH] : sin(1.0 + pass->number + 3.0 * i);
 }
 
-/* The last stage saves the gradient of the loss in both slots. */
+/* The last stage saves the gradient of the loss in its context and stash slots, for I and W. */
 static inline int chain_forward(void *user, const dps_instruction *pass)
 {
     Host *host = user;
@@ -125,7 +125,7 @@ static inline int chain_update(void *user, const dps_instruction *update)
     return 0;
 }
 
-/* Asynchronous: an optimizer step from one version of the weights to the next. */
+/* U of an asynchronous program: an optimizer step from one version of the weights to the next. */
 static inline int chain_update_async(void *user, const dps_instruction *update)
 {
     Host *host = user;
@@ -136,8 +136,8 @@ static inline int chain_update_async(void *user, const dps_instruction *update)
     return 0;
 }
 
-/* Runs a step of the program's chain without a pipeline, and returns the loss. `weights`: [stages], updated unless the
-   program is forward-only. */
+/* Runs a step of the chain without a pipeline, and returns the loss. `weights`: [stages], updated unless the program is
+   forward-only. */
 static inline double chain_step(Vector *weights, const dps_program_info *info)
 {
     const uint32_t stages = info->stages, microbatches = info->microbatches;
@@ -174,7 +174,7 @@ static inline void assert_equal_numbers(double one, double other)
         fail_msg("%.17g, and without a pipeline %.17g", one, other);
 }
 
-/* The weights of the rank's chunks equal those without a pipeline. */
+/* Checks that the weights of the rank's chunks equal `weights`, those without a pipeline. */
 static inline void assert_weights(const Host *host, const Vector *weights)
 {
     dps_chunk_info chunk = {.size = sizeof chunk};

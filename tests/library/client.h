@@ -1,7 +1,7 @@
 #ifndef TESTS_LIBRARY_CLIENT_H
 #define TESTS_LIBRARY_CLIENT_H
 
-/* For tests that use libdps as a program outside of this project does: with dps.h and nothing else. */
+/* For tests that use libdps as an outside program does: with dps.h and nothing else of the project. */
 
 #include "library/dps.h"
 

@@ -1,5 +1,5 @@
-/* The programs of man/dps.3 that train: compiled from the page, and run with every synchronous schedule. Their losses
-   equal those of the chain without a pipeline. */
+/* Compiles the programs of man/dps.3 that train, and runs them with every synchronous schedule. Their losses equal
+   those of the chain without a pipeline. */
 
 #include "tests/library/chain.h"
 #include "tests/transport/plugin.h"
@@ -21,7 +21,7 @@ static bool succeeds(const char *format, ...)
     return system(command) == 0;
 }
 
-/* Takes the three files out of the page: each begins with a comment that has its name, and ends with .Ed. */
+/* Extracts the three files from the page. Each begins with a comment that has its name, and ends before .Ed. */
 static int extract(void **state)
 {
     static const char *const files[] = {"chain.h", "threads.c", "mpi.c"};
@@ -50,7 +50,7 @@ static bool build(const char *compiler, const char *name)
                     folder, name, build, top, build);
 }
 
-/* Runs a program with one schedule, and compares its losses. */
+/* Runs a program with one schedule, and compares its losses to those of the chain. */
 static void compare(const char *launcher, const char *name, const char *path)
 {
     dps *d = dps_new(NULL);

@@ -5,7 +5,7 @@
 
 /* --- functions that fail --- */
 
-/* Runs all ranks, one of which fails at a call. Returns false if it has fewer calls. */
+/* Runs all ranks. The functions of rank `failing` fail at call number `at`. False: it has fewer calls. */
 static bool fail_one(dps *d, dps_program *program, Way way, uint32_t failing, int at)
 {
     Thread threads[RANKS];
@@ -24,7 +24,7 @@ static bool fail_one(dps *d, dps_program *program, Way way, uint32_t failing, in
         assert_int_equal(dps_step(threads[failing].host.rank, &functions), DPS_FAILED);
     }
     for (uint32_t r = 0; r < RANKS; r++)
-        if (threads[r].status != DPS_OK && r != failing) /* it names itself, and repeats the whole reason */
+        if (threads[r].status != DPS_OK && r != failing) /* its message contains that of the failing rank */
             assert_non_null(strstr(dps_rank_error(threads[r].host.rank), error));
         else if (!failed)
             assert_int_equal(threads[r].status, DPS_OK);
@@ -216,7 +216,7 @@ static void ranks_join_the_threads_of_their_program_once(void **state)
     dps_free(d);
 }
 
-/* A rank that never comes: the others say so at their deadline. */
+/* Only one rank runs. At its deadline it names the rank that is missing. */
 static void a_missing_rank_is_named(void **state)
 {
     (void)state;
@@ -250,7 +250,7 @@ static void structs_of_other_versions_are_taken(void **state)
     options.newer = NULL;
     assert_int_equal(dps_rank_open(d, program, 0, &options.known, &rank), DPS_OK);
 
-    /* An older version of the struct ends before `norm`: what follows is no function. */
+    /* An older version of the struct ends before `norm`. The library must not use the memory after it. */
     dps_functions older;
     memset(&older, 0xee, sizeof older);
     memset(&older, 0, offsetof(dps_functions, norm));

@@ -1,4 +1,5 @@
-/* A host that drives the loop itself: all ranks in one thread, each as far as its messages allow. */
+/* A host that drives the loop itself. All ranks run in one thread; each runs until it must wait for a message or
+   sum. */
 
 #include "tests/library/chain.h"
 
@@ -80,7 +81,7 @@ static int run_pass(Host *host, const dps_instruction *pass)
     }
 }
 
-/* False: the action has to wait for another rank. */
+/* Runs an action. False: it has to wait for another rank. */
 static bool perform(Run *run, Host *host, const dps_instruction *action)
 {
     bool *const summed = &run->summed[host->number][action->chunk < 0 ? 0 : action->chunk];
@@ -125,7 +126,7 @@ static double step(Run *run)
     double loss = 0;
     memset(run->channels, 0, sizeof run->channels);
     for (uint32_t ended = 0, rounds = 0; ended < run->ranks; rounds++) {
-        assert_true(rounds < 100000); /* else the ranks wait for each other */
+        assert_true(rounds < 100000); /* otherwise the ranks wait for each other forever */
         for (uint32_t r = 0; r < run->ranks; r++)
             if (!waiting[r] || waiting[r]->opcode != DPS_END)
                 ended += advance(run, &run->hosts[r], &waiting[r]);
@@ -160,7 +161,7 @@ static void run_close(Run *run)
 
 enum { STEPS = 3, RANKS = 4, MICROBATCHES = 8 };
 
-/* Trains with one schedule, receives late or early, and compares with the chain without a pipeline. */
+/* Trains with one schedule, with messages posted early or not, and compares with the chain without a pipeline. */
 static void train(dps *d, const dps_program *program, int post_early)
 {
     dps_program_info info = {.size = sizeof info};
@@ -195,7 +196,8 @@ static void every_schedule_trains(void **state)
     dps_free(d);
 }
 
-/* The actions are the instructions of the program, in its order; posted early, another order of the same ones. */
+/* The actions are the instructions of the program, in its order; with messages posted early, the same instructions in
+   another order. */
 static void actions_are_the_instructions_of_the_program(void **state)
 {
     (void)state;
@@ -234,7 +236,7 @@ static void actions_are_the_instructions_of_the_program(void **state)
     dps_free(d);
 }
 
-/* The forward half computes the loss of the weights, and changes nothing. */
+/* The forward half computes the loss, and changes no weights. */
 static void the_forward_half_evaluates(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 #ifndef TESTS_LIBRARY_RANKS_H
 #define TESTS_LIBRARY_RANKS_H
 
-/* Ranks of the chain as threads: the library carries messages and sums. A rank may fail at any call of its
-   functions. */
+/* Runs the ranks of the chain as threads. The library carries messages and sums. A rank can be made to fail at any call
+   of its functions. */
 
 #include "tests/library/chain.h"
 
@@ -12,7 +12,7 @@ enum { STEPS = 3, RANKS = 4, MICROBATCHES = 8 };
 
 typedef enum Way { PUSH, PUSH_EARLY, PUSH_HALVES, PULL, WAYS } Way;
 
-/* What the threads of a run share, and one of them. */
+/* What the threads of a run share. */
 typedef struct Run {
     dps_program *program;
     dps_threads *threads;
@@ -34,7 +34,7 @@ static inline int backward(void *user, const dps_instruction *pass)
     return failed ? failed : chain_backward_weight(user, pass);
 }
 
-/* Both halves of an F&B, the backward first. */
+/* Runs both halves of an F&B, the backward first. */
 static inline int overlap(void *user, const dps_instruction *pair)
 {
     const dps_instruction *second = pair->second;
@@ -43,7 +43,8 @@ static inline int overlap(void *user, const dps_instruction *pair)
            chain_forward(user, pair);
 }
 
-/* The norm of the gradients of all ranks; a stage with several copies counts several times. */
+/* Computes the sum of squares of the gradients of all ranks, and gives it to all. A stage with several copies counts
+   several times. */
 static inline int norm(void *user, const dps_instruction *instruction)
 {
     Thread *thread = user;
@@ -66,7 +67,7 @@ static inline int update(void *user, const dps_instruction *instruction)
                                                    : chain_update(user, instruction);
 }
 
-/* Counts the calls; one of them fails. */
+/* Counts the calls. True: this call is to fail. */
 static inline bool fails(Thread *thread)
 {
     if (++thread->calls != thread->fail_at)
@@ -120,7 +121,7 @@ static inline dps_status pull(Thread *thread)
     dps_status status;
     while (!(status = dps_next(thread->host.rank, &action)) && action->opcode != DPS_END) {
         if (action->opcode >= DPS_SEND_FORWARD && action->opcode <= DPS_WAIT_REDUCE)
-            return DPS_BAD_USAGE; /* the library carries these */
+            return DPS_BAD_USAGE; /* the library runs these itself */
         dps_done(thread->host.rank, action, call(thread, action) ? DPS_FAILED : DPS_OK);
     }
     return status;

@@ -1,5 +1,5 @@
-/* Experts divided among the members of a group give the same bits as all experts on one stage. Each member is a thread
-   with a microbatch of its own; the stage with all experts runs the microbatches one after the other. */
+/* Experts that are divided among the members of a group give the same bits as all experts on one stage. Each member is
+   a thread with a microbatch of its own; the stage with all experts runs these microbatches one after the other. */
 
 #include "runtime/model/experts.h"
 #include "runtime/model/stage.h"
@@ -20,14 +20,14 @@ typedef struct Holder {
     Slots slots, second;
 } Holder;
 
-/* A model, and how its tokens are to choose. */
+/* A model, how its tokens choose experts, and what to run. */
 typedef struct Subject {
     const char *device, *name;
     const char *const *settings;
     double bias_of_first; /* added to the bias of expert 0: a large one gives it all tokens, a negative one none */
     double expert_rows;
     int members;
-    bool pair, merged; /* runs an F&B; merged by a recipe */
+    bool pair, merged; /* pair: runs an F&B; merged: by a recipe, otherwise one half after the other */
 } Subject;
 
 typedef struct Member {
@@ -61,7 +61,7 @@ static Status count_call(void *context, Error *error)
     return STATUS_OK;
 }
 
-/* The bias of expert 0 in every layer. */
+/* Sets the bias of expert 0 in the router of every layer. */
 static void bias_first(const Holder *holder, double bias)
 {
     const size_t size = holder->device->run->size[MASTER_TYPE];
@@ -97,7 +97,7 @@ static void close_holder(Holder *holder)
     device_close(holder->device);
 }
 
-/* The input and the output gradient of a member's microbatch. */
+/* Draws the input and the output gradient of a member's first microbatch, and the input of its second one. */
 static void draw(const Holder *holder, int member)
 {
     const size_t message = stage_sizes(holder->stage)->message;
@@ -106,8 +106,8 @@ static void draw(const Holder *holder, int member)
     randomize(holder->device, holder->second.x, message, 300 + (uint64_t)member, 1);
 }
 
-/* Two microbatches: the F of the second one together with the backward of the first one, merged by a recipe or in
-   turn. */
+/* Runs an F&B: the F of the second microbatch with the backward of the first one, merged by a recipe or one after the
+   other. */
 static Status run_pair(Holder *holder, bool merged, Error *error)
 {
     static const Recipe recipe = {
@@ -195,8 +195,9 @@ static void close_members(const Subject *subject, Member *members)
     }
 }
 
-/* Compares the gradients of a member with those of the stage with all experts: of experts if `experts`, which that
-   stage has added up over all microbatches, else the others, which are those of the member's microbatch. */
+/* Compares gradients of a member with those of the stage with all experts. `experts`: the gradients of experts, which
+   that stage has added up over all microbatches; otherwise all other gradients, which it has of the member's microbatch
+   alone. */
 static void compare_gradients(const Subject *subject, const Holder *member, int self, const Holder *all, bool experts)
 {
     const size_t size = all->device->run->size[MASTER_TYPE];
@@ -282,7 +283,8 @@ static void one_stage_and_a_group_give_the_same_bits(void **state)
         }
 }
 
-/* An F&B whose all-to-alls are in flight while the other half computes. */
+/* An F&B whose all-to-alls are in flight while the other half computes gives the same bits as its halves one after the
+   other. */
 static void overlapped_is_in_turn_to_the_bit(void **state)
 {
     (void)state;
@@ -323,7 +325,7 @@ static void waits_come_late(void **state)
     run_members(&subject, members);
     const OpList *list = &members[0].holder.stage->pairs->list;
     const uint32_t checksum = stage_checksum(members[0].holder.stage);
-    /* after every operation of the pair, and of the F before it */
+    /* the stage calls it after every operation of the pair, and of the F before it */
     const size_t alone = members[0].holder.stage->lists[RECIPE_F].count;
     assert_int_equal(atomic_load(&progress_calls), 2 * (list->count + alone));
     int posts = 0;
@@ -344,7 +346,7 @@ static void waits_come_late(void **state)
     close_members(&subject, members);
 }
 
-/* One expert gets all tokens, of which half were planned for. */
+/* One expert gets the tokens of both members, and there is room for half of them. */
 static void too_many_rows_are_refused(void **state)
 {
     (void)state;

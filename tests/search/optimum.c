@@ -1,5 +1,5 @@
-/* The solver that dpc --prove asks, on small cases: the search is near the proven optimum, the bound is never above it,
-   and orders that the solver finds are legal and take the time that it says. */
+/* Tests the solver behind dpc --prove on small cases: the search is near the proven optimum, the bound is never above
+   it, and orders that the solver finds are legal and take the time that it says. */
 
 #include "compiler/prove/prove.h"
 #include "compiler/search/optimum.h"
@@ -54,7 +54,7 @@ static Problem problem_of(const Case *of, Arena *arena)
     return problem;
 }
 
-/* The earliest start of each rank. */
+/* The earliest time at which each rank can start its first F. */
 static const double *starts_of(const Problem *problem, Arena *arena)
 {
     const PlacedPipe *pipe = &problem->schedule.pipes[0];
@@ -68,7 +68,8 @@ static const double *starts_of(const Problem *problem, Arena *arena)
     return starts;
 }
 
-/* The least time of an order; `known` is the time of one, or more. */
+/* Returns the makespan that the solver proves to be the least. `known`: the makespan of some order, or more; the solver
+   looks for a shorter one. */
 static double optimum(const OptimumTask *task, double known, Optimum *found, Arena *arena)
 {
     static const OptimumControl control = {.seconds = 600};
@@ -140,7 +141,7 @@ static void near_the_optimum(void **state)
                                   .limit_count = 1,
                                   .starts = starts_of(&problem, &arena)};
         Optimum found;
-        /* one more: the solver must find an order at least as good as the search's, else its model is too strict */
+        /* cost + 1: the solver must find an order as good as that of the search; otherwise its model is too strict */
         const double least = optimum(&task, cost + 1, &found, &arena);
         assert_true(found.found);
         print_message("%s, %u microbatches, F=%d I=%d W=%d comm=%d head=%d, memory %d: %g, proven optimum %g\n",
@@ -176,7 +177,8 @@ static SearchProgress search_pairs_of(const Problem *problem, Schedule *schedule
     return found;
 }
 
-/* Proves the solver's order and returns its makespan; no rank may hold more than its memory. */
+/* Proves the solver's order and returns its makespan. No rank may hold more activations than its memory has room
+   for. */
 static double makespan_of(const Problem *problem, Order *orders, Arena *arena)
 {
     static const Source source = {.path = "solver", .text = ""};
@@ -192,7 +194,7 @@ static double makespan_of(const Problem *problem, Order *orders, Arena *arena)
     return times.makespan;
 }
 
-/* Compares a search with the optimum. Returns the optimum. */
+/* Compares the result of a search with the proven optimum, which it returns. `reaches`: they must be equal. */
 static double compare_pairs(const Problem *problem, bool reaches, Arena *arena)
 {
     Schedule schedule;
@@ -231,7 +233,7 @@ static Problem pairs_problem(uint32_t ranks, uint32_t pipes, uint32_t microbatch
     return problem;
 }
 
-/* The V and two pipes in opposite directions, with DualPipeV's memory. */
+/* The V with the memory of DualPipeV, and two pipes in opposite directions with that of DualPipe. */
 static void optima_with_pairs(void **state)
 {
     (void)state;
@@ -256,7 +258,8 @@ static void optima_with_pairs(void **state)
     }
 }
 
-/* Small random placements, times and limits: the bound is never above the optimum, and the search never below it. */
+/* For small random placements, times and limits, the bound is never above the optimum, and the search never below
+   it. */
 static void random_problems(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The schedules of schedules/DISCOVERY.md against the published ones that they improve: never longer and never with
-   more activations, for random sizes and costs. `build/tests/timeline/discovered CASES` tries that many. */
+/* Compares the schedules of schedules/DISCOVERY.md to the published ones that they improve: for random sizes and costs
+   they are never longer and never hold more activations. `build/tests/timeline/discovered CASES` tries CASES cases. */
 
 #include "tests/timeline/compiled.h"
 
@@ -15,7 +15,8 @@ typedef struct Result {
 
 static double fraction(uint64_t *seed, uint64_t steps) { return (double)random_below(seed, steps + 1) / (double)steps; }
 
-/* F <= I <= 1.5 F, W <= I, max(F, B) < x <= F+B, comm <= .2 F: on a fine grid, or on one of tenths. */
+/* F = 1, F <= I <= 1.5 F, W <= I, B = I + W, max(F, B) < FB <= F + B, comm <= 0.2 F. Values are on a fine grid or on
+   one of tenths. */
 static Costs random_costs(uint64_t *seed)
 {
     const uint64_t steps = random_below(seed, 2) ? 10 : 1000000;

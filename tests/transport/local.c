@@ -53,7 +53,8 @@ static void open_world(int count, double deadline, int replicas, World **members
     assert_int_equal(transport_open(transport_named("local", false), &config, members, &error), STATUS_OK);
 }
 
-/* Runs `body` on `count` threads, one per rank, then closes the world. `meanwhile` may be NULL. */
+/* Runs `body` on `count` threads, one per member of `replicas` replicas, then closes the world. `meanwhile` may be
+   NULL. */
 static void run_replicas(Rank *ranks, int count, double deadline, int replicas, bool (*body)(Rank *),
                          void (*meanwhile)(Rank *))
 {
@@ -279,7 +280,7 @@ static bool missing_sum_body(Rank *self)
     return true;
 }
 
-static TestAllToAll of_missing[2]; /* after a failure other members may still use it */
+static TestAllToAll of_missing[2]; /* not on the stack: after a failure other members may still use this memory */
 
 /* Rank 2 does not post its all-to-all. */
 static bool missing_pieces_body(Rank *self)

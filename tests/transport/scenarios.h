@@ -349,12 +349,12 @@ enum {
     ALL_TO_ALL_ROUNDS = 40,
 };
 
-/* One all-to-all with its memory, which one member uses again and again. */
+/* An all-to-all with its memory. One member uses it again and again. */
 typedef struct TestAllToAll {
     AllToAll posted;
     uint64_t *send, *receive;
     size_t *send_begins, *receive_begins;
-    uint64_t number; /* of the all-to-all in the whole test */
+    uint64_t number; /* number of the all-to-all in the test */
     bool busy;
 } TestAllToAll;
 
@@ -377,8 +377,8 @@ static inline void free_all_to_all(TestAllToAll *one)
     free(one->receive_begins);
 }
 
-/* How many words member `from` sends to member `to` in all-to-all `number`. By turns: any number, everything to one
-   member, nothing from or to one, nothing at all, as much as possible. */
+/* How many words member `from` sends to member `to` in all-to-all `number`. Five patterns take turns: any numbers;
+   everything goes to one member; nothing goes to one member or comes from it; nothing at all; as much as possible. */
 static inline size_t piece_words(uint64_t number, int from, int to, int ranks)
 {
     const int one = (int)(number / 5 % (uint64_t)ranks);
@@ -432,7 +432,7 @@ static inline bool wait_for_all_to_all(Communicator *communicator, int rank, Tes
             EXPECT(piece[i] == piece_word(one->number, m, communicator->self, i));
     }
     EXPECT(one->receive[one->receive_begins[ranks] / sizeof *one->receive] == 42);
-    memset(one->send, 0xee, one->send_begins[ranks]); /* it is ours now: nobody else may read this */
+    memset(one->send, 0xee, one->send_begins[ranks]); /* after the wait it is ours: nobody else may read it now */
     return true;
 }
 
@@ -455,8 +455,9 @@ static inline bool wait_for_one_of(Communicator *communicator, int rank, TestAll
     return wait_for_all_to_all(communicator, rank, &ones[chosen]);
 }
 
-/* Many all-to-alls in flight, beside a sum and a message around the ring. Each member waits for them in its own order:
-   first for the message, so all-to-alls must complete although no member waits for them. */
+/* Runs many all-to-alls at once, with a sum and a message around the ring. Each member first waits for the message,
+   then for the all-to-alls in an order of its own. So an all-to-all must complete even while other members wait for
+   something else. */
 static inline bool exchange_pieces(Communicator *everybody, int rank, int ranks)
 {
     Error error;
@@ -491,7 +492,7 @@ static inline bool exchange_pieces(Communicator *everybody, int rank, int ranks)
             EXPECT(wait_for_one_of(communicator, rank, ones, &own));
         EXPECT(wait_for_sum(&sum, rank));
     }
-    EXPECT(post_all_to_all(communicator, rank, &ones[0], number++)); /* in flight until the others are through */
+    EXPECT(post_all_to_all(communicator, rank, &ones[0], number++)); /* it stays in flight during the next ones */
     for (int i = 1; i < 3 * ALL_TO_ALLS; i++)
         EXPECT(post_all_to_all(communicator, rank, &ones[1], number++) &&
                wait_for_all_to_all(communicator, rank, &ones[1]));
@@ -505,7 +506,7 @@ static inline bool exchange_pieces(Communicator *everybody, int rank, int ranks)
     return true;
 }
 
-/* More all-to-alls than announced are refused, and so is one of a communicator that announced none. */
+/* A communicator refuses more all-to-alls than its configuration announced, and any if that announced none. */
 static inline bool post_too_many(Communicator *everybody, int rank)
 {
     static const char text[] = "has more all-to-alls in flight than it announced";

@@ -18,7 +18,7 @@ static int number(const char *name, int otherwise)
     return text ? atoi(text) : otherwise;
 }
 
-/* MOCK_ALONE: every process sees only its own GPU. FAKE_NCCL_FAILS: applies to process FAKE_NCCL_RANK. */
+/* MOCK_ALONE: every process sees only its own GPU. FAKE_NCCL_FAILS: the call that fails in process FAKE_NCCL_RANK. */
 __attribute__((constructor)) static void begin(void)
 {
     const int process = number("OMPI_COMM_WORLD_RANK", 0);

@@ -29,7 +29,7 @@ typedef struct Group {
     Comm *comm;
     CudaStream *stream;
     int count;
-    bool greets; /* its transfers have one byte each: they only connect ranks */
+    bool greets; /* a greeting: its transfers have one byte each and only connect ranks */
     Transfer transfers[TRANSFERS_MAX];
 } Group;
 

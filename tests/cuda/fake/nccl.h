@@ -14,14 +14,14 @@ typedef struct FakeNccl {
     const char *fails;  /* name of the call that fails, without "nccl" */
     int fails_at;       /* the n-th call of it fails */
     int asked_fails_at; /* the n-th CommGetAsyncError reports that a peer is gone */
-    int silent_rank;    /* groups of this rank do not start, except greetings; -1: none */
+    int silent_rank;    /* groups of this rank do not start, greetings excepted; -1: all groups start */
 } FakeNccl;
 
 typedef struct FakeNcclReport {
     int communicators; /* number of open communicators */
     int groups, transfers;
-    int most_transfers;   /* largest number of transfers of a group, except greetings */
-    int late_connections; /* pairs of ranks that communicate before a greeting (a group of transfers of one byte) */
+    int most_transfers;   /* largest number of transfers of a group, greetings excepted */
+    int late_connections; /* pairs of ranks that communicate before their greeting, a group of transfers of one byte */
     int mismatches;       /* transfers whose ends have different sizes */
     int early_uses;       /* calls before the last call was complete */
     int early_ends;       /* communicators destroyed before all ranks had finalized them */

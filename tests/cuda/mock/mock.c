@@ -83,7 +83,7 @@ typedef struct Shadow {
 } Shadow;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void **to_free; /* mock_at_end */
+static void **to_free; /* memory given to mock_at_end */
 static size_t to_free_count;
 static MockSetting setting;
 static MockReport report;

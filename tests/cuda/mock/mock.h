@@ -15,7 +15,7 @@
 typedef enum MockOrder {
     MOCK_LATE,   /* an operation runs when a thread waits for it */
     MOCK_EARLY,  /* an operation runs as soon as it is enqueued */
-    MOCK_RANDOM, /* a random choice of both, by `seed` */
+    MOCK_RANDOM, /* each operation as in one of these, chosen at random by `seed` */
 } MockOrder;
 
 typedef struct MockSetting {

@@ -1,5 +1,6 @@
-"""What dps.torch costs: processor time of an action (an F, I, W or B with its messages) where stages do nothing, 2
-ranks on gloo. Prints name, value, unit and goal on each line. `bench.py` starts the ranks itself."""
+"""Measures what dps.torch costs if the stages do nothing: processor time per action (an F, I, W or B with its
+messages), with 2 ranks on gloo. Prints a name, a value, a unit and, for some, a goal on each line. `bench.py` starts
+the ranks itself."""
 
 import os
 import sys
@@ -17,7 +18,7 @@ def actions(pipeline):
 
 
 def messages_alone(group, peer):
-    """As many messages as 1f1b has, through gloo and nothing else."""
+    """Sends as many messages as 1f1b has, by gloo alone."""
     import torch
 
     x = torch.zeros(1, 4)
@@ -27,7 +28,7 @@ def messages_alone(group, peer):
 
 
 def best_of(function):
-    """Least processor time of some rounds: of the process, and of this thread."""
+    """The least processor time of a step, in us, over some rounds: of the process, and of this thread."""
     best = {}
     for _ in range(ROUNDS):
         for clock in (time.process_time, time.thread_time):

@@ -1,4 +1,4 @@
-"""Two ranks: what step() takes, and what Pipeline and step() refuse, with words."""
+"""One of two ranks. Tests what step() accepts, and what Pipeline and step() refuse, with which message."""
 
 import torch
 import torch.distributed as dist
@@ -46,7 +46,7 @@ class Scaled(nn.Module):
 
 
 def forward_only():
-    """A program of forwards alone gives outputs."""
+    """A forward-only program gives outputs."""
     source = ("schedule f;\nranks P = 2;\nmicrobatches M = 3;\n"
               "pipe a: P stages, stage s on s, M microbatches;\nnF : M;\n")
     program = dps.compile(source)

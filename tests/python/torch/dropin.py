@@ -1,5 +1,5 @@
-"""One rank: a program written for DeepSeek's DualPipe and DualPipeV, with layers that put off their weight gradients
-and an F&B of its own. Losses are equal to the bit to those without a pipeline, gradients to 1e-13."""
+"""One rank of a program that is written for DeepSeek's DualPipe and DualPipeV. Its layers defer their weight gradients,
+and it has its own F&B. Losses equal those without a pipeline to the bit, gradients to 1e-13."""
 
 import copy
 
@@ -70,7 +70,8 @@ def difference(a, b):
 
 
 def compare(kind, stages, placed, x, label, both_ways):
-    """placed: the stages of this rank; x, label: what this rank is given, and the losses of its label."""
+    """placed: the stages of this rank. x, label: functions that take from a tensor of the whole batch what this rank
+    gets as input, and what belongs to its labels."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(3)
     model = nn.Sequential(*[Stage().double() for _ in range(stages)])
@@ -102,7 +103,8 @@ def compare(kind, stages, placed, x, label, both_ways):
 
 
 def sum_copies(mine, rank, ranks):
-    """The caller's part: the other copy of a rank's first stage is the second stage of the opposite rank."""
+    """Sums the gradients of both copies of each stage, which DualPipe leaves to its caller. The other copy of a rank's
+    first stage is the second stage of the opposite rank."""
     for first, second in zip(mine[0].parameters(), mine[1].parameters()):
         gathered = [torch.stack([torch.empty_like(p) for _ in range(ranks)]) for p in (first, second)]
         for all_of, p in zip(gathered, (first, second)):

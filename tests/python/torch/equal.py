@@ -1,4 +1,4 @@
-"""One rank: trains each case of a list with the pipeline and without it, and compares losses, outputs and gradients.
+"""One rank. Trains each case of a list with the pipeline and without it, and compares losses, outputs and gradients.
 
 usage: equal.py CASE...   a case is SCHEDULE:RANKS:MICROBATCHES:MODEL"""
 
@@ -20,13 +20,13 @@ warnings.simplefilter("ignore")
 
 
 def difference(a, b):
-    """As DualPipe's examples compare gradients."""
+    """The difference of two gradients, as DualPipe's examples compute it; 0: equal."""
     a, b = a.double(), b.double()
     return 1 - 2 * (a * b).sum().item() / (a * a + b * b).sum().item() if (a * a + b * b).sum() else 0.0
 
 
 class Held(dict):
-    """What a rank holds, and how much it held at most."""
+    """The microbatches that a rank holds; peak: the most that it has held at once."""
 
     peak = 0
 
@@ -51,8 +51,8 @@ def zero(modules):
 
 
 def tie(program, rank, modules, ends):
-    """The embedding and the head have one weight: one parameter where a rank has both, else two, whose gradients are
-    summed over `ends`, the group of the first and the last rank."""
+    """Ties the weights of the embedding and the head. A rank that has both gets one parameter. Otherwise there are two,
+    whose gradients are summed over `ends`, the group of the first and the last rank."""
     held = {chunk.stage: module for chunk, module in zip(program.rank(rank).chunks, modules)}
     first, last = held.get(0), held.get(program.stages - 1)
     if first and last:
@@ -85,7 +85,7 @@ def run(schedule, ranks, microbatches, kind, group, ends):
     check(plan, results, evaluated, expected_losses, expected_outputs, microbatches)
     expected = [p.grad for c in plan.chunks for p in model.stages[c.stage].parameters()]
     for got, want in zip(results[0][2], expected):
-        if want is None:  # nothing depends on the parameter; the sum over copies makes a gradient of zeros
+        if want is None:  # the loss does not depend on it; a sum over copies still makes a gradient of zeros
             assert got is None or not got.any(), "a gradient where there is none"
         else:
             assert got is not None and difference(got, want) < 1e-13, f"gradients differ: {got}, not {want}"

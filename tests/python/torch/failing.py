@@ -1,4 +1,4 @@
-"""One of three ranks of steps that fail on rank 1 in several ways. Prints what step() raises."""
+"""One of three ranks whose steps fail on rank 1 in several ways. Prints what step() raises."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ DEADLINE = 3
 
 
 class Failing(nn.Module):
-    """Fails in its seventh forward: the second step's third."""
+    """Fails in its seventh forward, which is the third of the second step."""
 
     def __init__(self, how):
         super().__init__()
@@ -59,7 +59,7 @@ def main():
         dist.barrier()
         fail(how, steps)
     if dist.get_rank() == 0:
-        time.sleep(1)  # it holds the store
+        time.sleep(1)  # rank 0 hosts the store, so it must end last
 
 
 main()

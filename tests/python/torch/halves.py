@@ -1,4 +1,4 @@
-"""I and W of ordinary modules together run the operations of B, each once; and the memory that they hold."""
+"""Tests that I and W of ordinary modules together run the operations of B, each once, and that they free memory."""
 
 import gc
 import warnings
@@ -11,13 +11,13 @@ from torch import nn
 from dps.torch._split import Splitter
 from dps.torch._stage import Stage, run_backward
 
-# What a backward computes. Views, copies of shapes and sums into gradients are not counted.
+# The operations that count. Views, copies of shapes and sums into gradients do not.
 COUNTED = {"aten::mm", "aten::bmm", "aten::addmm", "aten::gelu_backward", "aten::threshold_backward", "aten::sum",
            "aten::convolution_backward", "aten::embedding_dense_backward"}
 
 
 class Mixed(nn.Module):
-    """Several kinds of layers, an activation in place, and a residual."""
+    """Has several kinds of layers, an in-place activation, and a residual connection."""
 
     def __init__(self):
         super().__init__()
@@ -31,7 +31,7 @@ class Mixed(nn.Module):
 
 
 class Direct(Mixed):
-    """Also uses a weight of a layer without that layer, a weight of no layer, and a layer twice."""
+    """Also uses the weight of a layer directly, a weight that belongs to no layer, and a layer twice."""
 
     def __init__(self):
         super().__init__()
@@ -71,7 +71,7 @@ def halves(kind):
 def computes_nothing_twice():
     of_b, of_i, of_w, after_i = halves(Mixed)
     assert not after_i, after_i
-    convolutions = {"aten::convolution_backward"}  # one call in B makes both gradients; I and W ask for one each
+    convolutions = {"aten::convolution_backward"}  # one call in B computes both gradients; I and W have one call each
     assert {n: c for n, c in (of_i + of_w).items() if n not in convolutions} == {
         n: c for n, c in of_b.items() if n not in convolutions}, (of_b, of_i, of_w)
     assert of_i["aten::mm"] == 1 and of_w["aten::mm"] == 1, (of_i, of_w)
@@ -83,7 +83,7 @@ def computes_nothing_twice():
 
 
 def frees():
-    """A large output is free as soon as its message is sent, and everything when the weight half has run."""
+    """The memory of an output is free after its message is sent, and all memory after the weight half has run."""
     module = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64))
     stage = Stage(module, "stage", False, Splitter(module, "stage", run_backward))
     x = torch.randn(64, 64, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Starts a script on several ranks, and never leaves one behind: `timeout` ends them even if this process is killed."""
+"""Starts a script on several ranks. No rank is left behind: `timeout` ends them even if this process is killed."""
 
 import os
 import socket
@@ -15,8 +15,8 @@ def _free_port():
 
 
 def launch(script, ranks, arguments=(), seconds=120):
-    """Runs `script` on so many ranks. Returns of each rank (exit status, output), within so many seconds: a rank that
-    runs longer is killed, and its status is None."""
+    """Runs `script` on `ranks` ranks. Returns (exit status, output) of each rank. A rank that runs for more than
+    `seconds` seconds is ended, and its status is None."""
     environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=_free_port(), WORLD_SIZE=str(ranks),
                        OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
     started = []

@@ -17,7 +17,7 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-    """A layer of a transformer whose attention has parameters of its own, beside those of layers."""
+    """A transformer layer. nn.MultiheadAttention also has parameters that belong to no layer inside it."""
 
     def __init__(self):
         super().__init__()
@@ -46,7 +46,7 @@ class Last(nn.Module):
 
 
 class Several(nn.Module):
-    """Gives two tensors of different shapes, and one of integers."""
+    """Returns two tensors of different shapes, and one of integers."""
 
     def __init__(self):
         super().__init__()
@@ -57,7 +57,7 @@ class Several(nn.Module):
 
 
 class Dropping(nn.Module):
-    """Dropout whose mask depends on the numbers that come with the activation."""
+    """Has dropout whose mask depends on a seed that comes with the activation."""
 
     def __init__(self):
         super().__init__()
@@ -104,8 +104,8 @@ class Model:
         return F.cross_entropy(outputs[0].flatten(0, 1), target.flatten())
 
     def plain(self, microbatches):
-        """Losses and outputs of the model, microbatch by microbatch; leaves the gradients of the mean loss in the
-        stages."""
+        """Runs the model without a pipeline, microbatch by microbatch. Returns losses and outputs; leaves the gradients
+        of the mean loss in the stages."""
         losses, outputs = [], []
         for m in range(microbatches):
             y = tuple(t.tensor_split(microbatches)[m] for t in self.inputs)

@@ -1,5 +1,5 @@
-"""Four ranks: two replicas of a pipeline of two ranks, each with half of the batch. Gradients are those of the whole
-batch's mean loss, complete when the hook says so."""
+"""One of four ranks: two replicas of a pipeline of two ranks, each with half of the batch. The gradients are those of
+the mean loss of the whole batch, and they are complete when `gradient_ready` is called."""
 
 import copy
 

@@ -1,4 +1,5 @@
-"""dps.torch. `make check-python-torch` runs one schedule of each kind, `make test-torch` (TORCH_TESTS=all) all."""
+"""Tests dps.torch. `make check-python-torch` runs one schedule of each kind, `make test-torch` (TORCH_TESTS=all) runs
+all."""
 
 import itertools
 import os
@@ -93,7 +94,7 @@ class Traces(Ranks):
 
 class Pages(Ranks):
     def trains(self, program):
-        """A program of a page trains."""
+        """Runs a program of a page on two ranks. It must train."""
         with tempfile.TemporaryDirectory() as folder:
             script = pathlib.Path(folder, "train.py")
             script.write_text(program + "print(losses)\n")

@@ -1,4 +1,4 @@
-"""Two ranks: writes the trace and the costs of a run. usage: traced.py FOLDER"""
+"""One of two ranks. Writes the trace and the costs of a run. usage: traced.py FOLDER"""
 
 import sys
 
