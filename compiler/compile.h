@@ -27,7 +27,7 @@ struct Compilation {
     /* set by the caller */
     Arena *arena;
     const Source *source;         /* a path that ends in .csv: an order; otherwise a .dps */
-    const Parameters *parameters; /* compile replaces them by a copy that has the costs, if the file uses cost() */
+    const Parameters *parameters; /* if the file uses cost(), compile replaces them by a copy with the costs */
     const Memory *memory;         /* the limits of memory; NULL: none */
     const Costs *costs;           /* as given; NULL: costs_unit */
     const SearchControl *search;  /* of `order auto`; NULL: search to the end */

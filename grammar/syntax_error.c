@@ -85,7 +85,7 @@ static Expectation understand(const bool *expected)
         .item = expected[TOKEN_LET],
         .value = expected[TOKEN_NUMBER] && expected['('],
         .after_value = expected['*'],
-        .pass = expected[TOKEN_PASS] && !expected[TOKEN_NUMBER], /* both: in cost( */
+        .pass = expected[TOKEN_PASS] && !expected[TOKEN_NUMBER], /* both are possible after NAME(, because of cost(F) */
         .name = expected[TOKEN_NAME] && !expected[TOKEN_NUMBER],
     };
     if (e.item)

@@ -3,8 +3,7 @@
    A schedule says in which order the ranks of a pipeline run the forward and backward passes of their stages. libdps
    compiles one from its source (the language is described in LANGUAGE.md), proves that it is complete, that it cannot
    deadlock and how much memory it needs, and gives you the result: one list of instructions for every rank, with every
-   send, receive and buffer in it. A rank runs under your own model. The library also predicts how long a step takes and
-   draws it.
+   send, receive and buffer in it. It runs a rank under your own model, predicts how long a step takes, and draws it.
 
        #include <dps.h>
        #include <stdio.h>
@@ -30,12 +29,13 @@
        cc example.c $(pkg-config --cflags --libs dps)
 
    Handles. `dps` is a session: it holds your allocator and the words of the last error. `dps_program` is a proven
-   program, `dps_prediction` the times of one, `dps_rank` one of its ranks that runs. You free what you were given:
-   dps_free, dps_program_free, dps_prediction_free, dps_rank_free, and dps_release for text and bytes.
+   program, `dps_prediction` the times of one, `dps_rank` a rank that runs, `dps_threads` the threads that run ranks
+   together. You free what you were given: dps_free, dps_program_free, dps_prediction_free, dps_rank_free,
+   dps_threads_free, and dps_release for text and bytes.
 
    Errors. A function that can fail for more than one reason takes a `dps` and returns a dps_status; dps_error then says
-   what is wrong, where, and what to do. The functions that run a rank take a `dps_rank`; its text is dps_rank_error. A
-   function that fails gives nothing to be freed. The functions without a `dps`
+   what is wrong, where, and what to do. The functions that run a rank take a `dps_rank` instead, and dps_rank_error has
+   their text. A function that fails gives nothing to be freed. The functions that return a dps_status and take neither
    only read; they fail when an index is out of range or a `size` is not set.
 
    Threads. Different sessions may be used by different threads at the same time; one session, by one thread at a time.
@@ -109,7 +109,7 @@ const char *dps_error(const dps *d);
 
 typedef enum dps_severity {
     DPS_ERROR = 0, /* something is wrong here */
-    DPS_NOTE = 1,  /* where the error before it is explained; or, without a place, how many more errors there are */
+    DPS_NOTE = 1,  /* an explanation of the error before it; or, without a place, how many more errors there are */
 } dps_severity;
 
 typedef struct dps_diagnostic {
@@ -151,8 +151,8 @@ typedef struct dps_options {
     const char *const *costs;
     const char *slot_bytes;   /* sizes of buffers, as `dpc --slot-bytes`: "message=8M,context=64M,..."; NULL: unknown */
     const char *memory_limit; /* as for `dpc --memory-limit`: "40G", or "activations=8"; NULL: none */
-    /* Called repeatedly during the search of an `order auto`. Return not 0 to end it with the best order so far. NULL:
-       not called */
+    /* Called repeatedly during the search of an `order auto`. Return a nonzero value to end it with the best order so
+       far. NULL: not called */
     int (*progress)(void *user, const dps_progress *progress);
 } dps_options;
 
@@ -264,14 +264,14 @@ typedef enum dps_opcode {
     DPS_OVERLAP_FORWARD = 17, /* F&F: two F, each as DPS_FORWARD_ONLY, may run at the same time */
 } dps_opcode;
 
-/* One instruction, or one half of an F&B. A member that the instruction does not have is -1; so is a slot for a tensor
-   that does not exist, such as x at the first stage and y at the last one. Slots are of class DPS_SLOT_MESSAGE, except
-   context, stash, gradient and the weights, which are of the classes of these names. */
+/* One instruction, or one half of an F&B or F&F. A member that the instruction does not have is -1; so is a slot for a
+   tensor that does not exist, such as x at the first stage and y at the last one. Slots are of class DPS_SLOT_MESSAGE,
+   except context, stash, gradient and the weights, which are of the classes of these names. */
 typedef struct dps_instruction {
     size_t size;
     int32_t opcode; /* dps_opcode; half 1 of an F&B is DPS_BACKWARD or DPS_BACKWARD_INPUT, of an F&F
                        DPS_FORWARD_ONLY */
-    int32_t halves; /* 2: an F&B, whose backward is half 1, or an F&F; else 1 */
+    int32_t halves; /* 2: an F&B, whose backward is half 1, or an F&F, whose second F is half 1; else 1 */
     int32_t line;   /* line of the source */
     int32_t chunk, stage, pipe;
     int32_t microbatch; /* number in its pipe */
@@ -282,9 +282,9 @@ typedef struct dps_instruction {
     int32_t x, y, dx, dy;
     int32_t context, stash, gradient;
     int32_t weights, next_weights;
-    int32_t number; /* of the microbatch in the step, over all pipes: it selects the data */
+    int32_t number; /* of the microbatch in the step, counted over all pipes: it selects the data */
     int32_t index;  /* of the instruction, as dps_get_instruction counts them */
-    /* the backward of an F&B, in the instructions that dps_next and dps_step hand out; else NULL */
+    /* half 1 of an F&B or F&F, in the instructions that dps_next and dps_step hand out; else NULL */
     const struct dps_instruction *second;
 } dps_instruction;
 
@@ -298,9 +298,9 @@ int dps_instruction_text(const dps_program *program, uint32_t rank, uint32_t ind
 
 /* --- running a rank --- */
 
-/* One rank of a program that runs under your own model. You have the tensors, the stages and the transport; the library
-   has the order and the slots. Each process or thread opens the ranks that it runs, as many as it likes, of the same
-   program or of several. A rank is used by one thread at a time. */
+/* One rank of a program, which runs under your own model. You have the tensors, the stages and the transport; the
+   library has the order and the slots. A process or thread may open any number of ranks, of one program or of several.
+   One thread at a time may use a rank. */
 typedef struct dps_rank dps_rank;
 
 typedef struct dps_rank_options {
@@ -323,9 +323,9 @@ void dps_rank_free(dps_rank *rank);
    ..., dualpipe.dps:30): out of memory". "" if there was none. Valid until the next call with this rank. */
 const char *dps_rank_error(const dps_rank *rank);
 
-/* Makes the forward half of a program, for evaluation or inference: a forward-only program with slots of its own, fewer
-   of each class than the program has. So a host that alternates both can use the same memory for their slots. Free it
-   with dps_program_free; it does not need the other program. */
+/* Makes the forward half of a program, for evaluation or inference: a forward-only program with slots of its own. It
+   has at most as many slots of each class as the program, so a host that alternates between the two can use the same
+   memory for both. Free it with dps_program_free; it does not need the other program. */
 dps_status dps_forward_half(dps *d, const dps_program *program, dps_program **forward);
 
 /* Pull: you drive the loop.
@@ -335,23 +335,23 @@ dps_status dps_forward_half(dps *d, const dps_program *program, dps_program **fo
            dps_done(rank, action, do_it(action));
 
    dps_next returns the rank's next instruction, the first one if no step has begun. DPS_END ends the step, and needs no
-   dps_done; the next call begins another step. An F&B is DPS_OVERLAP with its backward in `second`; to run the halves
-   one after the other is correct. The action lives as long as the rank: you may keep pointers to it. A library that is
-   newer than your dps.h returns longer structs, an older one shorter ones: action->size tells.
-   DPS_BAD_USAGE: the action before it is not done. The status of a failure that dps_done reported is repeated. */
+   dps_done; the next call begins another step. An F&B (DPS_OVERLAP) and an F&F (DPS_OVERLAP_FORWARD) have their half 1
+   in `second`; you may run the halves one after the other. The action lives as long as the rank: you may keep pointers
+   to it. A library that is newer than your dps.h returns longer structs, an older one shorter ones: action->size tells.
+   DPS_BAD_USAGE: the action before it is not done. After a failure dps_next returns the status of that failure. */
 dps_status dps_next(dps_rank *rank, const dps_instruction **action);
 /* Reports that the action which dps_next returned has run, or is enqueued on a device that keeps the order. A `status`
    other than DPS_OK says that it failed: dps_done returns it, dps_rank_error says at which instruction, and the rank
-   can only be freed. DPS_BAD_USAGE: it is not the action that dps_next returned last, or that is done already. */
+   can only be freed. DPS_BAD_USAGE: this is not the action that dps_next returned last, or it is done already. */
 dps_status dps_done(dps_rank *rank, const dps_instruction *action, dps_status status);
-/* Says why an action fails, before dps_done reports it: the text becomes part of dps_rank_error. It is copied; at most
-   800 bytes are used. */
+/* Says why an action fails. Call it before you report the failure; dps_rank_error then contains the text. The library
+   copies at most 799 bytes. */
 void dps_reason(dps_rank *rank, const char *text);
 
 /* Push: the library drives the loop and calls your functions. */
 
-/* Does what the instruction says, with the slots that it names. Returns 0, or anything else on a failure, which ends
-   the step. It may call dps_reason and dps_gather with its rank, and no other function of the rank. */
+/* Runs the instruction with the slots that it names. Returns 0, or any other number for a failure, which ends the step.
+   It may call dps_reason and dps_gather with its rank, and no other function of the rank. */
 typedef int (*dps_function)(void *user, const dps_instruction *instruction);
 
 /* A function that the program does not need may be NULL: a program without DPS_BACKWARD_INPUT needs no backward_input
@@ -359,22 +359,23 @@ typedef int (*dps_function)(void *user, const dps_instruction *instruction);
 typedef struct dps_functions {
     size_t size;
     void *user;                   /* passed to all of them */
-    dps_function forward;         /* DPS_FORWARD, DPS_FORWARD_ONLY */
+    dps_function forward;         /* DPS_FORWARD, DPS_FORWARD_ONLY, and for each half of DPS_OVERLAP_FORWARD */
     dps_function backward_input;  /* DPS_BACKWARD_INPUT */
     dps_function backward_weight; /* DPS_BACKWARD_WEIGHT */
     dps_function backward;        /* DPS_BACKWARD. NULL: backward_input, then backward_weight are called with it */
     dps_function overlap;         /* DPS_OVERLAP. NULL: forward, then the function of its backward are called */
-    /* Both directions, and both sides of a rank: the opcode tells. Not called if the rank has joined threads. */
+    /* send and receive are called for activations and for gradients: the opcode tells which. wait is called for both.
+       Not called if the rank has joined threads. */
     dps_function send, receive, wait;
-    /* Called for every chunk, also of a stage with one copy (group -1): there the gradient of this rank is complete,
-       and replicas of the pipeline may sum theirs. They may be NULL if no stage on this rank has several copies. Not
-       called if the rank has joined threads. */
+    /* Called for every chunk, even if its stage has one copy (group -1). In that case the gradient of the chunk is
+       complete, and a host with replicas of the pipeline may sum it over them. They may be NULL if no stage on this
+       rank has several copies. Not called if the rank has joined threads. */
     dps_function reduce, wait_reduce;
     dps_function norm, update; /* NULL: nothing happens; a host may update after dps_step */
     dps_function update_async; /* DPS_ASYNC_UPDATE, of asynchronous programs */
 } dps_functions;
 
-/* Runs a step of the rank: every function is called by this thread, in the order of the instructions. DPS_FAILED: a
+/* Runs a step of the rank. This thread calls every function, in the order of the instructions. DPS_FAILED: a
    function or a transfer failed; dps_rank_error says at which instruction, and the rank can only be freed.
    DPS_BAD_USAGE: a function that the program needs is NULL, or a step has begun. */
 dps_status dps_step(dps_rank *rank, const dps_functions *functions);
@@ -386,28 +387,29 @@ dps_status dps_step(dps_rank *rank, const dps_functions *functions);
 typedef struct dps_threads dps_threads;
 
 /* `deadline`: seconds after which a rank that waits for another one fails; 0: it waits forever. All ranks of the
-   program must join. What the threads share comes from malloc, not from the host's functions. */
+   program must join. The channels between the threads come from malloc, not from your allocator. */
 dps_status dps_threads_new(dps *d, const dps_program *program, double deadline, dps_threads **made);
-/* After all of its ranks are freed. */
+/* Call it after all ranks that joined are freed. */
 void dps_threads_free(dps_threads *threads);
 
 /* Your memory, which the library moves or sums; it must outlive all ranks that have joined the same threads. */
 typedef struct dps_buffers {
     size_t size;
-    /* [message slots]: what slot i holds is in messages[i]. All blocks of all ranks must be of one size: instead of
-       copying, the library exchanges the pointers of sender and receiver. So look up messages[i] in each pass, and free
-       the blocks by a list of your own. */
+    /* [message slots]: messages[i] points to the block of slot i. All blocks of all ranks must have one size: the
+       library does not copy a message, it exchanges the pointers of sender and receiver. So read messages[i] anew in
+       each pass, and free the blocks by a list of your own. */
     void **messages;
     void *const *gradients; /* [chunks]: weight gradients, summed over the copies of a stage; NULL: nothing is summed */
     const size_t *elements; /* [chunks]: elements of a gradient, the same in all copies of a stage */
     size_t element_bytes;   /* 4: float; 8: double */
 } dps_buffers;
 
-/* Joins the threads before the rank's first step; `buffers` is copied, but not its arrays `messages` and what they
-   point to. When a rank fails, all others fail at their next wait, with its error in their text. */
+/* Joins the threads; call it before the rank's first step. The library copies `buffers` with its arrays `gradients` and
+   `elements`; it uses your array `messages`, your blocks and your gradients themselves. When a rank fails, all others
+   fail at their next wait, with its error in their text. */
 dps_status dps_join(dps_rank *rank, dps_threads *threads, const dps_buffers *buffers);
 
-/* Collects `bytes` bytes of every rank in `all`, in the order of the ranks; all of them must call it, for instance in
+/* Collects `bytes` bytes of every rank in `all`, in the order of the ranks. All ranks must call it, for instance in
    their function for DPS_NORM. */
 dps_status dps_gather(dps_rank *rank, const void *mine, size_t bytes, void *all);
 
@@ -459,7 +461,7 @@ typedef enum dps_format {
     DPS_TEXT = 6,         /* the timeline in characters */
     DPS_TRACE = 7,        /* the timeline as Chrome trace events (JSON) */
     DPS_EXPLAIN = 8,      /* how often each step of the source runs, and what each pass waits for */
-    DPS_OVERLAP_TEXT = 9, /* the order within an F&B, under the costs of components */
+    DPS_OVERLAP_TEXT = 9, /* the inside of an F&B or F&F, under the costs of components */
 } dps_format;
 
 /* Writes what `dpc --emit` writes. A 0 byte ends the text; `length` does not count it and may be NULL. `width`: of

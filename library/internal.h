@@ -41,7 +41,7 @@ struct dps_program {
     Parameters parameters;
     Costs costs; /* the costs given at compilation */
     Memory sizes;
-    Compilation compilation; /* always has a program and a schedule */
+    Compilation compilation; /* has a program, and a schedule unless dps_forward_half made it */
 };
 
 struct dps_prediction {
@@ -69,7 +69,7 @@ struct dps_rank {
     Walk walk;
     Progress progress;
     dps_instruction *actions; /* [own.instruction_count]: the instructions as the host sees them */
-    /* sets of opcodes, as bits: of all instructions but sums of one copy; of the halves of F&Bs */
+    /* sets of opcodes, as bits: of all instructions except sums of a stage with one copy; of halves of F&Bs and F&Fs */
     uint32_t opcodes, opcodes_in_pairs;
     RankState state;
     dps_status failure; /* if RANK_FAILED */
@@ -93,11 +93,12 @@ struct dps_threads {
 void rank_begin(dps_rank *rank);
 /* Whether the library itself runs the instruction. */
 static inline bool rank_carries(const dps_rank *rank, uint8_t opcode) { return rank->threads && exchange_has(opcode); }
-/* Ends the rank at the instruction that runs. The reason is in rank->error. Returns `status`. */
+/* Marks the rank as failed at its present instruction, and ends the other ranks. rank->error has the reason, to which
+   the place is added. Returns `status`. */
 dps_status rank_fail(dps_rank *rank, dps_status status);
-/* Writes the host's reason to rank->error; the status is that of a failure. */
+/* Writes the host's reason to rank->error, and returns the status of a failure. */
 Status rank_host_failed(dps_rank *rank);
-/* A call in the wrong order: nothing changes but the error text. Returns DPS_BAD_USAGE. */
+/* Refuses a call that is wrong now: only the error text changes. Returns DPS_BAD_USAGE. */
 dps_status rank_refuse(dps_rank *rank, const char *text);
 
 /* --- ranks that are threads (threads.c). Without dps_join both do nothing --- */

@@ -58,7 +58,7 @@ static Status raise_program(dps_program *program, Error *error)
     return STATUS_OK;
 }
 
-/* Of a program that no source was compiled to. */
+/* The compilation of a program that was not compiled from a source. */
 static Compilation compilation_of(dps_program *program)
 {
     return (Compilation){.arena = &program->arena,

@@ -1,4 +1,4 @@
-/* One rank that runs: opening it, and dps_next. */
+/* Runs one rank: dps_rank_open, dps_next, dps_done. */
 
 #include "library/internal.h"
 
@@ -9,7 +9,7 @@ const char *dps_rank_error(const dps_rank *rank) { return rank->error.text; }
 
 /* --- opening --- */
 
-/* The rank's own copy of its instructions, with messages posted early. */
+/* Gives the rank a copy of its instructions in which messages are posted early. False: out of memory. */
 static bool post_early(dps_rank *rank, const Program *program)
 {
     const size_t bytes = rank->own.instruction_count * sizeof *rank->own.instructions;
@@ -125,7 +125,7 @@ void rank_begin(dps_rank *rank)
     rank->state = RANK_IN_STEP;
 }
 
-/* Runs what the library carries, up to the next instruction of the host. */
+/* Runs messages and sums that the library carries, up to the next instruction of the host. */
 static Status run_exchanges(dps_rank *rank)
 {
     for (;;) {

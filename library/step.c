@@ -23,7 +23,7 @@ static int run_overlap(const dps_functions *f, const dps_instruction *pair)
     return second->opcode == DPS_BACKWARD ? run_backward(f, second) : f->backward_input(f->user, second);
 }
 
-/* An F&F. */
+/* Runs the two F of an F&F one after the other. */
 static int run_forwards(const dps_functions *f, const dps_instruction *pair)
 {
     const int failed = f->forward(f->user, pair);

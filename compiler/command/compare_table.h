@@ -14,7 +14,7 @@ typedef struct CompareTable {
     bool brief;              /* dpc advise: fewer columns and no published bubbles; rows with a reason are left out */
     bool by_stages;          /* all have the same number of stages; else the same number of ranks */
     bool sizes_differ;       /* the files have different sizes, of which the largest are used */
-    uint32_t replicas;       /* whose sums of gradients are counted; 0: none are */
+    uint32_t replicas;       /* over which gradients are summed; 0: sums of gradients are not counted */
     uint32_t parts;          /* times and bytes are given for 1/parts of the model; 0: unknown */
     uint32_t costs_stages;   /* the number of stages that the costs are for: `parts`, or as the costs of single stages
                               say */
@@ -40,8 +40,8 @@ void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream);
 
 /* {"chunks": 4} */
 void compare_put_parameters(const CompareRow *row, FILE *stream);
-/* ,"sums_time": (added to the makespan), "sums_hidden": (share of the time of all sums), "sums_bytes": (sent by the
-   ranks of a replica) */
+/* Writes ,"sums_time": (what sums of gradients add to the makespan), "sums_hidden": (share of their time before the
+   last pass ends), "sums_bytes": (sent by the ranks of one replica). */
 void compare_put_sums(const GradientSums *sums, FILE *stream);
 /* {"stages_of_times": (the number of stages that the costs are for), "stages_of_bytes": (the same for --slot-bytes),
    "derived_costs": (as costs_put_derived_json, if there are any), "schedules": [one object per row]}: file, schedule,

@@ -13,14 +13,14 @@ typedef enum Quantity { MAKESPAN, BUBBLE, PEAK, QUANTITIES } Quantity;
 static const char *const quantity_names[QUANTITIES] = {"makespan", "bubble", "peak"};
 
 static const StageCost keys[] = {COST_F, COST_I, COST_W, COST_FB};
-enum { MESSAGE = 4 }; /* after these */
+enum { MESSAGE = 4 }; /* the index of comm, after those of the keys */
 
-/* The costs of a domain. Its variables are the times that F, I, W, FB and comm are made of. */
+/* A domain of costs. Its formulas are in a few variables; F, I, W, FB and comm are sums of these. */
 typedef struct CostDomain {
     const char *text;
     struct {
         const char *name;
-        int costs[VARIABLES]; /* how often it is in F, I, W, FB, comm */
+        int costs[VARIABLES]; /* how many times the variable is in F, I, W, FB, comm */
     } variables[VARIABLES];
     bool by_turns; /* FB is F+B */
     bool (*admits)(const int64_t *costs);
@@ -48,7 +48,7 @@ static bool short_weight(const int64_t *c) { return c[2] <= c[0]; }
         "FB", { 0, 0, 0, 1 } \
     }
 
-/* From the widest to the narrowest. */
+/* Domains of costs, from the widest to the narrowest. */
 static const CostDomain cost_domains[] = {
     {"", {OF_F, OF_I, OF_W, OF_FB, {"comm", {0, 0, 0, 0, 1}}}, false, all},
     {"comm = 0", {OF_F, OF_I, OF_W, OF_FB}, false, all},
@@ -67,7 +67,7 @@ typedef struct SizeDomain {
     const char *text;
     int64_t times, less; /* M >= times*P - less */
     bool even, units;    /* P is even; P divides M */
-    int64_t least;       /* of P */
+    int64_t least;       /* smallest P */
 } SizeDomain;
 
 static const SizeDomain size_domains[] = {
@@ -88,7 +88,7 @@ static const SizeDomain size_domains[] = {
 
 typedef struct Size {
     int64_t ranks, microbatches;
-    bool other; /* only for checks */
+    bool other; /* fit_piece does not use it: it only checks formulas */
     Arena arena;
     Compilation c;
 } Size;
@@ -103,7 +103,7 @@ typedef struct Fitter {
     Arena *arena;
     Size *sizes;
     uint32_t size_count;
-    bool has_pairs, by_costs; /* by_costs: the order may follow from the costs */
+    bool has_pairs, by_costs; /* by_costs: the order may depend on the costs */
     uint64_t seed;
     /* the formula that is being fitted */
     Quantity quantity;
@@ -150,7 +150,7 @@ static Costs costs_at(const Fitter *f, const int64_t *values)
     return given;
 }
 
-/* Gives the size the order that it has under these costs. */
+/* Compiles the size again under these costs if its order may depend on them. False: it does not compile. */
 static bool take_order(const Fitter *f, Size *size, const int64_t *values)
 {
     Error ignored;
@@ -168,7 +168,7 @@ static bool take_order(const Fitter *f, Size *size, const int64_t *values)
     return good;
 }
 
-/* The quantity times the number of ranks, which is a whole number, of the order that the size has. */
+/* The quantity of the size's order, times the number of ranks: a whole number. */
 static int64_t value_at(const Fitter *f, const Size *size, const int64_t *values)
 {
     Timeline times;
@@ -191,7 +191,8 @@ static int64_t peak_at(const Size *size)
     return peak * size->ranks;
 }
 
-/* Random values of the variables, for which the domain holds and an F&B takes between its longer half and both. */
+/* Draws values of the variables at random. The domain admits their costs, an F&B takes at least its longer half and at
+   most both halves, and a message takes at most F/5. */
 static void random_values(Fitter *f, int64_t values[VARIABLES])
 {
     int64_t costs[VARIABLES];
@@ -205,7 +206,8 @@ static void random_values(Fitter *f, int64_t values[VARIABLES])
 
 /* --- pieces --- */
 
-/* The linear form of the quantity near these costs; false: it is none, or its coefficients are no polynomials. */
+/* Finds the linear form that the quantity has near these costs. False: it is not linear there, or a coefficient is not
+   a polynomial. */
 static bool fit_piece(Fitter *f, const int64_t *values, Piece *piece)
 {
     FitSystem systems[VARIABLES] = {{.points = 0}};
@@ -247,8 +249,7 @@ static double formula_at(const Fitter *f, const Size *size, const int64_t *value
     return most;
 }
 
-/* Whether the maximum of the pieces is right at all sizes and at costs that were not used; otherwise `values` has
-   costs for which it is not. */
+/* Checks the maximum of the pieces at all sizes and at new random costs. False: it is wrong at the costs `values`. */
 static bool holds(Fitter *f, int64_t values[VARIABLES])
 {
     f->checked = 0;
@@ -277,7 +278,7 @@ static bool same_piece(const Fitter *f, const Piece *a, const Piece *b)
     return true;
 }
 
-/* Finds pieces until their maximum is right. */
+/* Adds pieces until their maximum passes the check. */
 static bool fit_formula(Fitter *f)
 {
     int64_t values[VARIABLES];
@@ -314,7 +315,8 @@ static bool fit_peak(Fitter *f)
 
 /* --- output --- */
 
-/* "F+I-W": the variables from `first` on with a coefficient that is a multiple of that of `first`; marks them. */
+/* Writes the variables from `first` on whose coefficients are whole multiples of that of `first`, such as "F+I-W", and
+   marks them in `written`. I and W with equal coefficients become B. */
 static const char *group_text(const Fitter *f, const Piece *piece, int first, bool *written)
 {
     const char *text = "";
@@ -383,7 +385,8 @@ static void take_domain(Fitter *f, const CostDomain *costs)
         f->variables++;
 }
 
-/* Prints the formula of the widest costs, and those of narrower costs that hold for more sizes. */
+/* Prints a formula for the widest domain of costs that has one, then those of narrower domains of costs that hold for
+   more sizes. */
 static void fit_quantity(Fitter *f, FILE *stream)
 {
     const size_t cost_count = f->quantity == PEAK ? 1 : sizeof cost_domains / sizeof *cost_domains;

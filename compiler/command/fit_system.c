@@ -42,7 +42,7 @@ static Fraction over(Fraction a, Fraction b, bool *overflow)
     return fraction((__int128)a.above * b.below, (__int128)a.below * b.above, overflow);
 }
 
-/* Times P, so that all are integers. */
+/* The terms times P, so that M/P is an integer too. */
 static void terms_at(int64_t p, int64_t m, int64_t terms[FIT_TERMS])
 {
     const int64_t all[FIT_TERMS] = {p, p * p, m * p, p * m * p, p * p * p, m};

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 typedef struct Fraction {
-    int64_t above, below; /* below > 0, no common factor */
+    int64_t above, below; /* numerator and denominator: below > 0, no common factor */
 } Fraction;
 
 enum { FIT_TERMS = 6 }; /* 1, P, M, P*M, P*P, M/P */
@@ -18,25 +18,27 @@ typedef struct Polynomial {
     Fraction terms[FIT_TERMS];
 } Polynomial;
 
-/* Equations in echelon form. All zero: none. */
+/* Linear equations in echelon form. All zero: no equations. */
 typedef struct FitSystem {
     Fraction rows[FIT_TERMS][FIT_TERMS + 1];
-    bool used[FIT_TERMS]; /* the rows, by their leading term */
+    bool used[FIT_TERMS]; /* row i holds an equation; its leading term is term i */
     uint32_t points;
-    bool overflow; /* a fraction did not fit in 64 bits: nothing follows */
+    bool overflow; /* a fraction did not fit in 64 bits: the system has no result */
 } FitSystem;
 
-/* Demands that the polynomial is value/P at these sizes. False: no polynomial is that and passes through the points
-   before. */
+/* Adds the equation that the polynomial is value/P at this size. False: no polynomial fulfils all equations so far, or
+   a fraction overflowed. */
 bool fit_point(FitSystem *system, int64_t ranks, int64_t microbatches, int64_t value);
-/* The polynomial, if there are enough points that it is not a matter of choice: more than it has terms. */
+/* Solves the equations. False: there are not more than two points for each term, which is too few to trust the result,
+   or a fraction overflowed. */
 bool fit_solve(FitSystem *system, Polynomial *polynomial);
 
 double polynomial_at(const Polynomial *polynomial, int64_t ranks, int64_t microbatches);
 bool polynomial_is_zero(const Polynomial *polynomial);
-/* The factor c with a = c*b; 0 above if there is none, or b is zero. */
+/* The factor c for which a = c*b; 0 if there is none, or b is zero. */
 Fraction polynomial_ratio(const Polynomial *a, const Polynomial *b);
-/* "2(P-1)", "M+P-1"; in parentheses if `factor` and it has several terms. "" for 1 if `factor`. */
+/* The polynomial as text: "2(P-1)", "M+P-1". With `factor` it is the text of a factor: 1 is "", and a sum is in
+   parentheses. */
 const char *polynomial_text(const Polynomial *polynomial, bool factor, Arena *arena);
 
 #endif

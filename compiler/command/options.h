@@ -46,7 +46,7 @@ typedef struct Options {
     const char *sort;      /* compare; NULL: by time */
     int64_t stages;        /* compare: each schedule cuts the model into this many stages; 0: all have the same number
                             of ranks */
-    int64_t replicas;      /* compare, advise: of the pipeline, whose sums of gradients are counted; 0: none are */
+    int64_t replicas;      /* compare, advise: replicas of the pipeline that sum gradients; 0: sums are not counted */
     bool json;             /* compare, advise */
     const char *program;   /* argv[0] */
     bool allow_async, allow_naive; /* advise */

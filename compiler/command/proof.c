@@ -30,8 +30,8 @@ static Status check(const Compilation *c, Error *error)
     return STATUS_OK;
 }
 
-/* Compiles the solver's order with all of dpc's proofs. NULL: it is not shorter, or does not keep to a limit in bytes:
-   the solver counts only activations. */
+/* Compiles the solver's order, with all of dpc's proofs. NULL: the order is not shorter, or it exceeds a limit in
+   bytes, since the solver counts only activations. */
 static const Schedule *checked(const Compilation *c, const Schedule *found, double *makespan)
 {
     char *text = NULL;

@@ -8,9 +8,9 @@
 
 typedef struct Proof {
     Proven proven;
-    bool with_inputs;      /* the schedule has F&I, so the solver knew them, too */
+    bool with_inputs;      /* the schedule has F&I, so the solver may use them too */
     bool too_large;        /* for the solver */
-    const Schedule *found; /* with the orders of the shortest makespan; NULL: they are the compilation's own */
+    const Schedule *found; /* a schedule with a shorter makespan; NULL: none was found */
 } Proof;
 
 /* `makespan` is that of the compilation, `bound` the bound without a solver. The arena of the compilation owns the

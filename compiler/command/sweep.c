@@ -46,7 +46,7 @@ typedef struct Work {
 typedef struct Combination {
     const Work *work;
     Costs costs;
-    bool placed, ordered; /* how far the compilation came */
+    bool placed, ordered; /* the compilation has reached the placement, the orders */
 } Combination;
 
 /* A sweep over parameters alone compares schedules, so costs and sizes are those of 1/ranks of the model, however
@@ -63,7 +63,7 @@ static Status on_the_way(const Compilation *c, Form form)
     return STATUS_OK;
 }
 
-/* Whether a require does not hold that uses cost(): costs are known only after the placement. */
+/* Whether a require that uses cost() does not hold. It is checked after the placement, when the costs are known. */
 static bool not_admitted(const Combination *combination, const Compilation *c)
 {
     return combination->work->tree->cost && combination->placed && !combination->ordered &&

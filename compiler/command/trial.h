@@ -18,7 +18,7 @@ typedef struct Trial {
     uint32_t stages;            /* > 0: use the least number of ranks that cuts the model into this many stages */
     uint32_t parts; /* times and bytes are given for 1/parts of the model; 0: for a stage of this schedule */
     const Costs *costs;
-    uint32_t replicas;           /* of the pipeline, which sum their gradients; 0: these sums are not counted */
+    uint32_t replicas;           /* of the pipeline, which sum their gradients; 0: sums are not counted */
     const Memory *memory;        /* sizes of slots, and limits, which a row may exceed */
     const SearchControl *search; /* of `order auto`; NULL: search to the end */
 } Trial;
@@ -32,9 +32,9 @@ typedef struct CompareRow {
                                 refuses the sizes or parameters */
     uint32_t ranks, stages, microbatches;
     double makespan;
-    GradientSums sums; /* with replicas: what they add is a part of the makespan */
-    /* without the sums; within the limits of memory, or what its own orders hold where there are none or it exceeds
-       them */
+    GradientSums sums; /* over the replicas; the makespan includes what they add */
+    /* gap of the makespan without the sums. The bound keeps to the memory limits. Without limits, or if the row exceeds
+       them, it keeps to the memory that the row's own orders hold */
     Gap gap;
     Bubble bubble;
     BubbleCauses causes;

@@ -6,8 +6,9 @@
 #include "compiler/lower/memory.h"
 #include "compiler/schedule/bound.h"
 
-/* The memory limits for which a makespan has a bound: those in `searched` (of `order auto`) and in `memory`, each of
-   which may be NULL. If there are none, what the orders themselves hold. Returns how many there are, at least 1. */
+/* Writes the memory limits to which the lower bound of a makespan keeps: those in `searched` (of `order auto`) and in
+   `memory`; each may be NULL. If there are no limits, it writes the memory that the orders themselves hold. Returns the
+   number of limits, at least 1. */
 enum { GAP_LIMITS = 3 };
 uint32_t gap_limits(const Schedule *schedule, const MemoryLimits *searched, const Memory *memory, Arena *arena,
                     MemoryLimits limits[GAP_LIMITS]);

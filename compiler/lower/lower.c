@@ -17,7 +17,7 @@ static const uint8_t opcode_of[ACTION_KINDS] = {
     [ACTION_RECV_B] = OP_RECEIVE_BACKWARD,
 };
 
-/* Whether the step ends with an update of all weights. */
+/* Whether the step sums the gradients and ends with an update of all weights. */
 static bool sums_at_end(const Schedule *schedule) { return !schedule->asynchronous && !schedule->forward_only; }
 
 static Instruction lower_action(const Schedule *schedule, const Action *action, uint32_t line)

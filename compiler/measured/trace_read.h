@@ -2,7 +2,7 @@
 #define MEASURED_TRACE_READ_H
 
 /* Reads a trace of dprun --trace or dpc --emit=trace (runtime/program/trace.h): its passes and its waits for
-   messages. Of several replicas, which all run the same passes, it reads the first one. */
+   messages. All replicas run the same passes; only those of the first replica are read. */
 
 #include "compiler/schedule/schedule.h"
 #include "runtime/base/status.h"
@@ -22,7 +22,7 @@ typedef struct TraceEvent {
 typedef struct Trace {
     const char *path, *schedule, *source;
     uint32_t ranks, stages, pipe_count;
-    uint32_t replicas; /* that trained together; 0: one */
+    uint32_t replicas; /* of the pipeline; 0: one */
     uint32_t microbatches[PROGRAM_PIPES_MAX];
     double unit;          /* seconds per unit of the costs (a simulated run); 0: passes computed */
     double message_bytes; /* 0: unknown */
@@ -39,7 +39,7 @@ Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error);
 /* Lists the steps of a trace and sorts its events by step. The order within a step stays. */
 void trace_sort_by_step(Trace *trace, Arena *arena);
 
-/* The ranks of all replicas. */
+/* The number of ranks of all replicas together. */
 static inline uint32_t trace_all_ranks(const Trace *trace)
 {
     return trace->ranks * (trace->replicas ? trace->replicas : 1);

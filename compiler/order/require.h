@@ -15,7 +15,8 @@ bool require_for_all(const Ast *ast, const Parameters *parameters, int64_t *valu
 bool require_admits(const Ast *ast, const Parameters *parameters, int64_t *values);
 /* Evaluates the items that depend on the rank and checks the requires among them. Call it after values_for_all. */
 void require_for_rank(const Ast *ast, uint32_t rank, int64_t *values, RankErrors *errors);
-/* Both, for all ranks, when the costs are known too. */
+/* Evaluates all items and checks all requires, for every rank. Call it when the costs are known: some requires use
+   cost(). */
 bool require_with_costs(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics);
 
 #endif

@@ -1,5 +1,5 @@
-/* The inside of an F&B or F&F in characters: both streams of each layer, or round of the loop over the layers, to
-   scale. */
+/* Draws the inside of an F&B or F&F in characters, to scale: both streams of each layer, or of each round of the loop
+   over the layers. */
 
 #include "compiler/output/dump.h"
 #include "compiler/output/emit.h"
@@ -215,7 +215,7 @@ static void put_best(const Compilation *c, double makespan, FILE *stream)
     }
 }
 
-/* Prints which entries of an F&F are of the layer before that of their round. */
+/* Prints the entries of an F&F that belong to the layer before that of their round. */
 static void put_late(const Recipe *recipe, const RecipeTimes *times, FILE *stream)
 {
     const char *comma = "";

@@ -207,8 +207,8 @@ static void take_overlap(Check *check, uint32_t position)
                         text(check, forward, here));
         return;
     }
-    /* Within one microbatch of a pipe, any two of its F depend on each other, and the backward of a stage on the
-       forward of the same and of every earlier stage, directly or not. */
+    /* Passes of one microbatch of a pipe depend on each other, directly or not: an F on the F of every earlier stage, a
+       backward on every F. */
     if (forward->pipe == backward->pipe && forward->microbatch == backward->microbatch) {
         char there[TEXT];
         check->good = false;

@@ -7,9 +7,10 @@
 #include "compiler/schedule/timeline.h"
 #include "runtime/program/program.h"
 
-/* Proves what one rank's order alone can show: microbatches and stages are in range; every F, and every B or I and W
-   unless the schedule is forward-only, runs exactly once and on the rank of its stage; F comes before its backward, I
-   before its W; the halves of an F&B are an F and a B or I of different microbatches. Fills in the table. */
+/* Proves what one rank's order alone can show. Microbatches and stages are in range. Every F runs exactly once and on
+   the rank of its stage; so does every B, or I and W, unless the schedule is forward-only. F comes before its backward,
+   I before its W. The halves of an F&B are an F and a B or I of different microbatches, those of an F&F two F of
+   different microbatches. Fills in the table. */
 bool prove_passes(const Schedule *schedule, Arena *arena, Diagnostics *diagnostics, PassTable *table);
 
 /* For a schedule with U (copies_find): when an F runs, the version of the weights that its microbatch uses exists

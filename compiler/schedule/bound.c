@@ -73,7 +73,7 @@ static Node *node_at(const Bounder *b, const PlacedPipe *pipe, uint32_t stage, u
     return &b->nodes[home.rank][home.chunk];
 }
 
-/* A microbatch of a forward-only schedule: it is done at `end`, when it has passed the last stage. */
+/* Notes the times of one microbatch of a forward-only schedule, which leaves the last stage at `end`. */
 static void note_forward(const Bounder *b, const PlacedPipe *pipe, uint32_t microbatch, const double *arrives,
                          double end)
 {
@@ -226,8 +226,8 @@ static void find_after(const Bounder *b, const Rank *rank, double most, double *
     }
 }
 
-/* The least time of all F of a rank of a forward-only schedule: two at once as often as possible, if that saves
-   time. */
+/* The least time that a rank of a forward-only schedule needs for all its F. They run in as many pairs as possible if
+   pairs save time. */
 static double forward_work(const Bounder *b, const Rank *rank)
 {
     double work = 0, saved = 0;

@@ -28,9 +28,8 @@
       and back, until its W ends. Summed over the microbatches this is at most the rank's memory times the time from the
       rank's start to the end.
 
-   A forward-only schedule has one rule: a rank starts when the first microbatch can arrive, runs all its forwards,
-   two at once as often as possible if that saves time, and after its last one that microbatch still has to pass the
-   stages after it.
+   A forward-only schedule has one rule. A rank starts when the first microbatch can arrive. It runs all its forwards,
+   two at once as often as possible if that saves time. Then the last microbatch still has to pass the stages after it.
 
    Two known bounds are cases of rule 1. P ranks in a V with F = I = W = 1, F&B = x and enough memory: (2M-2P)x + 7P-1.
    The same with a memory of k activations and without F&B: a bubble of at least 6P-3k-1 (Qi et al., Pipeline
@@ -59,7 +58,7 @@ typedef struct Gap {
 
 /* The result of a solver that looked for shorter orders (`dpc --prove`). */
 typedef struct Proven {
-    double bound;    /* no order of the passes that it knows has a smaller makespan */
+    double bound;    /* no order of the passes that the solver knows has a smaller makespan */
     double shortest; /* makespan of the shortest order known */
 } Proven;
 

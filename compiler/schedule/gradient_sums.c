@@ -46,7 +46,7 @@ static bool has_stage(const Schedule *schedule, uint32_t rank, uint32_t stage)
     return false;
 }
 
-/* Begins the sum when it is ready and all its ranks have done the ones before. Returns its start. */
+/* Runs a sum when its gradients are ready and all its ranks have finished their earlier sums. Returns its start. */
 static double run_sum(const Schedule *schedule, const StageSum *sum, double time, double *free_at)
 {
     double start = sum->ready;
@@ -59,7 +59,7 @@ static double run_sum(const Schedule *schedule, const StageSum *sum, double time
     return start;
 }
 
-/* What the sums add to the makespan if each U begins with one. */
+/* What the sums add to the makespan of an asynchronous schedule, in which each U begins with a sum. */
 static double added_by_updates(const Schedule *schedule, const PassTable *table, const Timeline *timeline,
                                uint32_t replicas, const StageSum *sums, Arena *arena)
 {

@@ -3,10 +3,11 @@
 
 /* The sums of gradients over replicas of the whole pipeline (dprun --replicas), in the bytes and times of the costs.
 
-   All copies of a stage sum their gradients: those that the schedule itself has, in every replica. A sum begins as soon
-   as the last backward pass of all copies is done, as the programs post it. A rank takes part in one sum at a time, in
-   that order, and its passes and messages go on beside it at full speed. What is left after the last pass of the step
-   adds to the makespan. An asynchronous program sums right before each U, so there nothing is hidden. */
+   The gradient of a stage is summed over all its copies: those in the schedule, in every replica. A sum begins as soon
+   as the last backward pass of all copies is done, where the programs post it. A rank takes part in one sum at a time,
+   in the order in which the sums become ready; its passes and messages run beside the sum at full speed. The time of
+   sums after the last pass of the step adds to the makespan. An asynchronous program sums right before each U, so
+   passes hide none of that time. */
 
 #include "compiler/schedule/timeline.h"
 
@@ -14,10 +15,10 @@ typedef struct GradientSums {
     double bytes;  /* sent by all ranks of one replica */
     double time;   /* of all sums together */
     double hidden; /* the part of `time` before the last pass ends */
-    double added;  /* to the makespan */
+    double added;  /* what the sums add to the makespan */
 } GradientSums;
 
-/* The hidden share of their time; 1 if they take none. */
+/* The share of the sums' time that is hidden; 1 if they take no time. */
 static inline double gradient_sums_hidden(const GradientSums *sums)
 {
     return sums->time > 0 ? sums->hidden / sums->time : 1;

@@ -6,14 +6,14 @@
 
 #include <math.h>
 
-enum { TICKS_MAX = 4000, DIGITS = 6 /* of times after the point */, CLAUSES_MAX = 30 * 1000000 };
+enum { TICKS_MAX = 4000, DIGITS = 6 /* after the decimal point of times */, CLAUSES_MAX = 30 * 1000000 };
 
 /* --- the tick --- */
 
 typedef struct Common {
     double scale;
-    int64_t divisor; /* of all times in 1/scale; 0: none so far */
-    bool whole;      /* all of them are whole */
+    int64_t divisor; /* greatest common divisor of the times so far, in units of 1/scale; 0: all were 0 */
+    bool whole;      /* all times so far are whole in these units */
 } Common;
 
 static int64_t divisor_of(int64_t a, int64_t b) { return b ? divisor_of(b, a % b) : a; }
@@ -45,7 +45,7 @@ static void take_rank(Common *common, const OptimumTask *task, uint32_t rank)
     take(common, task->starts ? task->starts[rank] : 0);
 }
 
-/* The largest tick of which all times are whole multiples; 0: none, with so few digits. */
+/* The largest tick of which all times are whole multiples; 0: there is none with at most DIGITS digits. */
 static double exact_tick(const OptimumTask *task)
 {
     double scale = 1;
@@ -71,8 +71,8 @@ typedef struct Asker {
     const OptimumTask *task;
     const OptimumControl *control;
     double tick;
-    int64_t began, deadline, pause; /* on the clock; pause: end of the time for the current question */
-    int least, most;                /* no order takes fewer ticks; one takes so many */
+    int64_t began, deadline, pause; /* times of the clock; pause: when the time for the current question ends */
+    int least, most;                /* no order takes fewer than `least` ticks; a known one takes `most` */
     OptimumModel *model;
     Solver *solver;
 } Asker;
@@ -97,7 +97,7 @@ static bool pauses(void *context)
     return clock_nanoseconds() >= asker->pause || is_over(asker);
 }
 
-/* About how many clauses there are: for each two jobs of a rank one for every tick. */
+/* Estimates the number of clauses: one per tick for each two jobs of a rank. */
 static double size_of(const OptimumTask *task, int most)
 {
     double size = 0;
@@ -110,11 +110,12 @@ static double size_of(const OptimumTask *task, int most)
     return size;
 }
 
-/* Asks first whether any shorter order exists, for half of the time. If the solver does not know, asks for shorter and
-   shorter ones, which are easier to exclude; each answer "no" raises the bound. */
+/* Asks first whether any shorter order exists. A question gets half of the time that is left. If the solver gives no
+   answer, asks for an order half-way between the bound and that question, which is easier to exclude. Each answer "no"
+   raises the bound. */
 static void ask(Asker *asker, Optimum *optimum, Span span, Arena *arena)
 {
-    int unknown = asker->most; /* the fewest ticks about which the solver did not know */
+    int unknown = asker->most; /* the fewest ticks for which the solver gave no answer; `most`: none */
     while (asker->least < asker->most && !is_over(asker)) {
         const int ticks = unknown == asker->most ? asker->most - 1 : (asker->least + unknown - 1) / 2;
         const int within = optimum_model_within(asker->model, ticks);

@@ -1,13 +1,14 @@
 #ifndef SEARCH_OPTIMUM_H
 #define SEARCH_OPTIMUM_H
 
-/* Proves by a SAT solver that no order of a placement is shorter than so much (`dpc --prove`), and finds a shorter one
-   if there is one.
+/* Proves with a SAT solver a lower bound of the makespan of all orders of a placement (`dpc --prove`), and finds
+   shorter orders.
 
-   The solver counts time in ticks. If there is a tick of which all times of the task are whole multiples, and the
-   makespan is at most 4000 of them, the largest such tick is used, and every answer is exact. Otherwise a tick is
-   1/4000 of the makespan, and all times are rounded down. No order takes longer with shorter times, so what the solver
-   excludes is excluded for the real times, too: the bound holds, but it may stay a little below the optimum. */
+   The solver counts time in ticks. If all times of the task are whole multiples of a tick with at most six decimal
+   digits, and the makespan is at most 4000 of the largest such tick, the solver uses that tick, and every answer is
+   exact. Otherwise a tick is 1/4000 of the makespan, and all times are rounded down. Shorter times never make an order
+   longer. So if the solver excludes a makespan for the rounded times, it is excluded for the real times too: the bound
+   holds, but it may stay a little below the optimum. */
 
 #include "compiler/schedule/bound.h"
 
@@ -18,34 +19,34 @@ typedef struct OptimumTask {
     const Costs *costs;
     const MemoryLimits *limits; /* [limit_count]: orders keep to all of them */
     uint32_t limit_count;
-    bool overlap;     /* passes may be F, I, W, B and F&B. Otherwise only F, I and W */
-    bool with_inputs; /* with `overlap`, F&I, too. They make the question much larger and gain little */
-    /* [ranks]: no pass of the rank starts before, and the time of an order is the longest from here to the end of a
-       rank. NULL: all 0, so that the time of an order is its makespan */
+    bool overlap;     /* passes may be F, I, W, B and F&B; otherwise only F, I and W */
+    bool with_inputs; /* with `overlap`: F&I too. They make the question much larger and gain little */
+    /* [ranks]: the earliest start of each rank. The time of an order is the longest time of a rank from this start to
+       the rank's end. NULL: all 0, so that the time of an order is its makespan */
     const double *starts;
 } OptimumTask;
 
-/* The bound and the time of the shortest order so far. With rounded times the order may take longer. */
+/* The bound, and the time of the shortest order so far. If times are rounded, the order may really take longer. */
 typedef struct OptimumProgress {
     double bound, makespan, seconds; /* seconds: since it began */
 } OptimumProgress;
 
 typedef struct OptimumControl {
-    double seconds;                                                   /* after which it ends */
-    const atomic_int *stop;                                           /* nonzero: it ends. NULL: never */
+    double seconds;                                                   /* the time limit */
+    const atomic_int *stop;                                           /* a nonzero value ends the search; NULL: none */
     void (*progress)(void *context, const OptimumProgress *progress); /* NULL: no reports */
     void *context;
 } OptimumControl;
 
 typedef struct Optimum {
-    double bound;  /* no order takes less; at most the time of the known order */
-    Order *orders; /* [ranks], if `found`: the shortest orders that the solver found. With rounded times their real time
-                       may be the known one, or more */
+    double bound;  /* no order takes less time; at most the time of the known order */
+    Order *orders; /* [ranks], if `found`: the shortest orders that the solver found. If times are rounded, these orders
+                      may really take as long as the known one, or longer */
     bool found;
     bool too_large; /* the question is too large for the solver: the bound is the old one */
 } Optimum;
 
-/* `known` is the time of an order of the task, and `bound` a bound of it. Orders get `span`; the arena owns them. */
+/* `known` is the time of an order of the task, and `bound` a lower bound. Actions get `span`; the arena owns them. */
 Optimum optimum_find(const OptimumTask *task, double known, double bound, const OptimumControl *control, Span span,
                      Arena *arena);
 

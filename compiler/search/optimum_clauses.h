@@ -1,7 +1,7 @@
 #ifndef SEARCH_OPTIMUM_CLAUSES_H
 #define SEARCH_OPTIMUM_CLAUSES_H
 
-/* Clauses about times and numbers. */
+/* Clauses about times and counts, for the SAT solver. */
 
 #include "compiler/search/solver.h"
 #include "runtime/base/arena.h"
@@ -13,35 +13,37 @@ enum { ALWAYS = INT32_MAX, NEVER_SO = -INT32_MAX };
 
 typedef struct Clauses {
     Solver *solver;
-    int variables; /* number of them */
+    int variables; /* their number so far */
 } Clauses;
 
 /* Returns the first of `count` new variables. */
 int clauses_variables(Clauses *clauses, int count);
-/* At least one of these literals is true. */
+/* Adds the clause that at least one of these literals is true. */
 void clause_add(const Clauses *clauses, int a, int b, int c, int d);
+/* Adds the clause that b is true if a is. */
 void clause_implies(const Clauses *clauses, int a, int b);
 
 /* A time: a variable per tick from `first` to `last` - 1, true if the time is at that tick or earlier. */
 typedef struct Ladder {
     int first, last;
-    int variables; /* the one of `first` */
+    int variables; /* the variable of tick `first` */
 } Ladder;
 
 Ladder ladder_new(Clauses *clauses, int first, int last);
-/* The literal "the time is at most that". */
+/* The literal "the time of the ladder is at most `time`". */
 int ladder_by(const Ladder *ladder, int time);
-/* `to` is at least `lag` after `from`, unless one of the exceptions is true. */
+/* Adds the clauses that `to` is at least `lag` after `from`, unless the literal `exception` or `other` is true. */
 void ladder_follows(const Clauses *clauses, const Ladder *from, const Ladder *to, int lag, int exception, int other);
 
-/* How many of some literals are true: literals[i] is true if, besides the `always` that are constants, more than i are
-   true. */
+/* A count of true literals. `always` of them are the constant ALWAYS; literals[i] is true if more than i of the others
+   are true. */
 typedef struct Count {
     int *literals;
     uint32_t count, always;
 } Count;
 
-/* A totalizer (Bailleux and Boufkhad, Efficient CNF encoding of boolean cardinality constraints, 2003). */
+/* Counts the true ones of these literals by a totalizer (Bailleux and Boufkhad, Efficient CNF encoding of boolean
+   cardinality constraints, 2003). */
 Count count_true(Clauses *clauses, const int *literals, uint32_t count, Arena *arena);
 /* The literal "more than `most` are true". */
 int count_above(const Count *count, int64_t most);

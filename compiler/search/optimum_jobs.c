@@ -5,7 +5,8 @@
 static int smaller(int a, int b) { return a < b ? a : b; }
 static int larger(int a, int b) { return a > b ? a : b; }
 
-/* Whole ticks, rounded down. A time that is a whole number of ticks but for rounding errors stays exact. */
+/* A time in whole ticks, rounded down; a time that misses a whole number only by a rounding error becomes that
+   number. */
 static int ticks_of(const Jobs *jobs, double time)
 {
     const double ticks = time / jobs->tick, nearest = round(ticks);
@@ -33,8 +34,8 @@ int job_whole_time(const Jobs *jobs, const Job *backward)
     return ticks_of(jobs, costs_pass(jobs->task->costs, backward->stage, COST_B));
 }
 
-/* Whether the microbatches of the job's chunk can be renumbered, so that they may be taken to run in ascending
-   order. */
+/* Whether the microbatches of the job's chunk are interchangeable. Then it is enough to look at orders that run them in
+   ascending order. */
 static bool is_alike(const Jobs *jobs, const Job *job) { return !jobs->task->schedule->pipes[job->pipe].replicated; }
 
 bool job_is_before(const Jobs *jobs, const Job *a, const Job *b)
@@ -79,8 +80,8 @@ static void add_jobs(Jobs *jobs, uint32_t rank)
 
 /* --- B, F&B and F&I, where they can help --- */
 
-/* An F&B or F&I that takes as long as its halves in turn does not help, nor does an F&B that takes as long as an F&I
-   and a W. */
+/* Leaves out pairs that save no time: an F&B or F&I that takes as long as its halves in turn, and an F&B that takes as
+   long as an F&I and a W. */
 static JobPair pair_of(const Jobs *jobs, uint32_t f, uint32_t b)
 {
     const Costs *costs = jobs->task->costs;
@@ -168,7 +169,7 @@ uint32_t jobs_before(const Jobs *jobs, const Job *job, JobBefore before[JOBS_BEF
     return count;
 }
 
-/* Narrows the time in which a job may run, and that of the jobs before it. False: nothing changed. */
+/* Narrows the time window of a job, and those of the jobs before it. False: nothing changed. */
 static bool narrow(const Jobs *jobs, Job *job)
 {
     bool changed = false;

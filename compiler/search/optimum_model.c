@@ -4,7 +4,8 @@
 
 /* --- times --- */
 
-/* Its end, if it is no half of a pair and no B or part of one. */
+/* Adds the start and the end of a job, and the time between them if it is not half of a pair. add_pair has the times of
+   pairs. */
 static void add_times(OptimumModel *model, uint32_t j)
 {
     const Job *job = &model->jobs.jobs[j];
@@ -55,7 +56,7 @@ static uint32_t pairs_of(const OptimumModel *model, uint32_t j, int *literals)
     return count;
 }
 
-/* A job is half of one pair at most. A backward that is a B is alone or half of a pair, whatever may be. */
+/* A job is half of at most one pair. If a B alone takes as long as I and W or longer, every B is half of a pair. */
 static void add_choice(OptimumModel *model, uint32_t j, int *literals)
 {
     const Job *job = &model->jobs.jobs[j];
@@ -101,7 +102,7 @@ static void add_dependences(const OptimumModel *model)
     }
 }
 
-/* An order that takes `n` ticks less than the most has every job end `n` ticks before its latest. */
+/* In an order that takes n ticks less than `most`, every job ends at least n ticks before its latest end. */
 static void add_time(OptimumModel *model, int least, int most)
 {
     model->time = ladder_new(&model->clauses, least, most);

@@ -3,14 +3,14 @@
 
 /* The question "is there an order that takes at most so many ticks?" as clauses for a SAT solver.
 
-   The start and the end of a job have a variable per tick each, true if it is at that tick or earlier (the order
-   encoding; Tamura et al., Compiling finite linear CSP into SAT, 2009). Two jobs of a rank run one after the other, or
-   are an F&B or F&I. A variable of each backward says that it is a B; its W then takes no time. Counters keep to the
-   memory limits at every F: memory grows nowhere else.
+   The start and the end of a job have one variable per tick, which is true if the job starts or ends at that tick or
+   earlier (the order encoding; Tamura et al., Compiling finite linear CSP into SAT, 2009). Two jobs of a rank run one
+   after the other, or are an F&B or F&I. A variable of each backward says that it is a B; its W then takes no time.
+   Counters check the memory limits at every F, because only an F takes memory.
 
-   On each chunk F and backwards run the microbatches in ascending order, and so do those W that are not part of a B.
-   This excludes no time: microbatches are alike, so those of a chunk can be renumbered. (If the rank of a stage depends
-   on the microbatch, they are not alike, and may run in any order.) */
+   The F of a chunk run the microbatches in ascending order. So do its backwards, and those of its W that are not part
+   of a B. This excludes no makespan: the microbatches of a chunk are interchangeable, so they can be renumbered. (If
+   the rank of a stage depends on the microbatch, they are not, and may run in any order.) */
 
 #include "compiler/search/optimum_clauses.h"
 #include "compiler/search/optimum_jobs.h"
@@ -34,7 +34,7 @@ static inline uint32_t number_of(const OptimumModel *model, const Job *job)
 /* Gives the solver the clauses of the orders that take least..most ticks. A tick is `tick` units of the costs. */
 OptimumModel *optimum_model_new(const OptimumTask *task, double tick, int least, int most, Solver *solver,
                                 Arena *arena);
-/* The literal of "takes at most so many ticks", for least <= ticks <= most. */
+/* The literal "the order takes at most so many ticks", for least <= ticks <= most. */
 int optimum_model_within(const OptimumModel *model, int ticks);
 /* After ANSWER_YES: writes the solver's order as actions. The arena owns them. */
 void optimum_model_orders(const OptimumModel *model, Span span, Arena *arena, Order *orders);

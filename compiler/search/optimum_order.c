@@ -1,4 +1,4 @@
-/* The solver's order as actions. */
+/* Turns the solver's order into actions. */
 
 #include "compiler/search/optimum_model.h"
 
@@ -10,7 +10,8 @@ static bool is_true(const OptimumModel *model, int literal)
            (literal != NEVER_SO && solver_value(model->clauses.solver, abs(literal)) == (literal > 0));
 }
 
-/* When a job starts; and, for jobs that start together, how many of the rank come before it. */
+/* The place of a job in the order of its rank: its start and, for jobs that start together, the number of jobs before
+   it. */
 typedef struct Place {
     int start;
     uint32_t before, job;
@@ -34,7 +35,7 @@ static Place place_of(const OptimumModel *model, uint32_t rank, uint32_t j)
     return place;
 }
 
-/* The other half of the pair that the job is in; NULL: in none. */
+/* The other half of the job's pair; NULL: the job is in no pair. */
 static const Job *partner(const OptimumModel *model, uint32_t j)
 {
     for (uint32_t p = 0; p < model->jobs.pair_count; p++) {

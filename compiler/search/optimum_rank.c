@@ -55,8 +55,8 @@ static void order_all(const Rank *rank, Arena *arena)
             order_two(rank, a, b, pair[a * rank->count + b]);
 }
 
-/* What comes before the later of two jobs in a fixed order follows for the earlier, and the other way round. The solver
-   would find out by itself. */
+/* If a always comes before b, what comes after b also comes after a, and what comes before a also comes before b. The
+   solver would deduce this by itself. */
 static void add_transitivity(const Rank *rank)
 {
     const OptimumModel *model = rank->model;
@@ -106,8 +106,8 @@ static void tie_weights(const Rank *rank)
 
 /* --- memory --- */
 
-/* Counts the F before an F of the rank, and the jobs of `kind` that do not come before it. The rank then holds as many
-   microbatches between F and that kind as the count says, plus one, less the number of its F. */
+/* Counts the other F that come before this F of the rank, and the jobs of `kind` that do not. During this F the rank
+   holds count + 1 - n microbatches that have run F and not yet `kind`, where n is the number of F of the rank. */
 static Count held(const Rank *rank, uint32_t forward, JobKind kind, Arena *arena)
 {
     int *literals = arena_array(arena, rank->count, sizeof *literals);
@@ -126,7 +126,7 @@ static int holds_above(const Rank *rank, const Count *count, int64_t most)
     return count_above(count, most + rank->count / JOB_KINDS - 1);
 }
 
-/* What the rank holds before I and before W keeps to a limit: the more before I, the less before W. */
+/* Keeps what the rank holds within a limit: the more it holds until I, the less it may hold until W. */
 static void keep_to(const Rank *rank, const MemoryLimits *limits, double most, const Count *inputs,
                     const Count *weights)
 {
@@ -163,7 +163,7 @@ static int least_alone(const Jobs *jobs, const Job *backward)
     return backward->may_be_whole && whole < apart ? whole : apart;
 }
 
-/* The most that one F&B, or F&I and W, of the rank saves against its halves alone. */
+/* The most time that one F&B, or one F&I with its W, of the rank saves compared with its passes alone. */
 static int most_saved(const Rank *rank)
 {
     const Jobs *jobs = &rank->model->jobs;
@@ -180,7 +180,7 @@ static int most_saved(const Rank *rank)
     return most;
 }
 
-/* A rank has time for its work only if enough of its F are halves of pairs. The solver would find out, but slowly. */
+/* A rank has time for its work only if enough of its F are in pairs. The solver would deduce this too, but slowly. */
 static void add_work(const Rank *rank, Arena *arena)
 {
     OptimumModel *model = rank->model;

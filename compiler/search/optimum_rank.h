@@ -1,7 +1,8 @@
 #ifndef SEARCH_OPTIMUM_RANK_H
 #define SEARCH_OPTIMUM_RANK_H
 
-/* The clauses of one rank: it runs its jobs one after the other, except the halves of a pair, within its memory. */
+/* The clauses of one rank: except for the halves of a pair, its jobs run one after the other, and it keeps to its
+   memory limits. */
 
 #include "compiler/search/optimum_model.h"
 

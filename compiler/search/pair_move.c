@@ -76,7 +76,7 @@ static uint32_t find_any(const PairLine *line, bool (*is)(const PairPass *), uin
     return UINT32_MAX;
 }
 
-/* Finds a pass of one sort and, near it, one of another. False: there are none. */
+/* Draws a pass for which `is` holds and, near it, one for which `is_other` holds. False: there are none. */
 static bool find_two(const PairLine *line, bool (*is)(const PairPass *), bool (*is_other)(const PairPass *),
                      uint64_t *random, uint32_t *i, uint32_t *j)
 {

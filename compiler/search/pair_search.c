@@ -8,7 +8,7 @@
 enum {
     VISITS = 30 * 1000000, /* passes that a step simulates or checks */
     ORDERS = 200 * 1000,   /* most orders that a step tries */
-    SMALL = 400,           /* with at most so many passes, a unit of effort has 8 steps, else one */
+    SMALL = 400,           /* a unit of effort is 8 steps for schedules of at most so many passes, else one step */
     REPORT = 1 << 10,      /* orders between two progress reports */
 };
 
@@ -85,7 +85,7 @@ static void open_searcher(Searcher *s, const SearchProblem *base, const Schedule
 
 /* --- published orders --- */
 
-/* Tries an order without F&B, which `made` has. */
+/* Tries the order in `made`, which has no F&B. */
 static void try_apart(Searcher *s)
 {
     if (!try_order(s, &s->made, NEVER))
@@ -191,9 +191,9 @@ static void anneal_from(Searcher *s, const PairOrder *start, uint32_t heat, uint
     anneal(s, unit * heat / 64, unit / 256, visits);
 }
 
-/* Anneals three times, with falling heat, from the best order; or, `apart`, from an order without F&B, for better
-   orders need not have F&B where the best one has them. Rounds differ, so that a local optimum of one is none of
-   another. */
+/* Anneals three times, with falling heat. It starts from the best order or, if `apart`, from the best order without
+   F&B, because a shorter order may have its F&B in other places. The rounds differ so that the search can leave a local
+   optimum. */
 static void anneal_round(Searcher *s, uint32_t round, uint64_t visits)
 {
     static const struct {

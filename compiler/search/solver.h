@@ -2,7 +2,7 @@
 #define SEARCH_SOLVER_H
 
 /* A SAT solver: CaDiCaL (Biere et al., CaDiCaL 2.0, CAV 2024), if it was installed when dpc was built. It decides
-   whether there are values of boolean variables under which each of its clauses has a true literal. */
+   whether boolean variables can have values for which every clause has a true literal. */
 
 #include <stdbool.h>
 
@@ -12,13 +12,13 @@ typedef struct Solver Solver;
 
 /* Whether dpc has a solver. Without one solver_new returns NULL. */
 bool solver_exists(void);
-/* The caller frees it. `stop` is asked from time to time whether to give up. */
+/* The caller frees it. The solver calls `stop` from time to time, and gives up if it returns true. */
 Solver *solver_new(bool (*stop)(void *context), void *context);
 void solver_free(Solver *solver);
 
 /* Variables are 1, 2, 3, ...; literal -v is the negation of variable v. Appends a literal to a clause; 0 ends it. */
 void solver_add(Solver *solver, int literal);
-/* Whether all clauses and the literal `assumed` can be true. 0: no literal. */
+/* Asks whether all clauses and the literal `assumed` can be true. `assumed` 0: only the clauses. */
 Answer solver_ask(Solver *solver, int assumed);
 /* After ANSWER_YES: the value of a variable. */
 bool solver_value(Solver *solver, int variable);

@@ -1,4 +1,4 @@
-/* In place of solver_cadical.c where CaDiCaL is not installed. */
+/* Replaces solver_cadical.c in a build without CaDiCaL. */
 
 #include "compiler/search/solver.h"
 

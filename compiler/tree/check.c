@@ -143,7 +143,7 @@ static void unknown_name(Checker *c, const Expression *name)
 
 static const char *cost_name(int cost) { return cost == COST_MESSAGE ? "comm" : stage_cost_name((StageCost)cost); }
 
-/* Declares the costs. A cost has no symbol: only cost() reaches its slot. */
+/* Declares the costs. No name in a file refers to them: only cost() reaches their slots. */
 static void declare_costs(Checker *c)
 {
     for (int cost = 0; cost < COST_VALUES; cost++) {
@@ -154,7 +154,7 @@ static void declare_costs(Checker *c)
     }
 }
 
-/* cost(F): from here on the name of a value. */
+/* Turns a call such as cost(F) into the name of that cost's value. */
 static void check_cost(Checker *c, Expression *call)
 {
     const Expression *operand = call->operands;
@@ -261,7 +261,7 @@ static void check_known_early(Checker *c, const Expression *expression, const ch
     diag_help(c->diagnostics, "costs depend on the number of stages: use cost() in let, param, require and steps");
 }
 
-/* check_for_all_ranks for what decides the placement. */
+/* Does check_for_all_ranks and check_known_early for an expression that decides the placement. */
 static uint8_t check_placing(Checker *c, Expression *expression, const char *what)
 {
     const uint8_t depends = check_for_all_ranks(c, expression, what);

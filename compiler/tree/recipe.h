@@ -1,7 +1,7 @@
 #ifndef TREE_RECIPE_H
 #define TREE_RECIPE_H
 
-/* Resolves the names of a written recipe, `overlap F&B { ... }` or `overlap F&F { ... }`, and checks that it is one. */
+/* Resolves the names of a written recipe, `overlap F&B { ... }` or `overlap F&F { ... }`, and checks the recipe. */
 
 #include "compiler/tree/ast.h"
 

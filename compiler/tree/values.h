@@ -17,7 +17,7 @@ typedef struct Parameters {
     int64_t ranks, microbatches;
     Parameter *others; /* -D; the arena owns them; the last value of a name counts */
     uint32_t count, capacity;
-    int64_t costs[COST_VALUES]; /* of cost(), as order/cost_values.h computes them; all 0: not known yet */
+    int64_t costs[COST_VALUES]; /* the values of cost(), which order/cost_values.h computes; all 0: not known yet */
 } Parameters;
 
 /* `name` must live as long as the parameters. */
@@ -35,10 +35,10 @@ const Item *parameter_item(const Ast *ast, const char *name);
    and those that exist. `option` is where they come from: "-D" or "--sweep". */
 Status parameters_check(const Ast *ast, const Parameters *parameters, const char *option, Error *error);
 
-/* One value per slot: those of the costs, and all others zero. */
+/* One value per slot: the costs, and zero for all others. */
 int64_t *values_new(const Ast *ast, const Parameters *parameters, Arena *arena);
-/* Whether the value of the item depends on costs that are not known yet: costs are for a number of stages, so the
-   placement comes first. Such an item has the value 0, and as a require it holds. */
+/* Whether the value of the item depends on costs that are not known yet. Costs depend on the number of stages, so they
+   are known only after the placement. Until then such an item has the value 0, and such a require holds. */
 bool item_waits(const Item *item, const int64_t *values);
 /* Whether a top-level item must be evaluated for each rank. */
 bool item_per_rank(const Item *item);

@@ -51,7 +51,7 @@ class Instruction(NamedTuple):
     weights: Optional[int]
     next_weights: Optional[int]
     number: Optional[int]
-    second: Optional["Instruction"]  # of an F&B ("OVERLAP"): its backward
+    second: Optional["Instruction"]  # the backward of an F&B ("OVERLAP"), the second F of an F&F ("OVERLAP_FORWARD")
 
 
 class RankPrediction(NamedTuple):

@@ -1,4 +1,4 @@
-"""PyTorch modules under a proven schedule.
+"""Trains PyTorch modules under a proven schedule.
 
     import dps, dps.torch
 

@@ -1,4 +1,4 @@
-"""The instructions of a rank as functions, which a step calls one after the other."""
+"""Turns the instructions of a rank into functions, which a step calls one after the other."""
 
 import time
 
@@ -7,17 +7,17 @@ from ._plan import receive_early
 
 
 class Actions:
-    """Makes the functions of a Pipeline, which is this class with modules and connections.
+    """Makes the functions of a Pipeline. Pipeline is derived from this class; it adds modules and connections.
 
-    _slots   message slots: tensors, or a message in flight
-    _held    of each (chunk, microbatch) between its forward and its backward, a dps.torch._stage.Held
-    _step    what the present step works on
+    _slots   message slots: each has tensors, or a message in flight
+    _held    a dps.torch._stage.Held for each (chunk, microbatch) between its forward and its backward
+    _step    inputs, targets and results of the present step
 
-    There is one function _make_OPCODE for each opcode that does something here. It takes an instruction, and whether
-    the step trains, and returns the function that a step calls."""
+    There is one method _make_OPCODE for each opcode that does something here. Its arguments are an instruction and
+    whether the step trains. It returns the function that a step calls."""
 
     def _functions(self, mode):
-        """(instruction, function) of each action of a step: in the order of the program, and with early receives."""
+        """Two lists of (action, function) for a step: in the order of the program, and with early receives."""
         actions = self.plan.training if mode else self.plan.evaluation
         made = {}
         for action in actions:
@@ -102,7 +102,7 @@ class Actions:
         return self._overlap(i, overlapped) if overlapped else in_turn
 
     def _overlapped_of(self, i):
-        """What runs both halves of an F&B at once; None: they run in turn."""
+        """The user's function that runs both halves of an F&B at once; None: they run in turn."""
         first, second = self.modules[i.chunk], self.modules[i.second.chunk]
         if type(first) is type(second) and hasattr(type(first), "overlapped_forward_backward"):
             return type(first).overlapped_forward_backward
@@ -129,7 +129,7 @@ class Actions:
         return run
 
     def _message_number(self, i, forward):
-        """The number of a message: one for each direction between stage s and s + 1."""
+        """The number of a message. Each microbatch has two between stages s and s + 1, one in each direction."""
         return 2 * ((i.stage if forward else i.stage - 1) * self.program.microbatches + self.plan.number(i)) + forward
 
     def _make_send_forward(self, i, mode):

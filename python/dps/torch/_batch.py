@@ -1,4 +1,4 @@
-"""Batches cut into microbatches, and put together again."""
+"""Cuts batches into microbatches, and joins outputs."""
 
 import torch
 
@@ -6,8 +6,8 @@ from .._errors import UsageError
 
 
 def cut(value, count, dimension, what):
-    """The parts of a tensor, one for each of `count` microbatches; a list of that many parts is taken as it is. None
-    gives None for each."""
+    """Cuts a tensor into parts, one for each of `count` microbatches. A list of that many parts is returned as it is.
+    For None, each part is None."""
     if value is None:
         return [None] * count
     if isinstance(value, (list, tuple)):
@@ -22,7 +22,7 @@ def cut(value, count, dimension, what):
 
 
 def inputs_of(values, numbers, dimension):
-    """Of each microbatch (by its number in the step) the tuple of its inputs."""
+    """The tuple of inputs of each microbatch, by its number in the step."""
     parts = [cut(value, len(numbers), dimension, f"input {i}") for i, value in enumerate(values)]
     return dict(zip(numbers, zip(*parts)))
 
@@ -36,8 +36,7 @@ def targets_of(target, numbers, dimension):
 
 
 def arguments_of(arguments, count, dimension):
-    """Of each microbatch of the step the keyword arguments of its stages: tensors are cut, other values are passed as
-    they are."""
+    """The keyword arguments for the stages of each microbatch: tensors are cut, other values are passed as they are."""
     if not arguments:
         return [{}] * count
     parts = {name: cut(value, count, dimension, name) if isinstance(value, (torch.Tensor, list)) else [value] * count
@@ -46,7 +45,7 @@ def arguments_of(arguments, count, dimension):
 
 
 def together(outputs, dimension):
-    """The outputs of all microbatches in one tensor for each output; one output alone, not in a tuple."""
+    """Joins the outputs of all microbatches: one tensor for each output. A single output is not in a tuple."""
     joined = tuple(torch.cat(parts, dim=dimension) if parts[0].dim() > dimension else torch.stack(parts)
                    for parts in zip(*outputs))
     return joined[0] if len(joined) == 1 else joined

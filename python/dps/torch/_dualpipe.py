@@ -18,7 +18,7 @@ def set_p2p_tensor_dtype(dtype):
 
 
 class _TwoStages(nn.Module):
-    """modules[0] is this rank's stage on the way from rank 0, modules[1] the one on the way back."""
+    """Two stages on each rank: modules[0] in the direction away from rank 0, modules[1] in the direction to rank 0."""
 
     schedule = None
 
@@ -26,7 +26,7 @@ class _TwoStages(nn.Module):
         super().__init__()
         self.module = nn.ModuleList(modules)
         self.batch_dim, self.group, self.rank_mapping = batch_dim, process_group, rank_mapping
-        self._pipelines = {}  # of each number of microbatches
+        self._pipelines = {}  # by number of microbatches
 
     def _pipeline(self, num_chunks):
         import dps

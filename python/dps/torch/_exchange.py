@@ -18,7 +18,7 @@ def form_of(tensors):
 
 
 def say(form):
-    """A form in words."""
+    """The text of a form, for messages of errors."""
     return ", ".join(f"{list(shape)} {str(dtype)[6:]}{'' if grad else ' without gradient'}"
                      for shape, dtype, grad in form) or "no tensors"
 
@@ -43,7 +43,7 @@ def _decode(header):
 
 
 class MessageFailed(Exception):
-    """A message has not come or gone: the connection closed, or the deadline is over.
+    """A message was not received or not sent: the connection closed, or the deadline is over.
 
     other   the rank at the other end, in words"""
 
@@ -53,16 +53,16 @@ class MessageFailed(Exception):
 
 
 class Exchange:
-    """The messages of a rank. A message has a number in the program, from which come its tags.
+    """The messages of a rank. Each message has a number in the program, which gives the tags of its tensors.
 
-    In the first step each activation brings its form (shapes, dtypes) in a message ahead. Both ends remember it, so
-    later steps send the tensors alone. A gradient has the form of its activation.
+    In the first step a header with the form (shapes, dtypes) precedes each activation. Both ends remember it, so later
+    steps send only the tensors. A gradient has the form of its activation.
 
-    names   what failures call the processes of the group"""
+    names   the names of the group's processes in errors"""
 
     def __init__(self, group, deadline, names):
         self.group, self.timeout, self.names = group, timedelta(seconds=deadline), names
-        self.forms = {}  # of each message of activations: its form
+        self.forms = {}  # the form of each message of activations
 
     def _failed(self, peer, error):
         raise MessageFailed(self.names[peer], error) from None
@@ -74,7 +74,7 @@ class Exchange:
             self._failed(peer, error)
 
     def send(self, tensors, peer, number):
-        """Starts to send; wait() returns None, and keeps the tensors until then."""
+        """Starts to send. The result keeps the tensors alive; wait() of it returns None."""
         tensors = [t.contiguous() for t in tensors]
         return self._posted(self.group.send, tensors, peer, number), peer, None, tensors
 

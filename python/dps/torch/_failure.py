@@ -1,15 +1,15 @@
-"""Failures: of a stage, of a rank, of the network. All ranks end, and each says what happened.
+"""Failures of a stage, a rank or the network. All ranks end, and each says what happened.
 
-A rank that fails writes why to the store that the ranks share, and then closes its connections. So the ranks that wait
-for its messages fail at once instead of at the deadline. They find the reason in the store, close their own
-connections, and so on: no rank has to look at the store while all is well."""
+A rank that fails writes the reason to the store that the ranks share, and then closes its connections. So the ranks
+that wait for its messages fail at once, not only at the deadline. They find the reason in the store and close their own
+connections, and so on. No rank has to look at the store while all is well."""
 
 import time
 from datetime import timedelta
 
 from .._errors import Error
 
-_GRACE = 2.0  # seconds in which a rank that failed must have written why; otherwise it died
+_GRACE = 2.0  # seconds in which a rank that fails writes the reason; a rank that has not written by then died
 
 
 class PipelineError(Error, RuntimeError):
@@ -30,7 +30,7 @@ class Failures:
         return self.store.add(key, add)
 
     def _tell(self, words):
-        """Writes why, unless another rank was first; returns the words of the first."""
+        """Writes the reason, unless another rank has written first. Returns the reason of the first rank."""
         try:
             if self._count("failures", 1) == 1:
                 self.store.set("failure", words)
@@ -58,7 +58,7 @@ class Failures:
         return PipelineError(words)
 
     def _told(self, seconds):
-        """What another rank has written within some seconds."""
+        """The reason that another rank has written within some seconds; None: there is none."""
         until = time.monotonic() + seconds
         try:
             while self._count("failures") == 0:
@@ -70,7 +70,7 @@ class Failures:
             return None
 
     def _who_hangs(self, waited, deadline):
-        """Ranks that wait say so, and then look who does not wait: that rank is stuck in a pass."""
+        """Writes that this rank waits, and then looks which ranks do not wait: these are stuck in a pass."""
         try:
             self._count(f"late {self.rank}", 1)
             time.sleep(min(_GRACE, deadline / 4))
@@ -83,7 +83,7 @@ class Failures:
 
 
 def close_group(group, rank, ranks):
-    """Closes the connections of a gloo group. Gloo has no call for this, but does it after a receive that times out."""
+    """Closes the connections of a gloo group. Gloo has no call for this, but closes them when a receive times out."""
     import torch
 
     for peer in range(ranks):

@@ -1,4 +1,4 @@
-"""Processes: who takes part, and connections that are this package's own."""
+"""The processes of a pipeline, and connections between them for this package alone."""
 
 import os
 from datetime import timedelta
@@ -7,11 +7,11 @@ import torch.distributed as dist
 
 from .._errors import UsageError
 
-_made = {}  # number of groups that this process has made, for each list of processes
+_made = {}  # number of stores that this process has made, for each list of processes and purpose
 
 
 def start():
-    """Initializes torch.distributed with gloo from the environment of torchrun or mpirun, unless the program has."""
+    """Initializes torch.distributed with gloo from the environment of torchrun or mpirun, if it is not initialized."""
     if dist.is_initialized():
         return
     for name, given in (("RANK", "OMPI_COMM_WORLD_RANK"), ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE")):
@@ -34,7 +34,7 @@ def global_ranks(group):
 
 
 def store_of(processes, purpose):
-    """A store that these processes share, and nobody else uses. They must all ask for the same ones in one order."""
+    """A store that only these processes use. They must all ask for the same stores, in the same order."""
     key = (tuple(processes), purpose)
     _made[key] = _made.get(key, 0) + 1
     name = f"dps/{purpose}/{','.join(map(str, processes))}/{_made[key]}"
@@ -42,7 +42,7 @@ def store_of(processes, purpose):
 
 
 def connect(processes, store, deadline):
-    """A gloo group of these processes alone: closing it leaves the program's own groups alone."""
+    """A gloo group for this package alone: closing it does not touch the groups of the program."""
     rank = processes.index(dist.get_rank())
     return dist.ProcessGroupGloo(store, rank, len(processes), timedelta(seconds=deadline))
 

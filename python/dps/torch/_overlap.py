@@ -1,4 +1,4 @@
-"""An F&B whose halves the user's own function runs, with the arguments of DualPipe's overlapped_forward_backward."""
+"""Runs an F&B by a function of the user, with the arguments of DualPipe's overlapped_forward_backward."""
 
 from ._stage import Held, _as_tuple
 from ._store import WeightGradStore
@@ -11,8 +11,8 @@ def run_overlapped(forward, backward, forward_of, backward_of, function):
     forward_of                (inputs, targets, split) of the forward
     backward_of               (held, dy, is_input_half) of the backward
 
-    Returns what the forward holds and gives, and the gradients of the backward's inputs. The function runs a whole
-    backward; in an input half, layers of the user's own put their weight gradients off (WeightGradStore)."""
+    Returns what the forward holds for its backward, its outputs, and the gradients of the backward's inputs. The
+    function runs a full backward; in an input half the user's layers defer their weight gradients (WeightGradStore)."""
     inputs, targets, split = forward_of
     held, dy, is_input_half = backward_of
     kept = Held()

@@ -22,7 +22,7 @@ _RECORDED = 16  # steps that trace() writes
 
 
 class _Step:
-    """What one call of step() works on."""
+    """Inputs and results of one call of step()."""
 
     __slots__ = ("inputs", "targets", "arguments", "losses", "outputs")
 
@@ -33,24 +33,24 @@ class Pipeline(Actions):
     program        a proven schedule (dps.compile or dps.load) of as many ranks as the group has
     stages         this rank's modules, in the order of its chunks (program.rank(r).chunks names their stages); or a
                    function that makes the module of a stage from its number
-    loss_fn        called by the last stage with its outputs and the targets of a microbatch; None: the last stage gives
-                   the loss itself
+    loss_fn        called by the last stage with its outputs and the targets of a microbatch; None: the output of the
+                   last stage is the loss
     group          processes of the pipeline; None: all of torch.distributed. If torch.distributed is not initialized,
                    the environment of torchrun or mpirun says who takes part
     rank_mapping   rank_mapping[i] is the rank of the program that process i of the group runs; None: i
     replicate_group   processes with the same rank in other replicas of this pipeline; gradients are summed over them
     deadline       seconds that a rank waits for a message; then the step fails on all ranks
-    batch_dim      the dimension that batches are cut in
-    loss_scale     the gradient is that of the sum of all losses, times this. None: 1 / (microbatches x replicas), which
-                   gives that of their mean. Can be set between steps: pipeline.loss_scale
-    overlapped     runs the two halves of an F&B, if the type of the modules has no overlapped_forward_backward; takes
-                   and returns the same
+    batch_dim      batches are cut along this dimension
+    loss_scale     the step computes the gradient of loss_scale x the sum of all losses. None: 1 / (microbatches x
+                   replicas), the gradient of their mean. You may set pipeline.loss_scale between steps
+    overlapped     a function that runs the two halves of an F&B, for modules whose type has no
+                   overlapped_forward_backward; it has the same arguments and results
     gradient_ready called with the number of a chunk and its module when the chunk's gradients are complete
     sum_copies     False: gradients of the copies of a stage are left for the caller to sum
     tied           (parameter, group) pairs: their gradients are summed over the group at the end of the step
 
-    The order of chunks, messages and sums is that of the program. Copies of a stage (DualPipe has two of each) must
-    begin with equal parameters; their gradients are summed, so they stay equal."""
+    Passes, messages and sums run in the order of the program. Copies of a stage (DualPipe has two of each) must begin
+    with equal parameters; their gradients are summed, so they stay equal."""
 
     def __init__(self, program, stages, loss_fn=None, group=None, rank_mapping=None, replicate_group=None, deadline=60,
                  *, batch_dim=0, loss_scale=None, overlapped=None, gradient_ready=None, sum_copies=True, tied=()):
@@ -71,9 +71,9 @@ class Pipeline(Actions):
         self._slots = [None] * program.rank(self.rank).slots["message"]
         self._held = {}
         self._step = _Step()
-        self._runs = {}  # of training and evaluation: (instruction, function) in the order of the program, and early
-        self._middle = None  # of the F&B that has just run: when its F ended
-        self._spans = deque(maxlen=_RECORDED)  # of each step: (instruction, start, middle, end) of its actions
+        self._runs = {}  # for training and for evaluation: the two lists of _functions()
+        self._middle = None  # when the F of the present F&B ended
+        self._spans = deque(maxlen=_RECORDED)  # for each step: (instruction, start, middle, end) of its actions
         self._traces = 0
 
     def _stage(self, chunk):
@@ -89,8 +89,8 @@ class Pipeline(Actions):
         return list(dict.fromkeys(p for module in modules for p in module.parameters()))
 
     def share(self, inputs, target):
-        """This rank's part of a whole batch, cut along batch_dim: what step() takes as input and as target. None where
-        the rank needs none."""
+        """Returns this rank's parts of a whole batch, cut along batch_dim: the input and the target for step(). None if
+        the rank needs no input or no target."""
         count, plan = self.program.microbatches, self.plan
         x, y = (_batch.cut(value, count, self.batch_dim, "the batch") for value in (inputs, target))
         return [x[m] for m in plan.given] or None, [y[m] for m in plan.ends] or None
@@ -109,7 +109,7 @@ class Pipeline(Actions):
         self._sums = self._make_sums(replicas, store)
 
     def _make_sums(self, replicas, store):
-        """The sum of each chunk: over the copies of its stage, in all replicas."""
+        """Makes the sum of each chunk, over the copies of its stage in all replicas."""
         store.set(f"replicas {self.rank}", ",".join(map(str, replicas)))
         order = [a.instruction.chunk for a in self.plan.training if a.instruction.opcode == "REDUCE"]
         parameters = owned_parameters(self.modules, order)
@@ -154,9 +154,9 @@ class Pipeline(Actions):
         return _trace.merge(self.program, [Plan(self.program, rank) for rank in ranks], steps)
 
     def trace(self, path):
-        """Writes the last training steps (at most 16) as Chrome trace events, in the form of `dprun --trace`: for
-        `dpc diff`, `dpc calibrate`, and ui.perfetto.dev. All ranks must call it; rank 0 of the program writes. The
-        times of all ranks are comparable if they run on one machine."""
+        """Writes the last training steps (at most 16) as Chrome trace events, in the form of `dprun --trace`, for
+        `dpc diff`, `dpc calibrate` and ui.perfetto.dev. All ranks must call it; rank 0 of the program writes. The times
+        of different ranks are comparable only if the ranks run on one machine."""
         measured = self._measured()
         if measured is not None:
             with open(path, "w") as file:
@@ -165,7 +165,7 @@ class Pipeline(Actions):
     def profile(self, path):
         """Writes the costs of the last training steps, for `dpc --cost @FILE` and dps.compile(costs=pathlib.Path(...)):
         the median of each stage's passes. All ranks must call it after at least two steps; rank 0 of the program
-        writes. Messages are not in it: `dpc calibrate` finds their cost in a trace."""
+        writes. The file has no costs of messages: `dpc calibrate` finds these in a trace."""
         measured = self._measured()
         if measured is not None:
             with open(path, "w") as file:
@@ -174,23 +174,24 @@ class Pipeline(Actions):
     # --- a step ---
 
     def forget_shapes(self):
-        """Learns the shapes of messages anew in the next step. Call it on all ranks where the shapes change."""
+        """The next step learns the shapes of messages anew. If shapes change, call this on all ranks."""
         self._runs.clear()
         for exchange in self._exchanges.values():
             exchange.forms.clear()
 
     def step(self, *inputs, target=None, return_outputs=False, **arguments):
-        """Runs a step: forward and backward of all microbatches, gradients summed over copies and replicas. Under
-        torch.no_grad(), or if the program is forward only, it runs the forwards alone.
+        """Runs a step: forward and backward of all microbatches; gradients are summed over copies and replicas. Under
+        torch.no_grad(), or if the program is forward-only, it runs only the forwards.
 
-        inputs     of the first stage, for the microbatches self.plan.given, on the ranks that have any
-        target     for loss_fn, for the microbatches self.plan.ends, on the ranks that have any; a tuple: several
+        inputs     inputs of the first stage, for the microbatches self.plan.given; only on ranks that have any
+        target     targets for loss_fn, for the microbatches self.plan.ends; only on ranks that have any. A tuple gives
+                   several targets
         arguments  keyword arguments of every stage on this rank; tensors are cut into all microbatches of the step
 
-        A batch is cut along batch_dim; a list with one tensor for each microbatch is taken as it is.
+        A batch is cut along batch_dim; a list with one tensor for each microbatch is used as it is.
 
-        Returns (losses, outputs): the loss of each of self.plan.ends, in this order, and with return_outputs the last
-        stage's outputs put together; None on other ranks."""
+        Returns (losses, outputs): the losses of self.plan.ends, in this order, and with return_outputs the joined
+        outputs of the last stage. Both are None on other ranks."""
         if self._failures.words:
             raise PipelineError(f"this pipeline has failed before: {self._failures.words}")
         mode = torch.is_grad_enabled() and not self.program.is_forward_only
@@ -222,7 +223,7 @@ class Pipeline(Actions):
             stage.loss_gradient = torch.tensor(self.loss_scale, dtype=torch.float64)
 
     def _run(self, functions):
-        """Runs a step, and returns (instruction, start, middle of an F&B, end) of each action."""
+        """Runs a step. Returns (instruction, start, when the F of an F&B ended, end) of each action."""
         spans, clock = [], time.perf_counter
         began = clock()
         try:
@@ -269,7 +270,7 @@ def _inverse(rank_mapping, ranks):
 def _modules(program, plan, rank, stages):
     if callable(stages) and not isinstance(stages, torch.nn.Module):
         stages = [stages(chunk.stage) for chunk in plan.chunks]
-    modules = [getattr(stage, "submod", stage) for stage in stages]  # of torch.distributed.pipelining.PipelineStage
+    modules = [getattr(stage, "submod", stage) for stage in stages]  # submod: of a PipelineStage
     if len(modules) != len(plan.chunks):
         wanted = ", ".join(str(chunk.stage) for chunk in plan.chunks)
         raise UsageError(f"rank {rank} of {program.schedule} holds {len(plan.chunks)} stages ({wanted}, in this "

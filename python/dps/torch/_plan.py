@@ -1,4 +1,4 @@
-"""What one rank does in a step: its instructions, in the order in which they run."""
+"""The instructions of one rank in a step, in the order in which they run."""
 
 from typing import NamedTuple
 
@@ -30,9 +30,9 @@ def slots_of(instruction):
 
 
 def receive_early(actions):
-    """Moves each receive to the place where its slot becomes free: a message that arrives before it is needed finds its
-    receive posted, and the sender does not wait. Only for transports that match messages by tags, as gloo does: one
-    that works strictly in order needs the order of the program."""
+    """Moves each receive to right after the instruction that frees its slot. So a message that comes early finds its
+    receive posted, and the sender does not wait. This is right only for transports that match messages by tags, as gloo
+    does; a transport that works strictly in order needs the order of the program."""
     moved = []
     for action in actions:
         at = len(moved)
@@ -49,7 +49,7 @@ def _pass_name(half, pipes):
 
 
 def _actions(program, rank):
-    """A wait has the name of its message."""
+    """The actions of a rank. A wait has the name of its message."""
     posted = {}
     for index, instruction in enumerate(program.instructions(rank)):
         if instruction.opcode in _LETTERS:
@@ -65,13 +65,13 @@ def _actions(program, rank):
 
 
 class Plan:
-    """The instructions of a rank, and what its stages are given and give.
+    """The instructions of a rank, and the microbatches whose inputs and targets it needs.
 
     chunks    the rank's stages (dps.Chunk)
-    given     microbatches (numbers in the step) whose inputs this rank must be given: it runs their first stage
-    ends      microbatches whose targets it must be given: it runs their last stage, and has their losses
+    given     microbatches (numbers in the step) whose inputs this rank needs, because it runs their first stage
+    ends      microbatches whose targets it needs, because it runs their last stage; it has their losses
     split     (chunk, microbatch of its pipe) of each backward that runs in two halves, I and W
-    training, evaluation   lists of Action; evaluation has only the forward passes"""
+    training, evaluation   lists of Action; evaluation has only the forward passes and their messages"""
 
     def __init__(self, program, rank):
         self.program, self.rank = program, rank
@@ -86,12 +86,12 @@ class Plan:
         self.ends = sorted(self.number(half) for half in forwards if half.stage == program.stages - 1)
 
     def number(self, instruction):
-        """The number in the step of an instruction's microbatch."""
+        """The number of an instruction's microbatch in the step, counted over all pipes."""
         return self.first_of[instruction.pipe] + instruction.microbatch
 
     def _forward_half(self):
-        """A step without backwards: the forwards and their messages, in the same order. An order of the whole step that
-        cannot deadlock cannot deadlock either if both ends of some messages are left out."""
+        """The actions of a step without backwards: the forwards and their messages, in the same order. The order of the
+        whole step cannot deadlock; leaving out both ends of a message cannot add a deadlock."""
         flying = {}
         for action in self.training:
             instruction = action.instruction

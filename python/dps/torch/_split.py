@@ -1,12 +1,12 @@
-"""The backward of an ordinary module in two halves: I, the gradients of its inputs, and W, those of its parameters.
+"""Runs the backward of an ordinary module in halves: I, the gradients of its inputs, and W, those of its parameters.
 
-The gradients of parameters that enter through one layer of _LAYERS are put off: the input half computes the gradient of
-the layer's output on its way, and the weight half goes from there to the layer's parameters alone. Autograd computes
-only the gradients that are asked for, so no half computes what the other one does. The input half computes the
-gradients of all other parameters; a warning names them.
+The gradient of a parameter is deferred to W if the parameter is used only by one call of a layer of _LAYERS. The input
+half computes the gradient of the layer's output on its way; the weight half starts there, and computes only the
+gradients of the layer's parameters. Autograd computes only the gradients that are asked for, so the halves do no work
+twice. The input half computes the gradients of all other parameters; a warning names them.
 
-To begin at the output of a layer, autograd needs a tensor at that place of the graph. A forward hook keeps it, without
-its data, and hands on another tensor of the same data."""
+To start at the output of a layer, autograd needs a tensor at that place of the graph. A forward hook keeps this tensor
+without its data, and passes another tensor with the same data on."""
 
 import warnings
 from collections import Counter
@@ -34,8 +34,8 @@ def _accumulate(parameter, gradient):
 
 
 class _Call(NamedTuple):
-    """A layer that has run: its output (without data), its parameters, and where its inputs come from: nodes of the
-    graph, or tensors that begin one."""
+    """One call of a layer: its output (without data), its parameters, and the sources of its inputs, which are nodes of
+    the graph or leaf tensors."""
 
     output: torch.Tensor
     parameters: Tuple
@@ -43,8 +43,8 @@ class _Call(NamedTuple):
 
 
 def _outside(roots, calls):
-    """Parameters that the graph reaches other than through these layers. None: the graph has a reentrant checkpoint,
-    which only a whole backward can run."""
+    """The parameters that the graph reaches by ways other than these layers. None: the graph has a reentrant
+    checkpoint, which only a full backward can run."""
     found, seen = set(), {call.output.grad_fn for call in calls}
     ahead = [root.grad_fn for root in roots] + [source for call in calls for source in call.sources]
     while ahead:
@@ -69,8 +69,8 @@ class Splitter:
     def __init__(self, module, name, run_backward):
         self.name, self.run_backward = name, run_backward
         self.parameters = {parameter: path for path, parameter in module.named_parameters()}
-        self.units = None  # while a forward is recorded: a _Call of each layer
-        self.graphs = {}  # of each sequence of layers: the parameters that cannot be put off
+        self.units = None  # while a forward is recorded: the _Calls of its layers
+        self.graphs = {}  # for each sequence of layers: the parameters whose gradients cannot be deferred
         self.reported = False
         for layer in module.modules():
             if _is_layer(layer):
@@ -90,7 +90,7 @@ class Splitter:
         if not parameters:
             return None
         handed_on = torch.ops.aten._unsafe_view(output, output.shape)
-        if len(layer._forward_hooks) == 1:  # nobody else has this tensor
+        if len(layer._forward_hooks) == 1:  # no other hook has this tensor
             for tensor in (output, output._base):
                 if tensor is not None:
                     tensor.data = tensor.new_empty(0)
@@ -98,16 +98,16 @@ class Splitter:
         return handed_on
 
     def _together(self, held):
-        """Parameters of this graph whose gradients the input half computes; None: it must run the whole backward."""
+        """The parameters of this graph whose gradients the input half computes; None: it must run the full backward."""
         key = tuple(call.parameters for call in held.units)
         if key not in self.graphs:
             found, uses = _outside(held.roots, held.units), Counter(p for parameters in key for p in parameters)
-            # The weight half of a later use would run on through the graph, to the earlier ones.
+            # From a later use of a parameter, the weight half would run through the graph to the earlier uses.
             self.graphs[key] = None if found is None else found | {p for p, count in uses.items() if count > 1}
         return self.graphs[key]
 
     def backward_input(self, held, gradients):
-        """Returns the gradients of the inputs, and functions that compute those of the parameters."""
+        """Returns the gradients of the inputs, and the functions that compute the deferred gradients of parameters."""
         inputs = tuple(x for x in held.inputs if isinstance(x, torch.Tensor) and x.requires_grad and x.is_leaf)
         together = self._together(held)
         put_off = [] if together is None else [(call.output, [p for p in call.parameters if p not in together])
@@ -129,7 +129,7 @@ class Splitter:
                     for (output, parameters), gradient in zip(put_off, found[len(inputs):]) if gradient is not None]
 
     def report(self, has_checkpoint, parameters):
-        """Says once which weight gradients are computed in the input half."""
+        """Warns once which weight gradients the input half computes."""
         if self.reported or WeightGradStore.cache or not (has_checkpoint or parameters):
             return
         self.reported = True

@@ -1,4 +1,4 @@
-"""One stage of the model on this rank: its forward, and its backward whole or in two halves."""
+"""One stage of the model on this rank: its forward, and its backward, full or in two halves."""
 
 import torch
 from torch.autograd import Variable
@@ -6,11 +6,12 @@ from torch.autograd import Variable
 from .._errors import UsageError
 from ._store import WeightGradStore
 
-_SMALL = 1 << 12  # elements: below, freeing an output's memory early takes longer than it is worth
+_SMALL = 1 << 12  # elements; freeing the memory of a smaller output early takes more time than it is worth
 
 
 def run_backward(tensors, gradients, keep_graph=False, inputs=(), accumulate=True):
-    """The engine of autograd without the checks of torch.autograd.backward, which takes longer than a small stage."""
+    """Calls the engine of autograd without the checks of torch.autograd.backward: they take longer than a small
+    stage."""
     if tensors:
         return Variable._execution_engine.run_backward(tuple(tensors), tuple(gradients), keep_graph, False, inputs,
                                                        True, accumulate)
@@ -28,19 +29,19 @@ def _as_tuple(outputs):
 
 
 class Stage:
-    """A module with what the plan asks of it.
+    """A module, with the functions that the plan calls.
 
-    splitter  runs a backward in two halves, or None where no backward of the stage is in two"""
+    splitter  runs backwards in two halves; None: no backward of the stage runs in two halves"""
 
     def __init__(self, module, name, is_last, splitter):
         self.module, self.name, self.is_last, self.splitter = module, name, is_last, splitter
         self.loss_fn = None  # of the last stage, called with outputs and targets; None: its one output is the loss
-        self.loss_gradient = None  # of the loss of a microbatch
+        self.loss_gradient = None  # gradient of the loss of a microbatch
 
     # --- forward ---
 
     def forward(self, inputs, arguments, targets, split):
-        """Returns what is held for the backward, and the outputs (without a graph) for the next stage."""
+        """Returns what the backward needs (Held), and the outputs, without a graph, for the next stage."""
         held = Held()
         held.inputs, held.units, held.deferred = inputs, None, None
         if split and self.splitter is not None:
@@ -50,7 +51,7 @@ class Stage:
         return self.keep(held, _as_tuple(outputs), targets)
 
     def keep(self, held, outputs, targets, loss=None):
-        """Sets what the backward begins with. `loss` is given if it is computed already."""
+        """Sets the tensors at which the backward starts. `loss` is given if it is computed already."""
         if self.is_last:
             held.loss = self.loss_of(outputs, targets) if loss is None else loss
             held.roots = (held.loss,) if held.loss is not None and held.loss.requires_grad else ()
@@ -70,8 +71,8 @@ class Stage:
         return None
 
     def _roots(self, outputs):
-        """The ends of the graph, and the outputs to hand on. A large output is held by the message alone: its memory is
-        free as soon as the message is sent, as the plan says, although the graph lives on."""
+        """The ends of the graph, and the outputs for the next stage. Only the message holds the data of a large output:
+        its memory is free as soon as the message is sent, although the graph stays."""
         roots, given = [], []
         for y in outputs:
             if not isinstance(y, torch.Tensor):
@@ -89,7 +90,7 @@ class Stage:
     # --- backward ---
 
     def gradients_of(self, held, dy):
-        """What the backward begins with."""
+        """The gradients with which the backward starts."""
         if held.loss is None:
             return dy
         if self.loss_gradient.dtype != held.loss.dtype or self.loss_gradient.device != held.loss.device:
@@ -98,7 +99,7 @@ class Stage:
 
     @staticmethod
     def input_gradients(held):
-        """Of each input that has one."""
+        """The gradients of the inputs that require one."""
         return tuple(x.grad if x.grad is not None else torch.zeros_like(x) for x in held.inputs
                      if isinstance(x, torch.Tensor) and x.requires_grad and x.is_leaf)
 
@@ -107,7 +108,7 @@ class Stage:
         return self.input_gradients(held)
 
     def backward_input(self, held, dy):
-        """The input half. Leaves what the weight half runs in held.deferred."""
+        """Runs the input half. held.deferred then has the functions that the weight half runs."""
         WeightGradStore.enabled = True
         try:
             if held.units is None:

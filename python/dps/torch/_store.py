@@ -1,12 +1,12 @@
-"""Weight gradients that a user's own layers put off."""
+"""Deferred weight gradients of the user's own layers."""
 
 
 class WeightGradStore:
-    """Where a layer with a backward of its own leaves its weight gradient for later, as in DeepSeek's DualPipe.
+    """Holds the deferred weight gradients of layers with a backward of their own, as in DeepSeek's DualPipe.
 
-    A layer looks at `enabled` in its backward. If it is true, the layer passes put() a function that computes the
-    weight gradient, instead of computing it. `enabled` is true in every input half (I); the weight half (W) of the same
-    stage and microbatch calls the functions."""
+    A layer looks at `enabled` in its backward. If it is true, the layer does not compute its weight gradient, but
+    passes put() a function that does. `enabled` is true in every input half (I); the weight half (W) of the same stage
+    and microbatch calls the functions."""
 
     enabled = False
     cache = []
@@ -24,7 +24,7 @@ class WeightGradStore:
 
     @classmethod
     def flush(cls):
-        """Makes what was put so far the next entry of the queue, for pop()."""
+        """Appends the functions put so far to the queue, as one entry for pop()."""
         cls.queue.append(cls.take())
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Gradients summed over the copies of a stage and over replicas of the pipeline."""
+"""Sums gradients over the copies of a stage and over replicas of the pipeline."""
 
 import torch
 
@@ -6,8 +6,9 @@ from ._exchange import MessageFailed
 
 
 def owned_parameters(modules, order):
-    """Of each chunk, the parameters whose gradients it sums: all that need one, without twins. A parameter that is in
-    several chunks of a rank belongs to the one whose sum is posted last, when the gradient is complete."""
+    """For each chunk, the parameters whose gradients it sums: all that require a gradient, each parameter once. If
+    several chunks of a rank have a parameter, it belongs to the chunk whose sum is posted last, because its gradient is
+    complete then."""
     owner = {}
     for chunk in order:
         for parameter in _parameters(modules[chunk]):
@@ -20,10 +21,10 @@ def _parameters(module):
 
 
 class GradientSum:
-    """The sum of a chunk's gradients over the processes of a group: posted, and waited for later.
+    """The sum of a chunk's gradients over the processes of a group. post() starts it, wait() waits for it.
 
-    group    a gloo group (dps.torch._group.connect); None: the chunk is alone, and its gradient is the sum
-    others   what a failure calls the other processes of the group"""
+    group    a gloo group (dps.torch._group.connect); None: the chunk has no other copy, and its gradient is the sum
+    others   the name of the other processes of the group in errors"""
 
     def __init__(self, parameters, group, others):
         self.parameters, self.group, self.others = parameters, group, others

@@ -1,6 +1,6 @@
-"""The trace of a run, in the form of dpc and dprun (runtime/program/trace.h), and costs from it.
+"""Writes the trace of a run in the form of dpc and dprun (runtime/program/trace.h), and costs from it.
 
-dpc's modelled trace of the same program has every event already, with its names and arrows. The measured one has its
+dpc's modelled trace of the same program has every event with its names and arrows. The measured trace has the same
 events at the measured times."""
 
 import json
@@ -13,12 +13,12 @@ _PASS = re.compile(r"(?:p\d+:)?(\d+)([FIWB])\d+")
 
 
 class _Rank:
-    """Turns the modelled events of a rank into those of one step. spans: of each instruction (start, middle, end)."""
+    """Turns the modelled events of a rank into those of one step. spans: (start, middle, end) of each instruction."""
 
     def __init__(self, plan, spans, step, first_arrow):
         self.plan, self.spans, self.step, self.first_arrow = plan, spans, step, first_arrow
-        self.makers = {}  # of each message sent, the instruction that makes it
-        self.sums = {}  # of each stage that is summed, the instructions (post, wait)
+        self.makers = {}  # for each message sent, the instruction that computes it
+        self.sums = {}  # for each stage whose gradient is summed, the instructions (post, wait)
         for action in plan.training:
             for name in action.name.split("&"):
                 self.makers[re.sub(r"[BI](?=\d+$)", "B", name)] = action.index
@@ -58,7 +58,7 @@ class _Rank:
         return made
 
     def _made(self):
-        """When the pass ends that makes the message that is sent."""
+        """The end of the pass that computes the message that is sent."""
         maker = self.makers[self.latest["args"]["message"].replace("SEND_", "")]
         start, _, end = self.spans[maker]
         return max(start, end - _NANOSECOND)
@@ -74,7 +74,7 @@ class _Rank:
 
 
 def merge(program, plans, steps_of_ranks):
-    """The trace of all ranks. steps_of_ranks: of each rank, of each step, {instruction: (start, middle, end)} in
+    """The trace of all ranks. steps_of_ranks: for each rank, for each step, {instruction: (start, middle, end)} in
     seconds of one clock."""
     model = json.loads(program.trace())
     origin = min(span[0] for steps in steps_of_ranks for spans in steps for span in spans.values())
@@ -95,7 +95,7 @@ def merge(program, plans, steps_of_ranks):
 
 
 def costs(trace):
-    """A file of costs for `dpc --cost @FILE`: medians of the passes of each stage, the first step left out."""
+    """A file of costs for `dpc --cost @FILE`: medians of the passes of each stage, without the first step."""
     found = defaultdict(list)
     for event in trace["traceEvents"]:
         if event["ph"] == "X" and event["cat"] == "compute" and event["args"]["step"] > 1:
