@@ -1,6 +1,9 @@
 """Trains a small GPT in PyTorch under DualPipe, ZB-V and a schedule of one's own, and writes a picture of each.
 
-    torchrun --nproc-per-node 2 gpt.py [--steps N] [--folder FOLDER]
+    mpirun -n 2 python3 gpt.py [--steps N] [--folder FOLDER]
+    torchrun --nproc_per_node 2 gpt.py [--steps N] [--folder FOLDER]
+
+The second command does the same, but not with Debian 12's own PyTorch, whose torchrun is broken.
 
 All three train the same model on the same data, so their losses agree. ZB-V and DualPipe cut it into different numbers
 of stages: a rank has two in both."""
@@ -125,6 +128,7 @@ def main():
     options.add_argument("--steps", type=int, default=100)
     options.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("."))
     options = options.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
     dps.torch.start()
     torch.set_num_threads(1)
     for schedule in (dps.schedule("dualpipe"), dps.schedule("zb-v"), OWN):

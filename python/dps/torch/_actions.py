@@ -44,6 +44,15 @@ class Actions:
 
     _make_forward_only = _make_forward
 
+    def _make_overlap_forward(self, i, mode):
+        """The two forwards of an F&F run one after the other."""
+        first, second = self._make_forward(i, mode), self._make_forward(i.second, mode)
+
+        def in_turn():
+            first()
+            second()
+        return in_turn
+
     def _forwarded(self, number, y, is_last, loss, outputs):
         if is_last:
             if loss is not None:

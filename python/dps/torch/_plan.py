@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-_FORWARDS = {"FORWARD", "FORWARD_ONLY", "OVERLAP"}
+_FORWARDS = {"FORWARD", "FORWARD_ONLY", "OVERLAP", "OVERLAP_FORWARD"}
 _BACKWARDS = {"BACKWARD", "BACKWARD_INPUT"}
 _FORWARD_HALF = _FORWARDS | {"SEND_FORWARD", "RECEIVE_FORWARD"}
-_LETTERS = {"FORWARD": "F", "FORWARD_ONLY": "F", "OVERLAP": "F", "BACKWARD": "B", "BACKWARD_INPUT": "I",
-            "BACKWARD_WEIGHT": "W", "SEND_FORWARD": "SEND_F", "RECEIVE_FORWARD": "RECV_F", "SEND_BACKWARD": "SEND_B",
-            "RECEIVE_BACKWARD": "RECV_B"}
+_LETTERS = {"FORWARD": "F", "FORWARD_ONLY": "F", "OVERLAP": "F", "OVERLAP_FORWARD": "F", "BACKWARD": "B",
+            "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W", "SEND_FORWARD": "SEND_F", "RECEIVE_FORWARD": "RECV_F",
+            "SEND_BACKWARD": "SEND_B", "RECEIVE_BACKWARD": "RECV_B"}
 _MESSAGE_SLOTS = ("message", "x", "y", "dx", "dy")
 
 
@@ -102,4 +102,5 @@ class Plan:
             if instruction.opcode.startswith(("SEND", "RECEIVE")):
                 flying[instruction.message] = keep
             if keep:
-                yield action._replace(instruction=instruction._replace(second=None))
+                second = instruction.second if instruction.opcode == "OVERLAP_FORWARD" else None
+                yield action._replace(instruction=instruction._replace(second=second))

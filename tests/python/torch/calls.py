@@ -37,6 +37,8 @@ def main():
     losses, _ = pipeline.step(x, target=x)
     assert (losses is None) == (dist.get_rank() == 1)
     forward_only()
+    forward_only_in_pairs("decode")
+    forward_only_in_pairs("prefill")
     arguments_and_shapes()
 
 
@@ -55,6 +57,25 @@ def forward_only():
     pipeline = dps.torch.Pipeline(program, [lambda x: x + 1])
     losses, outputs = pipeline.step(*[x][last:], return_outputs=True)
     assert losses is None and (outputs.shape == x.shape if last else outputs is None)
+
+
+def forward_only_in_pairs(schedule):
+    """A forward-only schedule with F&Fs gives outputs and losses, with gradients enabled and without. The number of
+    microbatches is odd, so one forward runs alone."""
+    program, rank = dps.compile(dps.schedule(schedule), ranks=2, microbatches=5), dist.get_rank()
+    assert any(i.opcode == "OVERLAP_FORWARD" for i in program.instructions(rank))
+    x, target = torch.arange(20.0).reshape(10, 2), torch.ones(10, 2)
+    wanted = 2 * x + 1
+    pipeline = dps.torch.Pipeline(program, [lambda x: x + 1 if rank else 2 * x], nn.functional.mse_loss)
+    given, targets = pipeline.share(x, target)
+    for grad in (False, True, False):
+        with torch.set_grad_enabled(grad):
+            losses, outputs = pipeline.step(given, target=targets, return_outputs=True)
+        if rank == 0:
+            assert losses is None and outputs is None
+        else:
+            means = [((part - 1) ** 2).mean() for part in wanted.tensor_split(5)]
+            assert torch.equal(outputs, wanted) and torch.allclose(losses, torch.stack(means)), (outputs, losses)
 
 
 def arguments_and_shapes():

@@ -101,18 +101,30 @@ class Pages(Ranks):
             first, second = self.run_ranks(script, 2)
             self.assertIn("tensor([", first)
             self.assertIn("tensor([", second)
+            return first, second
 
     def test_readme(self):
+        """Both ranks of DualPipe run the last stage, so both print losses: every 20 steps one."""
         text = (HERE.parents[2] / "README.md").read_text()
-        self.trains(textwrap.dedent(re.search(r"^ +import dps, dps.torch.*?\n\n", text, re.S | re.M)[0]))
+        for output in self.trains(textwrap.dedent(re.search(r"^ +import dps, dps.torch.*?\n\n", text, re.S | re.M)[0])):
+            self.assertEqual(re.findall(r"^(\d+) \d+\.\d+$", output, re.M), ["0", "20", "40", "60", "80"])
 
     def test_page(self):
         text = (HERE.parents[2] / "schedules/PYTORCH.md").read_text()
         self.trains(re.search(r"```python\n(import dps, dps.torch.*?)```", text, re.S)[1])
 
+    def test_commands(self):
+        """Torchrun takes --nproc_per_node in all versions, and --nproc-per-node not before PyTorch 2."""
+        for page in ("README.md", "schedules/PYTORCH.md", "python/examples/gpt.py"):
+            text = (HERE.parents[2] / page).read_text()
+            self.assertRegex(text, r"mpirun -n 2 python3 \w+.py")
+            self.assertRegex(text, r"torchrun --nproc_per_node 2")
+            self.assertNotIn("--nproc-per-node", text)
+
     def test_example(self):
-        """Three schedules train the same model to the same loss."""
-        with tempfile.TemporaryDirectory() as folder:
+        """Three schedules train the same model to the same loss. The example makes the folder."""
+        with tempfile.TemporaryDirectory() as above:
+            folder = os.path.join(above, "new", "folder")
             first, _ = self.run_ranks("../../../python/examples/gpt.py", 2, "--steps", "5", "--folder", folder)
             losses = re.findall(r"(.*): step 5, loss (.*)", first)
             self.assertEqual([name for name, _ in losses], ["dualpipe", "zb-v", "own"])
