@@ -31,35 +31,18 @@ static bool long_backward(const int64_t *c) { return c[1] + c[2] >= c[0]; }
 static bool ordered(const int64_t *c) { return c[2] <= c[0] && c[0] <= c[1]; }
 static bool short_weight(const int64_t *c) { return c[2] <= c[0]; }
 
-#define OF_F       \
-    {              \
-        "F", { 1 } \
-    }
-#define OF_I          \
-    {                 \
-        "I", { 0, 1 } \
-    }
-#define OF_W             \
-    {                    \
-        "W", { 0, 0, 1 } \
-    }
-#define OF_FB                \
-    {                        \
-        "FB", { 0, 0, 0, 1 } \
-    }
-
 /* Domains of costs, from the widest to the narrowest. */
 static const CostDomain cost_domains[] = {
-    {"", {OF_F, OF_I, OF_W, OF_FB, {"comm", {0, 0, 0, 0, 1}}}, false, all},
-    {"comm = 0", {OF_F, OF_I, OF_W, OF_FB}, false, all},
-    {"comm = 0, B >= F", {OF_F, OF_I, OF_W, OF_FB}, false, long_backward},
-    {"comm = 0, W <= F", {OF_F, OF_I, OF_W, OF_FB}, false, short_weight},
-    {"comm = 0, W <= F <= I", {OF_F, OF_I, OF_W, OF_FB}, false, ordered},
-    {"comm = 0, W <= F <= I, FB = F+B", {OF_F, OF_I, OF_W}, true, ordered},
-    {"comm = 0, I = F, W <= F", {{"F", {1, 1}}, OF_W, OF_FB}, false, short_weight},
-    {"comm = 0, I = F, W <= F, FB = F+B", {{"F", {1, 1}}, OF_W}, true, short_weight},
-    {"comm = 0, B = F", {{"F/2", {2, 1, 1}}, OF_FB}, false, all},
-    {"comm = 0, F = I = W", {{"F", {1, 1, 1}}, OF_FB}, false, all},
+    {"", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}, {"comm", {0, 0, 0, 0, 1}}}, false, all},
+    {"comm = 0", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, all},
+    {"comm = 0, B >= F", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, long_backward},
+    {"comm = 0, W <= F", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, short_weight},
+    {"comm = 0, W <= F <= I", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, ordered},
+    {"comm = 0, W <= F <= I, FB = F+B", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}}, true, ordered},
+    {"comm = 0, I = F, W <= F", {{"F", {1, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, short_weight},
+    {"comm = 0, I = F, W <= F, FB = F+B", {{"F", {1, 1}}, {"W", {0, 0, 1}}}, true, short_weight},
+    {"comm = 0, B = F", {{"F/2", {2, 1, 1}}, {"FB", {0, 0, 0, 1}}}, false, all},
+    {"comm = 0, F = I = W", {{"F", {1, 1, 1}}, {"FB", {0, 0, 0, 1}}}, false, all},
     {"comm = 0, F = I = W, FB = F+B", {{"F", {1, 1, 1}}}, true, all},
 };
 
