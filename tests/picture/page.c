@@ -254,6 +254,10 @@ static void test_runs_in_chromium(void **state)
     assert_non_null(strstr(tree, "data-peak=\"9\""));
     assert_non_null(strstr(tree, "dualpipe.dps:")); /* the line of the selected pass */
     free(tree);
+    tree = in_chromium("dpc --emit=html:$F/x.html schedules/decode.dps", "memory", "/dev/null");
+    assert_non_null(strstr(tree, "data-peak=\"0\"")); /* a forward-only schedule keeps no activations */
+    assert_null(strstr(tree, "activations on a rank"));
+    free(tree);
     tree = in_chromium("dpc --emit=trace:$F/x.json schedules/dualpipe.dps && "
                        "dpc diff --emit=html:$F/x.html schedules/dualpipe.dps $F/x.json",
                        "", "/dev/null");

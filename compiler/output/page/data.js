@@ -68,6 +68,7 @@ function connect(ranks, chunks) {
 function prepare(data) {
   data.peak = data.most = 0;       // activations, and the largest number in a cell
   data.shortest = data.makespan;   // pass
+  data.trains = data.rank.some(rank => /[BI]/.test(rank.kinds));   // without backwards, no rank keeps activations
   data.rank.forEach(rank => {
     rank.ready ||= rank.from.map((from, i) => from < 0 ? -1 : endOf(data.rank[from], rank.at[i]));
     rank.critical = new Uint8Array(rank.kinds.length);
@@ -76,7 +77,7 @@ function prepare(data) {
       if (rank.kinds[i] !== "U" && rank.end[i] > rank.start[i])
         data.shortest = Math.min(data.shortest, rank.end[i] - rank.start[i]);
       data.most = Math.max(data.most, rank.microbatch[i]);
-      if (rank.kinds[i] === "F") changes.push([startOf(rank, i), 1]);
+      if (rank.kinds[i] === "F" && data.trains) changes.push([startOf(rank, i), 1]);
       if (rank.kinds[i] === "B" || rank.kinds[i] === "W") changes.push([endOf(rank, i), -1]);
     }
     changes.sort((a, b) => a[0] - b[0] || a[1] - b[1]);

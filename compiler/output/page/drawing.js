@@ -52,11 +52,11 @@ class Drawing {
   }
 
   get title() {
-    const { ranks, microbatches, makespan, bound, bubble, peak } = this.data;
+    const { ranks, microbatches, makespan, bound, bubble, trains, peak } = this.data;
     const gap = bound ? (bound < makespan ? ` (bound ${number(bound)}, gap ${(100 * (makespan / bound - 1)).toFixed(1)} %)` : " (optimal)") : "";
     return `${counted(ranks, "rank", "s")}, ${counted(microbatches, "microbatch", "es")}; ` +
-      `makespan ${number(makespan)}${gap}, bubble ${(100 * bubble).toFixed(1)} %; ` +
-      `at most ${counted(peak, "activation", "s")} on a rank`;
+      `makespan ${number(makespan)}${gap}, bubble ${(100 * bubble).toFixed(1)} %` +
+      (trains ? `; at most ${counted(peak, "activation", "s")} on a rank` : "");
   }
   /* Of the microbatch that is followed. */
   get note() {
@@ -233,7 +233,7 @@ class Drawing {
 
   drawMemory(r) {
     const pen = this.pen, rank = this.data.rank[r];
-    const bottom = this.y(r) + this.row + STRIP, scale = (STRIP - 4) / this.data.peak;
+    const bottom = this.y(r) + this.row + STRIP, scale = (STRIP - 4) / (this.data.peak || 1);
     let low = 0, high = rank.held.length;
     while (low < high) {
       const middle = (low + high) >> 1;
