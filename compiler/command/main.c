@@ -169,18 +169,28 @@ static Status prove(Job *job, Error *error)
     return status;
 }
 
+static Status write_found(const Job *job, Error *error)
+{
+    OutputFile file;
+    TRY(file_begin(job->options.prove.file, &file, error));
+    emit_csv(job->proof.found, false, file.stream);
+    return file_finish(&file, error);
+}
+
 static Status write_proof(const Job *job, Error *error)
 {
     const Options *options = &job->options;
     const bool described = !options->output && !options->emit_count && !options->dumps;
-    fprintf(described ? stdout : stderr, described ? "  %s\n" : "dpc: %s\n",
-            proof_text(&job->proof, &job->compilation));
-    if (!options->prove.file || !job->proof.found)
-        return STATUS_OK;
-    OutputFile file;
-    TRY(file_begin(options->prove.file, &file, error));
-    emit_csv(job->proof.found, false, file.stream);
-    return file_finish(&file, error);
+    const char *const path = options->prove.file;
+    const bool writes = path && job->proof.found;
+    const Status status = writes ? write_found(job, error) : STATUS_OK;
+    fprintf(described ? stdout : stderr, "%s%s%s%s\n",
+            described ? "  " : "dpc: ", proof_text(&job->proof, &job->compilation),
+            !path                           ? ""
+            : writes && status == STATUS_OK ? "; written to "
+                                            : "; nothing is written to ",
+            path ? path : "");
+    return status;
 }
 
 /* Many compilations follow each other: one needs the memory that another has freed. Returning it to the system takes as

@@ -275,7 +275,11 @@ TAKE(prove)
     const size_t digits = strspn(value, "0123456789");
     const char *file = value[digits] == ':' ? value + digits + 1 : NULL;
     (void)option, (void)arena;
-    if (!digits || digits > 9 || (value[digits] && !file) || (file && !*file) || !strtoll(value, NULL, 10))
+    if (!digits || digits > 9 || (value[digits] && !file) || !strtoll(value, NULL, 10))
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--prove: '%.*s' is not a whole number of seconds from 1 to 999999999",
+                         (int)strcspn(value, ":"), value);
+    if (file && !*file)
         return error_set(error, STATUS_BAD_USAGE,
                          "--prove %s: write --prove SECONDS or, to keep a shorter order, --prove SECONDS:FILE.csv",
                          value);

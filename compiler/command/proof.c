@@ -27,6 +27,11 @@ static Status check(const Compilation *c, Error *error)
                          "--prove: %s updates weights within the step, and the solver knows only orders without "
                          "updates",
                          c->schedule.name);
+    if (c->schedule.forward_only)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--prove: %s has no backward passes, and the solver knows only orders with them; without "
+                         "--prove dpc prints the gap to a lower bound",
+                         c->schedule.name);
     return STATUS_OK;
 }
 
