@@ -14,7 +14,7 @@
            dps_program *program;
            dps_options options = {.size = sizeof options, .ranks = 8, .microbatches = 20};
            if (dps_compile_file(d, "dualpipe.dps", &options, &program) != DPS_OK) {
-               fputs(dps_error(d), stderr);
+               fprintf(stderr, "%s\n", dps_error(d));
                dps_free(d);
                return 1;
            }
@@ -416,8 +416,9 @@ dps_status dps_gather(dps_rank *rank, const void *mine, size_t bytes, void *all)
 /* --- how long it takes --- */
 
 /* Predicts times: every pass takes the time of the costs, and starts as soon as its rank is free and its inputs have
-   arrived. `costs` are as in dps_options; none: those given at compilation. The prediction refers to the program: free
-   the prediction first. */
+   arrived. `costs` are as in dps_options; none: those given at compilation. They do not change the order of the
+   program: if the schedule uses cost() or `order auto`, compile it with the same costs. The prediction refers to the
+   program: free the prediction first. */
 dps_status dps_predict(dps *d, const dps_program *program, const char *const *costs, size_t cost_count,
                        dps_prediction **prediction);
 void dps_prediction_free(dps_prediction *prediction);

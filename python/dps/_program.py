@@ -140,7 +140,8 @@ def compile(path_or_source, *, ranks=None, microbatches=None, params=None, costs
     path_or_source  a path (an os.PathLike, or a string without a newline), or the text of a schedule
     ranks, microbatches, params   instead of those that the schedule has itself: params={"chunks": 2}
     costs           what passes and messages take: "F=1,I=1,W=0.8", {"F": 1, "F[3]": 1.2}, the path of a cost file,
-                    or a list of these
+                    or a list of these. They decide the order if the schedule uses cost() or `order auto`;
+                    predict() with other costs keeps this order
     slot_bytes, memory_limit      {"message": "8M", "context": "64M"} and "40G", or "activations=8"
     name            what messages call a text; if it ends in .csv, the text is an order
     progress        called with (tried, planned, cost, bound) while an `order auto` is searched; if it returns
@@ -281,7 +282,9 @@ class Program:
         return made
 
     def predict(self, costs=None) -> Prediction:
-        """How long a step takes, how long ranks are idle, and the bytes where the costs have sizes."""
+        """How long a step takes, how long ranks are idle, and the bytes where the costs have sizes. The order stays
+        that of compile(): a schedule with cost() or `order auto` has the order for the costs given there. To predict
+        a step in the order for other costs, compile the schedule with them."""
         info, rank, ranks = c.PredictionInfo(), c.RankPrediction(), []
         with session() as s:
             made = self._predicted(s, costs)

@@ -26,7 +26,8 @@ def _ask(function, paths, options, *further):
 def compare(paths, *, ranks=None, microbatches=None, params=None, costs=None, slot_bytes=None, memory_limit=None):
     """Compares schedules at the same numbers of ranks and microbatches: what `dpc compare --json` prints, as a dict.
     Its "schedules" has a dict for each, the shortest step first. Arguments are those of compile(); each schedule takes
-    the parameters that it has."""
+    the parameters that it has. There is no argument for `dpc compare --replicas`: sums of gradients over replicas are
+    not counted."""
     options = _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, _Progress(None))
     return _ask("dps_compare", paths, options)
 
@@ -35,7 +36,8 @@ def advise(ranks, microbatches, *, paths=(), params=None, costs=None, slot_bytes
            seconds=60):
     """Finds the schedule, with its parameters, that takes the least time: what `dpc advise --json` prints, as a dict.
     Its "rows" has a dict for each schedule, the best one first; "left_out" says why others are not there. Tries the
-    schedules of this package and `paths`, on all cores, for `seconds` at most. allow: "async", "naive" or both."""
+    schedules of this package and `paths`, on all cores, for `seconds` at most. allow: "async", "naive" or both. Like compare(), it
+    does not count sums of gradients over replicas, as `dpc advise --replicas` does."""
     from . import schedule, schedules
 
     allowed = [allow] if isinstance(allow, str) else list(allow)

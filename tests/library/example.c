@@ -87,6 +87,26 @@ static void threads_train_with_every_schedule(void **state)
     globfree(&files);
 }
 
+static void refuses(const char *arguments, const char *words)
+{
+    char command[2 * PATH_MAX], text[PATH_MAX] = "";
+    snprintf(command, sizeof command, "%s/threads %s 2>&1", folder, arguments);
+    FILE *said = popen(command, "r");
+    text[fread(text, 1, sizeof text - 1, said)] = '\0';
+    assert_int_equal(WEXITSTATUS(pclose(said)), 1);
+    assert_string_equal(text, words);
+}
+
+static void threads_say_what_is_wrong(void **state)
+{
+    (void)state;
+    assert_true(build(getenv("CC") ? getenv("CC") : "gcc", "threads"));
+    refuses("schedules/1f1b.dps", "usage: threads SCHEDULE.dps RANKS MICROBATCHES\n");
+    refuses("none.dps 4 8", "none.dps: No such file or directory\n");
+    refuses("schedules/1f1b.dps 9 9", "too many ranks: raise RANKS in chain.h\n");
+    refuses("schedules/gpipe.dps 2 300", "too many stages or slots on a rank: raise CHUNKS or SLOTS in chain.h\n");
+}
+
 static void processes_train_with_messages_of_their_own(void **state)
 {
     (void)state;
@@ -110,6 +130,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_train_with_every_schedule),
+        cmocka_unit_test(threads_say_what_is_wrong),
         cmocka_unit_test(processes_train_with_messages_of_their_own),
     };
     return cmocka_run_group_tests_name("example", tests, extract, clean);

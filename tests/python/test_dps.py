@@ -172,6 +172,15 @@ class Pictures(unittest.TestCase):
         self.assertIsNone(program.predict().seconds)
         self.assertEqual(dps.compile(dps.schedule("gpipe"), ranks=4, microbatches=8, costs={"F": 2}).predict().work, 32)
 
+    def test_order_is_for_the_costs_of_compile(self):
+        """ebb-v chooses its order by cost(FB)."""
+        path, costs = dps.schedule("ebb-v"), {"F": 1, "I": 1, "W": 1, "FB": 1.2}
+        program = dps.compile(path, ranks=4, microbatches=8)
+        fitting = dps.compile(path, ranks=4, microbatches=8, costs=costs)
+        self.assertNotEqual(program.csv(), fitting.csv())
+        self.assertLess(fitting.predict().makespan, program.predict(costs).makespan)
+        self.assertEqual(fitting.predict(), fitting.predict(costs))
+
     def test_memory(self):
         sizes = {"message": "1M", "context": 10, "stash": 10}
         program = dualpipe(slot_bytes=sizes, memory_limit="1G")
