@@ -3,6 +3,8 @@
 #include "compiler/command/fit_system.h"
 #include "compiler/compile.h"
 
+#include "runtime/base/counted.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -29,11 +31,15 @@ typedef struct CostDomain {
 static bool all(const int64_t *c) { return c[0] > 0; }
 static bool long_backward(const int64_t *c) { return c[1] + c[2] >= c[0]; }
 static bool ordered(const int64_t *c) { return c[2] <= c[0] && c[0] <= c[1]; }
+static bool short_messages(const int64_t *c) { return c[0] > 0 && 5 * c[4] <= c[0]; }
 static bool short_weight(const int64_t *c) { return c[2] <= c[0]; }
 
 /* Domains of costs, from the widest to the narrowest. */
 static const CostDomain cost_domains[] = {
-    {"", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}, {"comm", {0, 0, 0, 0, 1}}}, false, all},
+    {"comm <= F/5",
+     {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}, {"comm", {0, 0, 0, 0, 1}}},
+     false,
+     short_messages},
     {"comm = 0", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, all},
     {"comm = 0, B >= F", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, long_backward},
     {"comm = 0, W <= F", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, short_weight},
@@ -174,8 +180,8 @@ static int64_t peak_at(const Size *size)
     return peak * size->ranks;
 }
 
-/* Draws values of the variables at random. The domain admits their costs, an F&B takes at least its longer half and at
-   most both halves, and a message takes at most F/5. */
+/* Draws values of the variables at random. The domain admits their costs, and an F&B takes at least its longer half and
+   at most both halves. */
 static void random_values(Fitter *f, int64_t values[VARIABLES])
 {
     int64_t costs[VARIABLES];
@@ -184,7 +190,7 @@ static void random_values(Fitter *f, int64_t values[VARIABLES])
             values[v] = 1 + random_below(f, f->costs->variables[v].costs[MESSAGE] ? LONGEST / 20 : LONGEST);
         costs_of(f, values, costs);
     } while (!f->costs->admits(costs) || costs[3] > costs[0] + costs[1] + costs[2] || costs[3] < costs[0] ||
-             costs[3] < costs[1] + costs[2] || 5 * costs[MESSAGE] > costs[0]);
+             costs[3] < costs[1] + costs[2]);
 }
 
 /* --- pieces --- */
@@ -354,7 +360,7 @@ static void print_formula(const Fitter *f, FILE *stream)
         text = polynomial_text(&f->pieces[0].of[0], false, f->arena);
     const char *const costs = f->quantity == PEAK ? "" : f->costs->text, *const sizes = f->domain->text;
     fprintf(stream, "%-8s  %s\n          %s%s%s; checked at %" PRIu64 " points\n", quantity_names[f->quantity], text,
-            *costs || *sizes ? "where " : "for all sizes and costs tried", costs,
+            *costs || *sizes ? "where " : "for all sizes tried", costs,
             *costs && *sizes ? arena_format(f->arena, ", %s", sizes) : sizes, f->checked);
 }
 
@@ -426,25 +432,42 @@ static void add_sizes(Fitter *f)
         add_size(f, 12, m, true);
 }
 
+static void print_sizes(const Fitter *f, const char *name, FILE *stream)
+{
+    int64_t ranks[] = {INT64_MAX, 0}, microbatches[] = {INT64_MAX, 0}; /* least and most */
+    for (uint32_t i = 0; i < f->size_count; i++) {
+        const Size *size = &f->sizes[i];
+        ranks[0] = size->ranks < ranks[0] ? size->ranks : ranks[0];
+        ranks[1] = size->ranks > ranks[1] ? size->ranks : ranks[1];
+        microbatches[0] = size->microbatches < microbatches[0] ? size->microbatches : microbatches[0];
+        microbatches[1] = size->microbatches > microbatches[1] ? size->microbatches : microbatches[1];
+    }
+    fprintf(stream, "%s: for P ranks and M microbatches", name);
+    if (f->size_count)
+        fprintf(stream, "; tried at %s, P = %" PRId64 "..%" PRId64 ", M = %" PRId64 "..%" PRId64,
+                counted(f->size_count, "size").text, ranks[0], ranks[1], microbatches[0], microbatches[1]);
+    putc('\n', stream);
+}
+
 Status fit(const Options *options, Arena *arena, Diagnostics **diagnostics, FILE *stream, Error *error)
 {
     Source *source = arena_allocate(arena, sizeof *source);
     TRY(source_read(options->input, arena, source, error));
     if (source_is_order(source))
-        return error_set(error, STATUS_BAD_USAGE, "dpc fit: %s is an order of one size", source->path);
+        return error_set(error, STATUS_BAD_USAGE, "%s is an order of one size; fit takes a .dps file", source->path);
     Compilation own = {.arena = arena, .source = source, .parameters = &options->parameters, .costs = &options->costs};
     const Status status = compile(&own, error);
     *diagnostics = own.diagnostics;
     if (status != STATUS_OK)
         return status;
     if (own.tree->order)
-        return error_set(error, STATUS_BAD_USAGE, "dpc fit: %s searches its order, and formulas need a rule: steps",
-                         source->path);
+        return error_set(error, STATUS_BAD_USAGE,
+                         "%s searches its order, so it has no formula; fit takes files with steps", source->path);
     Fitter f = {.options = options, .source = source, .arena = arena};
     f.sizes = arena_array(arena, SIZES_MAX, sizeof *f.sizes);
     f.by_costs = own.tree->cost != NULL;
     add_sizes(&f);
-    fprintf(stream, "%s: for P ranks and M microbatches\n", own.schedule.name);
+    print_sizes(&f, own.schedule.name, stream);
     for (f.quantity = 0; f.quantity < QUANTITIES; f.quantity++)
         fit_quantity(&f, stream);
     for (uint32_t i = 0; i < f.size_count; i++)
