@@ -258,6 +258,11 @@ static Status predict(Job *job, const Trace *measured, Comparison *comparison, E
         job->predicted_by_trace = true;
         return diff_timeline(&trace, step, &c->schedule, c->arena, &comparison->predicted, error);
     }
+    if (measured->reference)
+        return error_set(error, STATUS_BAD_INPUT,
+                         "%s is a trace of --reference, in which one rank does the work of all: give one of the same "
+                         "run without --reference",
+                         measured->path);
     int64_t microbatches = 0;
     for (uint32_t p = 0; p < measured->pipe_count; p++)
         microbatches += measured->microbatches[p];

@@ -101,6 +101,8 @@ static void put_input(const CalibrationInput *input, FILE *stream)
     const Trace *trace = &input->trace;
     fprintf(stream, "#   %s: %s, %s, %s", trace->path, trace->schedule, counted(trace->ranks, "rank").text,
             counted(trace->step_count, "step").text);
+    if (trace->replicas > 1)
+        fprintf(stream, ", replica 0 of %u", trace->replicas);
     if (!input->gives_passes)
         fputs("; its messages have another size, so its passes do not count", stream);
     putc('\n', stream);

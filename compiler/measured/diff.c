@@ -354,6 +354,8 @@ void diff_print(const Comparison *comparison, Arena *arena, FILE *stream)
             counted(schedule->microbatches, "microbatch").text, comparison->step, trace->path);
     if (trace->step_count > 1)
         fprintf(stream, ", which has %u to %u", trace->steps[0], trace->steps[trace->step_count - 1]);
+    if (trace->replicas > 1)
+        fprintf(stream, "; replica 0 of %u", trace->replicas);
     fprintf(stream, "\ntimes in ms");
     if (comparison->scaled)
         fprintf(stream,

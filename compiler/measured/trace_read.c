@@ -20,6 +20,7 @@ typedef enum Key {
     KEY_SOURCE,
     KEY_RANKS,
     KEY_REPLICAS,
+    KEY_REFERENCE,
     KEY_STAGES,
     KEY_MICROBATCHES,
     KEY_UNIT,
@@ -47,6 +48,7 @@ static const struct {
     [KEY_SOURCE] = {"source", ABOUT},
     [KEY_RANKS] = {"ranks", ABOUT},
     [KEY_REPLICAS] = {"replicas", ABOUT},
+    [KEY_REFERENCE] = {"reference", ABOUT},
     [KEY_STAGES] = {"stages", ABOUT},
     [KEY_MICROBATCHES] = {"microbatches", ABOUT},
     [KEY_UNIT] = {"unit", ABOUT},
@@ -189,7 +191,7 @@ static Status take_about(Reader *reader, Key key)
                         : key == KEY_STAGES                     ? PROGRAM_STAGES_MAX
                         : key == KEY_MICROBATCHES               ? PROGRAM_MICROBATCHES_MAX
                                                                 : 1e18;
-    if (key == KEY_OTHER || key == KEY_SCHEDULE || key == KEY_SOURCE)
+    if (key == KEY_OTHER || key == KEY_SCHEDULE || key == KEY_SOURCE || key == KEY_REFERENCE)
         return STATUS_OK;
     if (trace->count) /* events that were read before must fit in these limits */
         return error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData appears again after events", trace->path);
@@ -229,6 +231,8 @@ static Status read_about(Reader *reader)
                     TRY(take_about(reader, key));
                 else
                     json_skip(json, kind);
+        } else if (kind == JSON_WORD && key == KEY_REFERENCE) {
+            reader->trace->reference = json_is(json, "true");
         } else {
             json_skip(json, kind);
         }

@@ -23,6 +23,7 @@ typedef struct Trace {
     const char *path, *schedule, *source;
     uint32_t ranks, stages, pipe_count;
     uint32_t replicas; /* of the pipeline; 0: one */
+    bool reference;    /* one rank did the work of all (dprun --reference) */
     uint32_t microbatches[PROGRAM_PIPES_MAX];
     double unit;          /* seconds per unit of the costs (a simulated run); 0: passes computed */
     double message_bytes; /* 0: unknown */

@@ -117,7 +117,7 @@ void emit_trace(const Picture *picture, Arena *arena, FILE *stream)
     const Costs *costs = picture->times->costs;
     const double seconds = costs_seconds(costs);
     const Mesh mesh = {.ranks = (int)program->rank_count, .replicas = 1};
-    trace_begin(program, 1, seconds, costs->bytes, 0, stream);
+    trace_begin(program, &(TraceFacts){.unit = seconds, .message_bytes = costs->bytes}, stream);
     for (uint32_t r = 0; r < program->rank_count; r++) {
         const RankProgram *own = &program->ranks[r];
         Replay replay = {.picture = picture, .rank = r, .program = own, .microseconds = seconds * 1e6};

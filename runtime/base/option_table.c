@@ -298,8 +298,8 @@ static Status check_row(const OptionTable *table, const OptionsGiven *given, int
         !any_given(table, given, option->excludes))
         return STATUS_OK;
     append_list(list, sizeof list, option->excludes, true, " or ");
-    return error_set(error, STATUS_BAD_USAGE, "--%s%s%s %s: it goes with no %s", option->name, option->when ? " " : "",
-                     option->when ? option->when : "", option->because, list);
+    return error_set(error, STATUS_BAD_USAGE, "--%s%s%s cannot be combined with %s: it %s", option->name,
+                     option->when ? " " : "", option->when ? option->when : "", list, option->because);
 }
 
 Status options_check(const OptionTable *table, int command, const OptionsGiven *given, Error *error)

@@ -33,7 +33,7 @@ struct Option {
     const char *needs;    /* one option */
     const char *excludes; /* "save profile held-out" */
     const char *when;     /* excludes: only with this value of the option itself; NULL: with any */
-    const char *because;  /* excludes: follows the option's name, "computes nothing" */
+    const char *because;  /* excludes: what the option does, "computes nothing" */
 };
 
 typedef struct OptionTable {

@@ -116,6 +116,9 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     TRY(load(&line, line.reference, arena, &loaded, error));
     if (loaded.program->forward_only && !line.forward_only)
         TRY(run_forward_only(argc, argv, arena, &line, error));
+    if (line.run.outputs && !loaded.program->forward_only)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--outputs goes with --forward-only or a program without backward passes");
     line.run.costs = costs_resolve(&line.run.costs, loaded.program->stages, loaded.program->recipe, arena);
     signal(SIGPIPE, SIG_IGN); /* a write returns an error if the reader has left (SIGPIPE), */
     signal(SIGXFSZ, SIG_IGN); /* or if a file would exceed its limit (ulimit -f) */

@@ -126,6 +126,7 @@ static const Option rows[] = {
     {"replicas", "D", option_count, FIELD(replicas), .least = 1, .most = PROGRAM_RANKS_MAX,
      .help = "D copies of the pipeline train together, each on its own microbatches (default 1)"},
     {"expert-parallel", "E", option_count, FIELD(shards), .least = 1, .most = PROGRAM_RANKS_MAX,
+     .excludes = "device=sim", .because = "needs all-to-alls, which the simulator does not have",
      .help = "every E replicas divide the experts of a layer among them (default 1)"},
     {"expert-rows", "FACTOR", take_expert_rows, .needs = "expert-parallel",
      .help = "plans room for FACTOR times the rows of equal load instead of the worst case"},
@@ -140,8 +141,9 @@ static const Option rows[] = {
      .help = "the whole model on one rank, microbatch after microbatch"},
     {"check", NULL, option_flag, FIELD(check), .excludes = "reference outputs save trace profile device=sim",
      .because = "only compares", .help = "the program, then its --reference: are all numbers equal to the bit?"},
-    {"outputs", "FILE", option_text, FIELD(run.outputs), .needs = "forward-only",
-     .help = "the last stage's outputs, float32 little-endian, by microbatch number"},
+    {"outputs", "FILE", option_text, FIELD(run.outputs),
+     .help = "the last stage's outputs, float32 little-endian, by microbatch number (with --forward-only or a program "
+             "without backward passes)"},
     {"save", "FILE", option_text, FIELD(run.save), .help = "the weights at the end"},
     {"load", "FILE", option_text, FIELD(run.load),
      .help = "starts from weights that --save wrote, of any schedule; the optimizer begins anew"},
@@ -289,6 +291,8 @@ Status options_parse(int argc, char **argv, Arena *arena, CommandLine *line, Err
         return error_set(error, STATUS_BAD_USAGE,
                          "no program: dprun runs the prog.bin that dpc made; dprun --help lists the options");
     TRY(options_check(&table, 0, &given, error));
+    if (options_given(&table, &given, "expert-rows") && line->shards < 2)
+        return error_set(error, STATUS_BAD_USAGE, "--expert-rows goes with --expert-parallel of 2 or more");
     line->run.simulated = options_given(&table, &given, "device=sim");
     choose_transport(line);
     TRY(check_transport(line, error));

@@ -39,11 +39,24 @@ static uint32_t all_ranks(const RunFacts *facts) { return facts->replicas * fact
 static void print_comparable(const Report *report)
 {
     const uint32_t layers = report->facts.model->layers, microbatches = step_microbatches(&report->facts);
+    const uint32_t of_reference = (uint32_t)report->facts.reference.replicas;
+    const uint32_t replicas = of_reference ? of_reference : report->facts.replicas;
     const bool by_default = !report->options->model.layers && layers == report->facts.program->stages;
-    fprintf(report->words,
-            "compare    losses only with runs of %s (%s--set layers=%u) and %s a step (dpc --microbatches %u)\n",
+    fprintf(report->words, "compare    losses only with runs of %s (%s--set layers=%u) and %s a step",
             counted(layers, "layer").text, by_default ? "here one a stage; " : "", layers,
-            counted(microbatches, "microbatch").text, microbatches);
+            counted(microbatches, "microbatch").text);
+    if (replicas > 1)
+        fprintf(report->words, ", as %u on each of %u replicas\n", microbatches / replicas, replicas);
+    else
+        fprintf(report->words, " (dpc --microbatches %u)\n", microbatches);
+}
+
+static void print_reference(Mesh mesh, FILE *words)
+{
+    fprintf(words, "reference  this rank does the work of %s", counted((uint64_t)mesh.ranks, "rank").text);
+    if (mesh.replicas > 1)
+        fprintf(words, " in each of %d replicas", mesh.replicas);
+    putc('\n', words);
 }
 
 static void print_header(const Report *report)
@@ -55,6 +68,8 @@ static void print_header(const Report *report)
     fprintf(words, "schedule   %s (%s): %s, %s, %s%s\n", program->schedule, program->source,
             counted(program->rank_count, "rank").text, counted(program->stages, "stage").text,
             counted(program->microbatches, "microbatch").text, program->forward_only ? ", forward only" : "");
+    if (facts->reference.ranks)
+        print_reference(facts->reference, words);
     if (facts->replicas > 1)
         fprintf(words, "replicas   %u, with %s and %s a step together\n", facts->replicas,
                 counted(all_ranks(facts), "rank").text, counted(step_microbatches(facts), "microbatch").text);

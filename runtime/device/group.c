@@ -1,5 +1,6 @@
 #include "runtime/device/group.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static size_t members_of(const GroupExchange *exchange) { return (size_t)exchange->group->members; }
@@ -56,9 +57,10 @@ EXCHANGE(counts_wait)
     }
     if (rows > op->exchange->room)
         return error_set(error, STATUS_RUN_FAILED,
-                         "%s: %zu rows for the experts of this rank, and --expert-rows has planned room for %zu: give "
-                         "it a larger factor, or leave it out for the worst case",
-                         op->exchange->name, rows, op->exchange->room);
+                         "%s: %zu rows for the experts of this rank, and --expert-rows has planned room for %zu: "
+                         "--expert-rows %.10g is enough for this step; leave it out for the worst case",
+                         op->exchange->name, rows, op->exchange->room,
+                         ceil(100 * (double)rows / (double)op->exchange->equal) / 100);
     return STATUS_OK;
 }
 

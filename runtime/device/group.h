@@ -28,6 +28,7 @@ typedef struct GroupExchange {
     size_t experts;   /* of the layer, all members together */
     size_t row_bytes; /* of a token's row */
     size_t room;      /* the most rows that the experts of this member may get */
+    size_t equal;     /* rows that they get when all experts are chosen equally often */
     bool back;        /* true: rows go back to the members that own their tokens */
     AllToAll posted;  /* points into `begins` */
     size_t begins[];  /* [2][members + 1] */

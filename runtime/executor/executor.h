@@ -29,6 +29,7 @@ typedef struct LoadedProgram {
     Program *forward;  /* the forward half; the same as `program` when that is one */
     uint32_t replicas; /* copies of the pipeline that run the program; 1 for a reference */
     uint32_t shards;   /* as in LoadOptions, also for a reference */
+    Mesh reference;    /* for a reference: the mesh whose work one rank does; else zeros */
 } LoadedProgram;
 
 /* How to run a program. All zero: as it is, by one pipeline. */

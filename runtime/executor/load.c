@@ -35,7 +35,9 @@ Status program_derive(Program *program, const LoadOptions *options, Arena *arena
     const uint32_t shards = options->shards ? options->shards : 1;
     TRY(check_replicas(program, replicas, error));
     TRY(check_shards(program, replicas, shards, error));
+    Mesh reference = {0};
     if (options->reference) {
+        reference = (Mesh){.ranks = (int)program->rank_count, .replicas = (int)replicas};
         TRY(program_reference(program, replicas, shards, arena, &program, error));
         TRY(program_verify(program, error));
     }
@@ -51,7 +53,8 @@ Status program_derive(Program *program, const LoadOptions *options, Arena *arena
     *loaded = (LoadedProgram){.program = options->forward_only ? forward : program,
                               .forward = forward,
                               .replicas = options->reference ? 1 : replicas,
-                              .shards = shards};
+                              .shards = shards,
+                              .reference = reference};
     return STATUS_OK;
 }
 

@@ -122,6 +122,7 @@ Status experts_exchange(Component *component, int number, const char *what, bool
         .experts = config->experts,
         .row_bytes = config->hidden * component->device->run->size[COMPUTE_TYPE],
         .room = experts_room(component),
+        .equal = component->rows * config->experts_per_token,
         .back = back,
     };
     snprintf(fields.name, sizeof fields.name, "%s of layer %u", what, component->layer);

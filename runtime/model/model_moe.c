@@ -1,6 +1,7 @@
 /* The moe model: a GPT-2 on bytes with experts instead of MLPs, as in DeepSeek-V3 (arXiv 2412.19437, section 2.1.2).
    The first `dense_layers` layers have an MLP; of the others every `expert_interval`-th has experts. */
 
+#include "runtime/base/counted.h"
 #include "runtime/model/experts.h"
 #include "runtime/model/spec.h"
 
@@ -30,10 +31,14 @@ static Status check(const ModelConfig *config, Error *error)
         return error_set(error, STATUS_BAD_INPUT, "groups_per_token = %u of expert_groups = %u",
                          config->groups_per_token, groups);
     const uint32_t choice = config->experts / groups * config->groups_per_token;
+    if (config->experts_per_token > config->experts)
+        return error_set(error, STATUS_BAD_INPUT, "experts_per_token = %u, but a layer has %s",
+                         config->experts_per_token, counted(config->experts, "expert").text);
     if (config->experts_per_token > choice)
         return error_set(error, STATUS_BAD_INPUT,
-                         "experts_per_token = %u of %u experts: a token may choose among %u groups of %u",
-                         config->experts_per_token, choice, config->groups_per_token, config->experts / groups);
+                         "experts_per_token = %u of %u experts: a token may choose among %s of %s",
+                         config->experts_per_token, choice, counted(config->groups_per_token, "group").text,
+                         counted(config->experts / groups, "expert").text);
     return check_sizes(config, error);
 }
 

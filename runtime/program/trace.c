@@ -276,21 +276,22 @@ bool trace_step(const Program *program, Mesh mesh, int member, uint64_t step, ui
     return good;
 }
 
-void trace_begin(const Program *program, int replicas, double unit, double message_bytes, uint32_t processors,
-                 FILE *stream)
+void trace_begin(const Program *program, const TraceFacts *facts, FILE *stream)
 {
     fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schedule\":", stream);
     json_put_text(program->schedule, strlen(program->schedule), stream);
     fputs(",\"source\":", stream);
     json_put_text(program->source, strlen(program->source), stream);
     fprintf(stream, ",\"ranks\":%u,", program->rank_count);
-    if (replicas > 1)
-        fprintf(stream, "\"replicas\":%d,", replicas);
+    if (facts->replicas > 1)
+        fprintf(stream, "\"replicas\":%d,", facts->replicas);
+    if (facts->reference)
+        fputs("\"reference\":true,", stream);
     fprintf(stream, "\"stages\":%u,\"microbatches\":[", program->stages);
     for (uint32_t p = 0; p < program->pipe_count; p++)
         fprintf(stream, "%s%u", p ? "," : "", program->pipes[p].microbatches);
-    fprintf(stream, "],\"unit\":%g,\"message_bytes\":%.0f,\"processors\":%u},\n\"traceEvents\":[", unit, message_bytes,
-            processors);
+    fprintf(stream, "],\"unit\":%g,\"message_bytes\":%.0f,\"processors\":%u},\n\"traceEvents\":[", facts->unit,
+            facts->message_bytes, facts->processors);
 }
 
 void trace_member(Mesh mesh, int member, FILE *stream)

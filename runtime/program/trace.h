@@ -27,12 +27,13 @@
    The rest of the interval is hidden behind other work. The wait is also an event in the lane of waits. In a run with
    one replica, stages with one copy have no sums, so these are left out.
 
-   An arrow (phases s and f) goes from the pass that makes a message to the pass that needs it; both ranks compute its
-   `id` from the message. Each rank has a counter `activations` (phase C, category memory): `held` in its `args` is the
-   number of activations that it holds from then on, each from its F to the end of its B or W. `otherData` has schedule,
-   source, ranks, replicas (if there are several), stages, microbatches (of each pipe); `unit`, the seconds of one unit
-   of the costs in a modelled or simulated trace, 0 if passes computed; `message_bytes`, 0 if unknown; and `processors`,
-   the number that all ranks shared, 0 if unknown or on a GPU. */
+   An arrow (phases s and f) goes from the pass that makes a message to the pass that needs it; both ranks compute
+   its `id` from the message. Each rank has a counter `activations` (phase C, category memory): `held` in its `args`
+   is the number of activations that it holds from then on, each from its F to the end of its B or W. `otherData` has
+   schedule, source, ranks, replicas (if there are several), reference (true in a trace of --reference), stages,
+   microbatches (of each pipe); `unit`, the seconds of one unit of the costs in a modelled or simulated trace, 0 if
+   passes computed; `message_bytes`, 0 if unknown; and `processors`, the number that all ranks shared, 0 if unknown
+   or on a GPU. */
 
 #include "runtime/base/mesh.h"
 #include "runtime/program/program.h"
@@ -48,8 +49,16 @@ typedef struct TraceSpan {
     double middle; /* of an F&B: the end of its F and the start of its B or I; 0: unknown */
 } TraceSpan;
 
-void trace_begin(const Program *program, int replicas, double unit, double message_bytes, uint32_t processors,
-                 FILE *stream);
+/* What a trace says of its run as a whole. */
+typedef struct TraceFacts {
+    int replicas;         /* 0: one */
+    bool reference;       /* one rank did the work of all (dprun --reference) */
+    double unit;          /* seconds per unit of the costs; 0: passes computed */
+    double message_bytes; /* 0: unknown */
+    uint32_t processors;  /* shared by all ranks; 0: unknown, or a GPU computed */
+} TraceFacts;
+
+void trace_begin(const Program *program, const TraceFacts *facts, FILE *stream);
 /* Writes the names of the process and threads of a member. Called once for each member, before its steps, in the order
    of the members. */
 void trace_member(Mesh mesh, int member, FILE *stream);

@@ -59,7 +59,6 @@ static Status make_text(const Rank *rank, uint64_t first_step, int64_t origin, c
 Status trace_steps(Rank *rank, FILE *stream, Error *error)
 {
     const Session *session = rank->session;
-    const Program *program = session->loaded->program;
     const uint64_t first_step = rank->step > session->kept_steps ? rank->step - session->kept_steps + 1 : 1;
     TRY(compare_clocks(rank, 1, error));
     int64_t *begun = (int64_t *)(void *)rank->collection.pieces;
@@ -72,12 +71,16 @@ Status trace_steps(Rank *rank, FILE *stream, Error *error)
     char *text = NULL;
     size_t size = 0;
     Status status = make_text(rank, first_step, origin, &text, &size, error);
-    if (stream && session->options->simulated)
-        trace_begin(program, session->mesh.replicas, costs_seconds(&session->options->costs),
-                    session->options->costs.bytes, 0, stream);
-    else if (stream)
-        trace_begin(program, session->mesh.replicas, 0, (double)executor_message_bytes(rank->executor),
-                    rank->times.processors, stream);
+    const Costs *costs = session->options->simulated ? &session->options->costs : NULL;
+    const TraceFacts facts = {
+        .replicas = session->mesh.replicas,
+        .reference = session->loaded->reference.ranks > 0,
+        .unit = costs ? costs_seconds(costs) : 0,
+        .message_bytes = costs ? costs->bytes : (double)executor_message_bytes(rank->executor),
+        .processors = costs ? 0 : rank->times.processors,
+    };
+    if (stream)
+        trace_begin(session->loaded->program, &facts, stream);
     for (int r = 0; status == STATUS_OK && r < member_count(rank); r++)
         status = collect(rank, r, text, size, stream, error);
     free(text);

@@ -162,6 +162,7 @@ static Status tell_ready(Rank *rank, Error *error)
     RunFacts facts = {
         .program = session->loaded->program,
         .replicas = session->loaded->replicas,
+        .reference = session->loaded->reference,
         .shards = session->loaded->shards,
         .model = &session->model,
         .device = session->options->simulated ? "sim" : session->device,

@@ -44,6 +44,7 @@ typedef struct RunFacts {
     const Program *program;
     uint32_t replicas; /* copies of the pipeline that train together */
     uint32_t shards;   /* consecutive replicas that together hold the experts of a layer */
+    Mesh reference;    /* LoadedProgram.reference */
     const ModelConfig *model;
     const char *data;    /* name of the data; NULL: simulated */
     double byte_entropy; /* nats; 0: not applicable */

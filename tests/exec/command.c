@@ -81,8 +81,8 @@ static void test_check(void **state)
     assert_string_equal(output, "{\"equal\":true,\"steps\":2}\n");
     expect(finish(start("%s --check --forward-only %s %s", dprun, small, program)), 0, "");
     expect(finish(start("OMPI_COMM_WORLD_SIZE=4 %s --check %s", dprun, program)), 2, "start dprun without mpirun");
-    expect(finish(start("%s --check --reference %s", dprun, program)), 2, "--check only compares");
-    expect(finish(start("%s --check --save w %s", dprun, program)), 2, "--check only compares");
+    expect(finish(start("%s --check --reference %s", dprun, program)), 2, "--check cannot be combined with");
+    expect(finish(start("%s --check --save w %s", dprun, program)), 2, "--check cannot be combined with");
 }
 
 /* A schedule without backward passes runs as with --forward-only. Its losses equal those of other schedules. */
@@ -97,12 +97,14 @@ static void test_forward_only_schedule(void **state)
     expect(finish(start("%s %s %s/f.bin", dprun, small, folder)), 0, "step 1/1  ");
     assert_non_null(strstr(output, "f (f.dps): 4 ranks, 4 stages, 8 microbatches, forward only"));
     expect(finish(start("%s --check %s %s/f.bin", dprun, small, folder)), 0, "");
-    expect(finish(start("%s --forward-only --outputs %s/a %s %s && %s --forward-only --outputs - %s %s/f.bin | cmp - "
+    expect(finish(start("%s --forward-only --outputs %s/a %s %s && %s --outputs - %s %s/f.bin | cmp - "
                         "%s/a",
                         dprun, folder, small, program, dprun, small, folder, folder)),
            0, "");
+    expect(finish(start("%s --outputs w %s", dprun, program)), 2,
+           "--outputs goes with --forward-only or a program without backward passes");
     expect(finish(start("%s --save w %s/f.bin", dprun, folder)), 2,
-           "f.bin has no backward passes and runs as with --forward-only: --forward-only learns nothing");
+           "f.bin has no backward passes and runs as with --forward-only: --forward-only cannot be combined with");
 }
 
 /* If a file goes to standard output, nothing else does. */

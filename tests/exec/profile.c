@@ -156,7 +156,7 @@ static void test_refused(void **state)
     expect(finish(start("%s --device sim --profile %s/none %s", dprun, folder, program)), 2,
            "--device sim computes nothing");
     expect(finish(start("%s --forward-only --profile %s/none %s", dprun, folder, program)), 2,
-           "--forward-only learns nothing: it goes with no --save, --profile");
+           "--forward-only cannot be combined with --save, --profile");
     expect(finish(start("%s --profile %s %s", dprun, program, program)), 2, "");
     expect(finish(start("%s --set hidden=15 --profile %s/none %s; ls %s/none >&2", dprun, folder, program, folder)), 2,
            "No such file");

@@ -115,8 +115,33 @@ static void test_replicas(void **state)
     assert_true(named);
     for (int member = 0; member < RANKS * REPLICAS; member++)
         assert_true(events[member] > 20 && events[member] == events[member % RANKS]);
-    assert_int_equal(shell("%s/dpc diff --ranks 2 --microbatches 4 schedules/1f1b.dps %s/trace >%2$s/out", folder), 0);
-    assert_int_equal(shell("%s/dpc calibrate %s/trace >%2$s/out", folder), 0);
+    assert_int_equal(shell("%s/dpc diff --ranks 2 --microbatches 4 schedules/1f1b.dps %s/trace >%2$s/out && "
+                           "grep '^1f1b: 2 ranks, 4 microbatches; measured: .*; replica 0 of 3$' %2$s/out",
+                           folder),
+                     0);
+    assert_int_equal(
+        shell("%s/dpc calibrate %s/trace | grep '^#   .*/trace: 1f1b, 2 ranks, 1 step, replica 0 of 3$'", folder), 0);
+    assert_int_equal(shell("rm -r %2$s", folder), 0);
+}
+
+/* A trace of --reference has all stages on one rank. dpc diff says so instead of listing its counts. */
+static void test_reference(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/trace.XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(shell("%s/dpc --ranks 2 --microbatches 4 schedules/1f1b.dps -o %s/prog.bin >%2$s/out", folder), 0);
+    assert_int_equal(shell("%s/dprun --reference --replicas 2 --model mlp --set hidden=8 --steps 2 --trace %s/trace "
+                           "%2$s/prog.bin >%2$s/out 2>&1 && "
+                           "grep '^reference  this rank does the work of 2 ranks in each of 2 replicas$' %2$s/out && "
+                           "grep '8 microbatches a step, as 4 on each of 2 replicas$' %2$s/out",
+                           folder),
+                     0);
+    assert_int_equal(shell("! %s/dpc diff schedules/1f1b.dps %s/trace 2>%2$s/out && "
+                           "grep '/trace is a trace of --reference, in which one rank does the work of all' %2$s/out",
+                           folder),
+                     0);
+    assert_int_equal(shell("%s/dpc diff %s/trace %2$s/trace >%2$s/out", folder), 0);
     assert_int_equal(shell("rm -r %2$s", folder), 0);
 }
 
@@ -127,6 +152,7 @@ int main(void)
         cmocka_unit_test(test_common_clock),
         cmocka_unit_test(test_ranks_of_different_clocks),
         cmocka_unit_test(test_replicas),
+        cmocka_unit_test(test_reference),
     };
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
 }
