@@ -290,6 +290,8 @@ static void put_figures(const CompareTable *table, Arena *arena, FILE *stream)
         cells[SCHEDULE] = row_label(table, i, arena);
         if (row->gap.gap <= 0)
             cells[GAP] = "optimal";
+        if (shows(table, HIDDEN) && row->sums.time <= 0)
+            cells[HIDDEN] = "-";
         if (shows(table, LIMIT))
             cells[LIMIT] = row->fits ? "fits" : "over";
     }
@@ -391,7 +393,8 @@ static void put_words(const CompareTable *table, FILE *stream)
                 any(table, IMBALANCE) ? "imbalance: the part of the rate from uneven work; order: the part"
                                       : "order: the part of the rate",
                 any(table, IMBALANCE) ? "; both" : ",");
-    fprintf(stream, "gap: makespan above a bound that no order of the same placement beats within %s\n",
+    fprintf(stream, "gap: makespan%s above a bound that no order of the same placement beats within %s\n",
+            table->replicas ? " without the sums" : "",
             memory_is_limited(table->memory) ? "the memory limit" : "as much memory");
     if (any(table, MESSAGES))
         fputs("messages: time that they add to the makespan\n", stream);
