@@ -86,7 +86,9 @@ static Status connect_shards(const Joining *joining, Error *error)
     for (int i = 0; i < joining->shards; i++)
         joining->members[i] =
             mesh_member(joining->mesh, joining->rank, joining->replica - joining->replica % joining->shards + i);
-    return joining->world->connect(joining->world, &config, &joining->made->shards, error);
+    TRY(joining->world->connect(joining->world, &config, &joining->made->shards, error));
+    joining->made->bytes += joining->made->shards->bytes;
+    return STATUS_OK;
 }
 
 Status executor_connect(World *world, const Program *program, int shards, const ChunkPlan *chunks, Device *device,

@@ -46,7 +46,7 @@ static void place_messages(Stream *stream, uint32_t count)
             place_message(stream, i, half);
 }
 
-static bool post_early(RankProgram *rank, uint32_t ranks, Arena *arena, Arena *scratch)
+static bool post_early(RankProgram *rank, uint32_t ranks, Arena *scratch)
 {
     const uint32_t count = rank->instruction_count;
     Stream stream = {
@@ -58,7 +58,6 @@ static bool post_early(RankProgram *rank, uint32_t ranks, Arena *arena, Arena *s
         .next = arena_array(scratch, count, sizeof *stream.next),
         .old = arena_array(scratch, count, sizeof *stream.old),
     };
-    rank->numbers = arena_array(arena, count, sizeof *rank->numbers);
     if (!rank->numbers || !stream.used || !stream.sent || !stream.received || !stream.first || !stream.last ||
         !stream.next || !stream.old)
         return false;
@@ -78,8 +77,9 @@ static bool post_early(RankProgram *rank, uint32_t ranks, Arena *arena, Arena *s
 
 bool rank_post_early(RankProgram *rank, uint32_t ranks, Arena *arena)
 {
-    Arena scratch = {.functions = arena->functions};
-    const bool good = post_early(rank, ranks, arena, &scratch);
+    rank->numbers = arena_array(arena, rank->instruction_count, sizeof *rank->numbers);
+    Arena scratch = {.functions = arena->functions}; /* after what may leave by arena->exhausted */
+    const bool good = post_early(rank, ranks, &scratch);
     arena_free(&scratch);
     return good;
 }

@@ -15,6 +15,7 @@ static void with_messages(Front *front, const char *path, const Parameters *para
         return;
     PassTable table;
     Diagnostics *diagnostics = diag_new(&front->arena, &front->source);
+    front->schedule.forward_only = schedule_runs_forward_only(&front->schedule);
     assert_true(prove_passes(&front->schedule, &front->arena, diagnostics, &table));
     copies_find(&front->schedule, &table, &front->arena);
     assert_true(prove_versions(&front->schedule, &table, &front->arena, diagnostics));
