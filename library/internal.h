@@ -41,7 +41,7 @@ struct dps_program {
     Parameters parameters;
     Costs costs; /* the costs given at compilation */
     Memory sizes;
-    Compilation compilation; /* has a program, and a schedule unless dps_forward_half made it */
+    Compilation compilation; /* always has a program and a schedule */
 };
 
 struct dps_prediction {
@@ -84,8 +84,9 @@ struct dps_rank {
 struct dps_threads {
     MemoryFunctions memory;
     const Program *program;
-    _Atomic bool *joined; /* [ranks] */
-    World **members;      /* [ranks] */
+    _Atomic bool *joined;   /* [ranks] */
+    _Atomic uint64_t *sums; /* [stages] what its copies sum, as the first of them said; 0: none has joined */
+    World **members;        /* [ranks] */
 };
 
 /* --- ranks that run (rank.c) --- */

@@ -119,7 +119,8 @@ static Status halve_program(dps_program *half, const Program *whole, Error *erro
     Deadlock deadlock;
     half->compilation = compilation_of(half);
     TRY(program_forward_only(whole, &half->arena, &half->compilation.program, error));
-    return program_verify_deadlock(half->compilation.program, arena_scratch(&half->arena), &deadlock, error);
+    TRY(program_verify_deadlock(half->compilation.program, arena_scratch(&half->arena), &deadlock, error));
+    return raise_program(half, error);
 }
 
 static Status halve_body(dps *d, void *arguments)

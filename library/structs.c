@@ -6,8 +6,9 @@
 
 bool struct_in(void *known, size_t known_size, const void *given)
 {
-    size_t size;
-    memcpy(&size, given, sizeof size);
+    size_t size = 0;
+    if (given)
+        memcpy(&size, given, sizeof size);
     if (size < sizeof size)
         return false;
     for (size_t i = known_size; i < size; i++)

@@ -20,6 +20,7 @@ static Status threads_body(dps *d, void *arguments)
     threads->memory = d->memory;
     threads->program = program;
     threads->joined = host_new(d, program->rank_count * sizeof *threads->joined);
+    threads->sums = host_new(d, program->stages * sizeof *threads->sums);
     threads->members = host_new(d, program->rank_count * sizeof(World *));
     const WorldConfig config = {.size = (int)program->rank_count, .deadline = gathering->deadline};
     if (world_local.open(&config, threads->members, &d->error) != STATUS_OK)
@@ -45,6 +46,7 @@ void dps_threads_free(dps_threads *threads)
             threads->members[r]->run->close(threads->members[r]);
     host_release(&memory, threads->members);
     host_release(&memory, (void *)threads->joined);
+    host_release(&memory, (void *)threads->sums);
     host_release(&memory, threads);
 }
 
@@ -76,7 +78,21 @@ static Status join_threads(dps_rank *rank, dps_threads *threads, const dps_buffe
     return STATUS_OK;
 }
 
-static const char *refusal(const dps_rank *rank, const dps_threads *threads, const dps_buffers *buffers)
+/* Whether all copies of the rank's stages that have joined sum as many elements of the same size. */
+static bool sums_agree(const dps_rank *rank, dps_threads *threads, const dps_buffers *buffers)
+{
+    for (uint32_t c = 0; c < rank->own.chunk_count; c++) {
+        const uint16_t stage = rank->own.chunks[c].stage;
+        const uint64_t own = buffers->gradients ? 16 * (uint64_t)buffers->elements[c] + buffers->element_bytes : 1;
+        uint64_t first = 0;
+        if (program_group(threads->program, stage) &&
+            !atomic_compare_exchange_strong(&threads->sums[stage], &first, own) && first != own)
+            return false;
+    }
+    return true;
+}
+
+static const char *refusal(const dps_rank *rank, dps_threads *threads, const dps_buffers *buffers)
 {
     if (rank->state != RANK_BETWEEN_STEPS || rank->threads)
         return "dps_join: it has joined already, or a step has begun";
@@ -86,6 +102,8 @@ static const char *refusal(const dps_rank *rank, const dps_threads *threads, con
         return "dps_join: dps_buffers has no messages";
     if (buffers->gradients && (!buffers->elements || (buffers->element_bytes != 4 && buffers->element_bytes != 8)))
         return "dps_join: dps_buffers has gradients, but no elements, or of another size than 4 or 8 bytes";
+    if (!sums_agree(rank, threads, buffers))
+        return "dps_join: another copy of one of its stages sums another number of elements, or of another size";
     return NULL;
 }
 

@@ -59,10 +59,11 @@ static double exact_tick(const OptimumTask *task)
     return 0;
 }
 
-static double tick_of(const OptimumTask *task, double known)
+static double tick_of(const OptimumTask *task, double known, bool *is_exact)
 {
     const double exact = exact_tick(task);
-    return exact > 0 && known <= exact * TICKS_MAX ? exact : known / TICKS_MAX;
+    *is_exact = exact > 0 && known <= exact * TICKS_MAX;
+    return *is_exact ? exact : known / TICKS_MAX;
 }
 
 /* --- questions to the solver --- */
@@ -139,9 +140,11 @@ Optimum optimum_find(const OptimumTask *task, double known, double bound, const 
                      Arena *arena)
 {
     Arena *const scratch = arena_scratch(arena);
-    Asker asker = {.task = task, .control = control, .tick = tick_of(task, known)};
+    bool exact;
+    Asker asker = {.task = task, .control = control, .tick = tick_of(task, known, &exact)};
     Optimum optimum = {.bound = bound, .orders = arena_array(arena, task->schedule->ranks, sizeof(Order))};
-    asker.least = (int)ceil(bound / asker.tick - 1e-6);
+    /* a makespan is a whole number of ticks only if the tick is exact */
+    asker.least = (int)(exact ? ceil(bound / asker.tick - 1e-6) : floor(bound / asker.tick));
     asker.most = (int)ceil(known / asker.tick - 1e-6);
     optimum.too_large = size_of(task, asker.most) > CLAUSES_MAX;
     asker.solver = optimum.too_large || asker.least >= asker.most ? NULL : solver_new(pauses, &asker);

@@ -217,6 +217,40 @@ static void ranks_join_the_threads_of_their_program_once(void **state)
 }
 
 /* Only one rank runs. At its deadline it names the rank that is missing. */
+static void copies_of_a_stage_sum_the_same(void **state)
+{
+    (void)state;
+    dps *d = dps_new(NULL);
+    dps_program *program = compiled(d, "schedules/dualpipe.dps", 2, 4);
+    dps_threads *threads;
+    dps_rank *ranks[2];
+    void *messages[100];
+    float gradients[2][10] = {{0}};
+    void *const both[] = {gradients[0], gradients[1]};
+    const size_t ten[] = {10, 10}, five[] = {5, 5};
+    const dps_buffers good = {
+        .size = sizeof good, .messages = messages, .gradients = both, .elements = ten, .element_bytes = 4};
+    dps_buffers fewer = good, other = good, none = good;
+    fewer.elements = five;
+    other.element_bytes = 8;
+    none.gradients = NULL;
+    const dps_buffers wrong[] = {fewer, other, none};
+    assert_int_equal(dps_threads_new(d, program, 1, &threads), DPS_OK);
+    for (uint32_t r = 0; r < 2; r++)
+        assert_int_equal(dps_rank_open(d, program, r, NULL, &ranks[r]), DPS_OK);
+    assert_int_equal(dps_join(ranks[0], threads, &good), DPS_OK);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(dps_join(ranks[1], threads, &wrong[i]), DPS_BAD_USAGE);
+        assert_non_null(strstr(dps_rank_error(ranks[1]), "sums another number of elements"));
+    }
+    assert_int_equal(dps_join(ranks[1], threads, &good), DPS_OK);
+    for (uint32_t r = 0; r < 2; r++)
+        dps_rank_free(ranks[r]);
+    dps_threads_free(threads);
+    dps_program_free(program);
+    dps_free(d);
+}
+
 static void a_missing_rank_is_named(void **state)
 {
     (void)state;
@@ -257,6 +291,7 @@ static void structs_of_other_versions_are_taken(void **state)
     older.size = offsetof(dps_functions, norm);
     older.forward = older.backward = nothing;
     assert_int_equal(dps_step(rank, &older), DPS_OK);
+    assert_int_equal(dps_step(rank, NULL), DPS_BAD_USAGE);
     struct {
         dps_functions known;
         dps_function newer;
@@ -281,6 +316,7 @@ int main(void)
         cmocka_unit_test(memory_may_run_out_anywhere),
         cmocka_unit_test(calls_in_the_wrong_order_are_refused),
         cmocka_unit_test(ranks_join_the_threads_of_their_program_once),
+        cmocka_unit_test(copies_of_a_stage_sum_the_same),
         cmocka_unit_test(a_missing_rank_is_named),
         cmocka_unit_test(structs_of_other_versions_are_taken),
     };

@@ -248,6 +248,15 @@ static void the_forward_half_evaluates(void **state)
     dps_program_info info = {.size = sizeof info};
     assert_int_equal(dps_get_program_info(forward, &info), DPS_OK);
     assert_true(info.is_forward_only);
+    dps_prediction *prediction;
+    assert_int_equal(dps_predict(d, forward, NULL, 0, &prediction), DPS_OK);
+    for (dps_format format = DPS_CSV; format <= DPS_TRACE; format++) {
+        char *text;
+        size_t length;
+        assert_int_equal(dps_render(d, prediction, format, 0, &text, &length), DPS_OK);
+        dps_release(d, text);
+    }
+    dps_prediction_free(prediction);
     for (uint32_t r = 0; r < RANKS; r++) {
         dps_rank_info whole = {.size = sizeof whole}, half = {.size = sizeof half};
         dps_get_rank_info(program, r, &whole);

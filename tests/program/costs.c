@@ -317,7 +317,8 @@ static void test_refused(void **state)
         {"F=1,,I=1", "'' is not 'key = value'"},
         {"memry_I=1", "no cost 'memry_I'; did you mean memory_I?"},
         {"xyzzy=1",
-         "no cost 'xyzzy'; there are F, I, W, B, FB, FF, U, overlap, memory_I, memory_W, comm, bytes, bandwidth, gradients, "
+         "no cost 'xyzzy'; there are F, I, W, B, FB, FF, U, overlap, memory_I, memory_W, comm, bytes, bandwidth, "
+         "gradients, "
          "layers, "
          "multiprocessors, compute_share, model_layers, attention.F, attention.B, attention.W, attention.U, "
          "dispatch.F, dispatch.B, "
