@@ -118,7 +118,7 @@ class Pages(Ranks):
         for page in ("README.md", "schedules/PYTORCH.md", "python/examples/gpt.py"):
             text = (HERE.parents[2] / page).read_text()
             self.assertRegex(text, r"mpirun -n 2 python3 \w+.py")
-            self.assertRegex(text, r"torchrun --nproc_per_node 2")
+            self.assertRegex(text, r"torchrun --nproc_per_node 2 \w+.py")
             self.assertNotIn("--nproc-per-node", text)
 
     def test_example(self):
