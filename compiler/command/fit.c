@@ -291,6 +291,8 @@ static bool fit_peak(Fitter *f)
 {
     FitSystem system = {.points = 0};
     f->checked = 0;
+    if (f->by_costs) /* the sizes have the orders of the last costs that were tried */
+        return false;
     for (uint32_t i = 0; i < f->size_count; i++) {
         const Size *size = &f->sizes[i];
         if (!inside(f->domain, size))
@@ -299,7 +301,7 @@ static bool fit_peak(Fitter *f)
             return false;
         f->checked += size->other;
     }
-    return fit_solve(&system, &f->pieces[0].of[0]);
+    return f->checked > 0 && fit_solve(&system, &f->pieces[0].of[0]);
 }
 
 /* --- output --- */
