@@ -122,6 +122,7 @@ static Status open_world(Session *session, Error *error)
         .replicas = session->mesh.replicas,
         .map = options->rank_map,
         .deadline = options->transport->own_deadline ? options->deadline : 0,
+        .deadline_option = "--deadline",
     };
     config.quiet_deadline = config.deadline <= 0 || config.deadline > QUIET_SECONDS ? config.deadline : QUIET_SECONDS;
     return transport_open(options->transport, &config, session->members, error);

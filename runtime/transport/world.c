@@ -27,8 +27,10 @@ MemberName world_member_name(const WorldConfig *config, int member) { return mes
 
 Status world_no_answer(const World *world, int member, double seconds, Error *error)
 {
-    return error_set(error, STATUS_RUN_FAILED, "no answer from %s within %g s (--deadline)",
-                     world_member_name(&world->config, member).text, seconds);
+    const char *option = world->config.deadline_option;
+    return error_set(error, STATUS_RUN_FAILED, "no answer from %s within %g s%s%s%s",
+                     world_member_name(&world->config, member).text, seconds, option ? " (" : "", option ? option : "",
+                     option ? ")" : "");
 }
 
 void world_ending(const World *world, const char *reason, char *text, size_t size)

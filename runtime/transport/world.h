@@ -21,7 +21,8 @@ typedef struct WorldConfig {
     const int *map;
     /* seconds after which a wait fails if no member in another process has moved; <= 0: never */
     double deadline;
-    double quiet_deadline; /* the deadline while processes start and end, where no moves can be seen */
+    const char *deadline_option; /* option that sets the deadline, for messages; NULL: there is none */
+    double quiet_deadline;       /* the deadline while processes start and end, where no moves can be seen */
 } WorldConfig;
 
 /* Makes a communicator (communicator.h). */

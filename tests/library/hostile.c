@@ -263,6 +263,7 @@ static void a_missing_rank_is_named(void **state)
     assert_int_equal(thread.status, DPS_FAILED);
     assert_non_null(strstr(dps_rank_error(thread.host.rank), "(WAIT "));
     assert_non_null(strstr(dps_rank_error(thread.host.rank), "no answer from rank 0 within 0.05 s"));
+    assert_null(strstr(dps_rank_error(thread.host.rank), "--deadline")); /* an option of dprun */
     finish(&run, &thread, 1);
     dps_program_free(run.program);
     dps_free(d);

@@ -49,7 +49,8 @@ static void *run_rank(void *argument)
 static void open_world(int count, double deadline, int replicas, World **members)
 {
     Error error;
-    const WorldConfig config = {.size = count, .replicas = replicas, .deadline = deadline};
+    const WorldConfig config = {
+        .size = count, .replicas = replicas, .deadline = deadline, .deadline_option = "--deadline"};
     assert_int_equal(transport_open(transport_named("local", false), &config, members, &error), STATUS_OK);
 }
 

@@ -178,7 +178,7 @@ static int run_process(const char *scenario, int ranks, const char *folder)
     const int nonsense[64] = {0};
     for (int i = 0; i < ranks; i++)
         reversed[i] = ranks - 1 - (in_order[i] = i);
-    WorldConfig config = {.size = ranks, .deadline = 60, .quiet_deadline = 60};
+    WorldConfig config = {.size = ranks, .deadline = 60, .deadline_option = "--deadline", .quiet_deadline = 60};
     if (strcmp(scenario, "messages") == 0 || strcmp(scenario, "stopped") == 0)
         config.map = reversed;
     if (strcmp(scenario, "wrong-map") == 0)
