@@ -42,24 +42,39 @@ class _Call(NamedTuple):
     sources: Tuple
 
 
-def _outside(roots, calls):
-    """The parameters that the graph reaches by ways other than these layers. None: the graph has a reentrant
-    checkpoint, which only a full backward can run."""
-    found, seen = set(), {call.output.grad_fn for call in calls}
-    ahead = [root.grad_fn for root in roots] + [source for call in calls for source in call.sources]
+class _Checkpoint(Exception):
+    """The graph has a reentrant checkpoint, which only a full backward can run."""
+
+
+def _leaves(nodes, ends):
+    """The leaf tensors that the graph reaches from these nodes, not through the nodes in `ends`."""
+    found, seen, ahead = set(), set(), list(nodes)
     while ahead:
         node = ahead.pop()
-        if node is None or node in seen:
+        if node is None or node in ends or node in seen:
             continue
         seen.add(node)
         if isinstance(node, torch.Tensor):
             found |= {node} if node.requires_grad else set()
             continue
         if node.name() == "CheckpointFunctionBackward":
-            return None
+            raise _Checkpoint
         if hasattr(node, "variable"):
             found.add(node.variable)
         ahead += [edge[0] for edge in node.next_functions]
+    return found
+
+
+def _outside(roots, calls):
+    """The parameters that the graph reaches by ways other than from a layer to its own parameters."""
+    outputs = {call.output.grad_fn for call in calls}
+    sources = {source for call in calls for source in call.sources}
+    found = _leaves(sources.union(root.grad_fn for root in roots), outputs)
+    ends = outputs | sources
+    # The weight of a layer may be computed from parameters of other modules, and a hook may use them.
+    for call in calls:
+        inside = [edge[0] for edge in call.output.grad_fn.next_functions]
+        found |= _leaves(inside, ends).difference(call.parameters)
     return found
 
 
@@ -70,7 +85,6 @@ class Splitter:
         self.name, self.run_backward = name, run_backward
         self.parameters = {parameter: path for path, parameter in module.named_parameters()}
         self.units = None  # while a forward is recorded: the _Calls of its layers
-        self.graphs = {}  # for each sequence of layers: the parameters whose gradients cannot be deferred
         self.reported = False
         for layer in module.modules():
             if _is_layer(layer):
@@ -84,7 +98,7 @@ class Splitter:
             self.units = None
 
     def _called(self, layer, inputs, output):
-        if self.units is None or not output.requires_grad:
+        if self.units is None or not inputs or not output.requires_grad:  # a hook does not see keyword arguments
             return None
         parameters = tuple(p for p in layer.parameters(recurse=False) if p.requires_grad)
         if not parameters:
@@ -99,12 +113,13 @@ class Splitter:
 
     def _together(self, held):
         """The parameters of this graph whose gradients the input half computes; None: it must run the full backward."""
-        key = tuple(call.parameters for call in held.units)
-        if key not in self.graphs:
-            found, uses = _outside(held.roots, held.units), Counter(p for parameters in key for p in parameters)
-            # From a later use of a parameter, the weight half would run through the graph to the earlier uses.
-            self.graphs[key] = None if found is None else found | {p for p, count in uses.items() if count > 1}
-        return self.graphs[key]
+        uses = Counter(p for call in held.units for p in call.parameters)
+        try:
+            found = _outside(held.roots, held.units)
+        except _Checkpoint:
+            return None
+        # From a later use of a parameter, the weight half would run through the graph to the earlier uses.
+        return found | {p for p, count in uses.items() if count > 1}
 
     def backward_input(self, held, gradients):
         """Returns the gradients of the inputs, and the functions that compute the deferred gradients of parameters."""

@@ -15,6 +15,7 @@ import dps
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+import graphs  # noqa: E402
 import halves  # noqa: E402
 from launch import launch  # noqa: E402
 
@@ -67,6 +68,12 @@ class Halves(unittest.TestCase):
 
     def test_memory_is_freed(self):
         halves.frees()
+
+    def test_each_kind_of_call(self):
+        graphs.each_kind()
+
+    def test_changed_graphs(self):
+        graphs.changed_graphs()
 
 
 class Replicas(Ranks):
