@@ -46,7 +46,7 @@ class Failures:
 
     def message_failed(self, where, other, deadline, error):
         """A message of this rank has failed. Returns the exception that says why."""
-        late = "Timed out" in str(error)
+        late = "timed out" in str(error).lower()
         waited = f"rank {self.rank} was at {where}"
         words = self._told(_GRACE if not late else 0.0)
         if words is None and late:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections import deque
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -15,7 +16,7 @@ from ._failure import Failures, PipelineError, close_group
 from ._plan import Plan
 from ._split import Splitter
 from ._stage import Stage, run_backward
-from ._sums import GradientSum, owned_parameters
+from ._sums import GradientSum, fill_gradients, owned_parameters
 
 
 _RECORDED = 16  # steps that trace() writes
@@ -200,10 +201,9 @@ class Pipeline(Actions):
         if not learnt:
             self._runs[mode] = self._functions(mode)
         with torch.set_grad_enabled(mode):
-            spans = self._run(self._runs[mode][learnt])
+            spans = self._run(self._runs[mode][learnt], mode)
         if mode:
             self._spans.append(spans)
-            self._finish()
         return self._results()
 
     def _begin(self, mode, inputs, target, return_outputs, arguments):
@@ -222,9 +222,9 @@ class Pipeline(Actions):
             stage.loss_fn = self.loss_fn
             stage.loss_gradient = torch.tensor(self.loss_scale, dtype=torch.float64)
 
-    def _run(self, functions):
+    def _run(self, functions, mode):
         """Runs a step. Returns (instruction, start, when the F of an F&B ended, end) of each action."""
-        spans, clock = [], time.perf_counter
+        spans, clock, action = [], time.perf_counter, None
         began = clock()
         try:
             for action, function in functions:
@@ -232,6 +232,9 @@ class Pipeline(Actions):
                 ended = clock()
                 spans.append((action.index, began, self._middle, ended))
                 began, self._middle = ended, None
+            action = None
+            if mode:
+                self._sum_tied()
         except MessageFailed as error:
             where = self._where(action)
             raise self._failures.message_failed(where, error.other, self.deadline, error) from None
@@ -241,11 +244,19 @@ class Pipeline(Actions):
         return spans
 
     def _where(self, action):
+        if action is None:
+            return "the sum of the gradients of tied parameters"
         return f"{action.name} (line {action.instruction.line} of {self.program.source})"
 
-    def _finish(self):
+    def _sum_tied(self):
+        fill_gradients(parameter for parameter, _ in self.tied)
         for parameter, group in self.tied:
-            dist.all_reduce(parameter.grad, group=group)
+            work = dist.all_reduce(parameter.grad, group=group, async_op=True)
+            try:
+                if work is not None:  # None: this process is not in the group
+                    work.wait(timedelta(seconds=self.deadline))
+            except RuntimeError as error:
+                raise MessageFailed("another rank with a tied parameter", error) from None
 
     def _results(self):
         step, ends = self._step, self.plan.ends

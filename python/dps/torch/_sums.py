@@ -20,6 +20,13 @@ def _parameters(module):
     return [p for p in module.parameters() if p.requires_grad] if hasattr(module, "parameters") else []
 
 
+def fill_gradients(parameters):
+    """Gives a gradient of zeros to each parameter that has no gradient: the other processes of a sum may have one."""
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+
+
 class GradientSum:
     """The sum of a chunk's gradients over the processes of a group. post() starts it, wait() waits for it.
 
@@ -33,9 +40,7 @@ class GradientSum:
     def post(self):
         if self.group is None:
             return
-        for parameter in self.parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
+        fill_gradients(self.parameters)
         for dtype in sorted({p.dtype for p in self.parameters}, key=str):
             gradients = [p.grad for p in self.parameters if p.dtype == dtype]
             flat = torch.cat([g.reshape(-1) for g in gradients])

@@ -53,11 +53,35 @@ def fail(how, steps):
         print(f"{how}: too late", flush=True)
 
 
+def refuse(_chunk, _module):
+    raise ArithmeticError("rank 1 does not like its gradients")
+
+
+def fail_before_tied():
+    """Rank 1 fails when the other ranks already wait for the sum of a tied parameter."""
+    rank = dist.get_rank()
+    program = dps.compile(dps.schedule("1f1b"), ranks=dist.get_world_size(), microbatches=4)
+    module, unused = nn.Linear(4, 4), nn.Parameter(torch.ones(4))
+    pipeline = dps.torch.Pipeline(program, [module], nn.functional.mse_loss, deadline=DEADLINE,
+                                  tied=[(unused, dist.new_group())])
+    x = torch.randn(8, 4)
+    pipeline.step(x, target=x)
+    assert torch.equal(unused.grad, torch.zeros(4)), unused.grad
+    pipeline.gradient_ready = refuse if rank == 1 else None
+    try:
+        pipeline.step(x, target=x)
+        print("tied: no failure")
+    except Exception as error:
+        print(f"tied: {type(error).__name__}: {error}", flush=True)
+
+
 def main():
     dist.init_process_group("gloo")
     for how, steps in (("shape", 1), ("raises", 2), ("stays", 1), ("dies", 1)):
         dist.barrier()
         fail(how, steps)
+        if how == "shape":
+            fail_before_tied()
     if dist.get_rank() == 0:
         time.sleep(1)  # rank 0 hosts the store, so it must end last
 

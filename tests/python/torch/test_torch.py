@@ -159,6 +159,8 @@ class Failures(Ranks):
             self.assertRegex(output, "shape: " + ("" if there else where.format("1SEND_F2")) + "UsageError: " + shape)
             self.assertRegex(output, "raises: " + ("" if there else where.format("1F2")) + "ArithmeticError: this")
             self.assertRegex(output, "raises: PipelineError: this pipeline has failed before: rank 1 failed in 1F2")
+            sums = where.format("wait_reduce of stage 1")
+            self.assertRegex(output, "tied: " + ("" if there else sums) + "ArithmeticError: rank 1")
             self.assertRegex(output, "stays: PipelineError: .* for 3 s, which is the deadline; rank 1 did not wait")
             if not there:
                 self.assertRegex(output, "dies: PipelineError: rank 1 has ended: its connection closed while rank [02]")
