@@ -44,7 +44,7 @@ void report_diagnostics(dps *d, const Diagnostics *diagnostics, const Source *so
     take_entries(d, entries, count, source);
     diag_print(diagnostics, text_begin(d));
     const char *const text = text_end(d, &length);
-    d->words = arena_text(&d->report, text, length);
+    d->words = arena_text(&d->report, text, length && text[length - 1] == '\n' ? length - 1 : length);
 }
 
 size_t dps_diagnostic_count(const dps *d) { return d->diagnostic_count; }

@@ -78,7 +78,7 @@ class Session:
         status = getattr(c.library, name)(self.handle, *arguments)
         if status == c.OK:
             return
-        words = _text(c.library.dps_error(self.handle)).rstrip("\n")
+        words = _text(c.library.dps_error(self.handle))
         if status == c.NO_MEMORY:
             raise MemoryError(words)
         raise _ERRORS[status](words, _diagnostics(self.handle))
