@@ -2,6 +2,7 @@
 
 #include "compiler/command/fit_system.h"
 #include "compiler/compile.h"
+#include "compiler/search/random.h"
 
 #include "runtime/base/counted.h"
 
@@ -104,12 +105,6 @@ typedef struct Fitter {
     uint64_t checked;
 } Fitter;
 
-static int64_t random_below(Fitter *f, int64_t below)
-{
-    f->seed = f->seed * 6364136223846793005u + 1442695040888963407u;
-    return (int64_t)((f->seed >> 33) % (uint64_t)below);
-}
-
 /* --- points --- */
 
 static bool inside(const SizeDomain *domain, const Size *size)
@@ -187,7 +182,7 @@ static void random_values(Fitter *f, int64_t values[VARIABLES])
     int64_t costs[VARIABLES];
     do {
         for (int v = 0; v < f->variables; v++)
-            values[v] = 1 + random_below(f, f->costs->variables[v].costs[MESSAGE] ? LONGEST / 20 : LONGEST);
+            values[v] = 1 + random_of(&f->seed, f->costs->variables[v].costs[MESSAGE] ? LONGEST / 20 : LONGEST);
         costs_of(f, values, costs);
     } while (!f->costs->admits(costs) || costs[3] > costs[0] + costs[1] + costs[2] || costs[3] < costs[0] ||
              costs[3] < costs[1] + costs[2]);

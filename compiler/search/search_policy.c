@@ -1,17 +1,14 @@
 #include "compiler/search/search_policy.h"
 
+#include "compiler/search/random.h"
+
 #include <string.h>
 
 static const uint32_t UNLIMITED = UINT32_MAX;
 static const int64_t WHATEVER_IT_TAKES = NEVER / 4; /* larger than any sum of times */
 
-/* A random number 0..limit-1, the same on every machine. Call it only once per expression or argument list, as C does
-   not fix the order of two calls. */
-static uint32_t below(PolicyMaker *maker, uint32_t limit)
-{
-    maker->random = maker->random * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((maker->random >> 33) % limit);
-}
+/* One call per expression or argument list (random.h). */
+static uint32_t below(PolicyMaker *maker, uint32_t limit) { return random_of(&maker->random, limit); }
 
 static int64_t scaled(int64_t time, int64_t thousandths)
 {

@@ -125,13 +125,16 @@ static Status get_recipe(Decoder *decoder, Program *program)
     Recipe *recipe = program->recipe = arena_allocate(decoder->arena, sizeof *recipe);
     if (!recipe)
         return no_memory(decoder);
+    const uint32_t first = program->forward_only ? RECIPE_FIRST : RECIPE_F;
+    const uint32_t end = program->forward_only ? RECIPE_HALVES : RECIPE_PASSES;
     recipe->whole = (uint16_t)get_up_to(reader, RECIPE_SHARE_MAX);
     recipe->share = (uint16_t)get_up_to(reader, RECIPE_SHARE_MAX);
     for (int s = 0; s < RECIPE_STREAMS; s++) {
         recipe->counts[s] = (uint8_t)get_up_to(reader, RECIPE_ENTRIES);
         for (uint32_t i = 0; i < recipe->counts[s]; i++) {
             const uint32_t entry = get_up_to(reader, (uint32_t)RECIPE_NAMES * RECIPE_PASSES - 1);
-            const uint32_t pass = entry % RECIPE_PASSES + (program->forward_only ? RECIPE_FIRST : 0);
+            const uint32_t pass = first + entry % RECIPE_PASSES;
+            reader->failed = reader->failed || pass >= end;
             recipe->entries[s][i] = (RecipeEntry){(uint8_t)(entry / RECIPE_PASSES), (uint8_t)pass};
         }
     }

@@ -1,0 +1,14 @@
+#ifndef SEARCH_RANDOM_H
+#define SEARCH_RANDOM_H
+
+#include <stdint.h>
+
+/* A random number 0..limit-1, the same on every machine. Call it only once per expression or argument list, as C does
+   not fix the order of two calls. */
+static inline uint32_t random_of(uint64_t *state, uint32_t limit)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((*state >> 33) % limit);
+}
+
+#endif
