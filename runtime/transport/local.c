@@ -148,7 +148,7 @@ static void free_shared(LocalShared *shared)
     free(shared->buffers);
     free(shared->given);
     free(shared->posted);
-    free(shared->moved);
+    free(shared->states);
     free(shared);
 }
 
@@ -199,6 +199,7 @@ static bool join(Local *local, const CommunicatorConfig *config, LocalCommunicat
     if (shared) {
         shared->users++;
         side->shared = shared;
+        side->communicator.bytes += local_all_to_all_bytes(shared);
         side->next = shared->sides;
         shared->sides = side;
     }

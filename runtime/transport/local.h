@@ -119,8 +119,8 @@ struct LocalShared {
     alignas(CACHE_LINE) _Atomic uint64_t finished; /* number of units that are added up */
     /* all-to-all n uses entry n % all_to_alls */
     uint64_t all_to_alls;
-    LocalPosted *posted;     /* [all_to_alls][count] */
-    _Atomic uint64_t *moved; /* [all_to_alls][from][to]: number of the last all-to-all whose piece was moved */
+    LocalPosted *posted;      /* [all_to_alls][count] */
+    _Atomic uint64_t *states; /* [all_to_alls][from][to]: how far the piece is (local_all_to_all.c) */
 };
 
 Connect local_connect;
@@ -138,6 +138,8 @@ bool local_sum_has_work(const LocalMember *member);
 
 /* Allocates the entries of all-to-alls in the shared part; nothing if `config` has none. False: no memory. */
 bool local_all_to_all_prepare(LocalShared *shared, const CommunicatorConfig *config);
+/* A member's share of these entries: its own, and the states of the pieces that it sends. */
+size_t local_all_to_all_bytes(const LocalShared *shared);
 Status local_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error);
 Status local_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Error *error);
 

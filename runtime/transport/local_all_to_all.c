@@ -13,11 +13,16 @@ bool local_all_to_all_prepare(LocalShared *shared, const CommunicatorConfig *con
         return true;
     shared->all_to_alls = entries;
     shared->posted = aligned_alloc(CACHE_LINE, entries * count * sizeof *shared->posted);
-    shared->moved = calloc(entries * count * count, sizeof *shared->moved);
-    if (!shared->posted || !shared->moved)
+    shared->states = calloc(entries * count * count, sizeof *shared->states);
+    if (!shared->posted || !shared->states)
         return false;
     memset(shared->posted, 0, entries * count * sizeof *shared->posted);
     return true;
+}
+
+size_t local_all_to_all_bytes(const LocalShared *shared)
+{
+    return shared->all_to_alls * (sizeof *shared->posted + (size_t)shared->count * sizeof *shared->states);
 }
 
 /* The entry of a member for all-to-all `number`. */
@@ -26,13 +31,20 @@ static LocalPosted *entry_of(const LocalShared *shared, uint64_t number, int mem
     return &shared->posted[number % shared->all_to_alls * (uint64_t)shared->count + (uint64_t)member];
 }
 
+/* The state of a piece: 2n - 1 after one of its members has claimed it for all-to-all n, 2n after that member has moved
+   it. */
+static _Atomic uint64_t *state_of(const LocalShared *shared, uint64_t number, int from, int to)
+{
+    const uint64_t count = (uint64_t)shared->count, row = number % shared->all_to_alls * count + (uint64_t)from;
+    return &shared->states[row * count + (uint64_t)to];
+}
+
 /* Claims a piece for this thread. False: it has been claimed before. */
 static bool claim(const LocalShared *shared, uint64_t number, int from, int to)
 {
-    const uint64_t count = (uint64_t)shared->count, row = number % shared->all_to_alls * count + (uint64_t)from;
-    _Atomic uint64_t *moved = &shared->moved[row * count + (uint64_t)to];
-    uint64_t last = atomic_load(moved);
-    return last < number && atomic_compare_exchange_strong(moved, &last, number);
+    _Atomic uint64_t *state = state_of(shared, number, from, to);
+    uint64_t last = atomic_load(state);
+    return last < 2 * number - 1 && atomic_compare_exchange_strong(state, &last, 2 * number - 1);
 }
 
 /* Counts a moved piece. The last one wakes the member. A member has a piece to and a piece from each member; its piece
@@ -66,18 +78,21 @@ static Status move(const LocalCommunicator *side, uint64_t number, int from, int
         return sizes_differ(&side->communicator, from, to, bytes, expected, error);
     if (bytes)
         memcpy((char *)in->receive + in->receive_begins[from], (const char *)out->send + out->send_begins[to], bytes);
+    atomic_store(state_of(side->shared, number, from, to), 2 * number);
     count_piece(side, sender, from);
     if (sender != receiver)
         count_piece(side, receiver, to);
     return STATUS_OK;
 }
 
-/* The first member that has not posted this all-to-all; the last member if all others have. */
+/* The first member that has not moved a piece which it has claimed from or to this member. */
 static int unfinished(const LocalCommunicator *side, uint64_t number)
 {
     const LocalShared *shared = side->shared;
+    const int self = side->communicator.self;
     int peer = 0;
-    while (peer + 1 < shared->count && atomic_load(&entry_of(shared, number, peer)->number) >= number)
+    while (peer + 1 < shared->count && atomic_load(state_of(shared, number, self, peer)) >= 2 * number &&
+           atomic_load(state_of(shared, number, peer, self)) >= 2 * number)
         peer++;
     return peer;
 }

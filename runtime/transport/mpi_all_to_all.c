@@ -14,6 +14,7 @@ Status mpi_all_to_all_prepare(MpiCommunicator *side, const CommunicatorConfig *c
     side->pieces = calloc(most * 2 * count, sizeof *side->pieces);
     side->exchanging = calloc(most, sizeof *side->exchanging);
     side->all_to_alls = most;
+    side->communicator.bytes += most * (2 * count * sizeof *side->pieces + sizeof *side->exchanging);
     return side->pieces && side->exchanging
                ? STATUS_OK
                : error_set(error, STATUS_RUN_FAILED, "no memory for all-to-alls of %d ranks", config->count);

@@ -222,6 +222,38 @@ static void pieces_of_different_sizes_are_named(void **state)
     run_ranks(ranks, 2, 0.05, uneven_body, NULL);
 }
 
+/* All of three members post. Rank 0 claims the piece to rank 1 and finds that it has the wrong size, so this piece is
+   never moved. Rank 1 then waits for rank 0, and not for rank 2. */
+static bool stuck_body(Rank *self)
+{
+    static const size_t begins[3][2][4] = {{{0, 0, 2, 2}}, {{0}, {0, 1, 1, 1}}, {{0}}};
+    static char send[2], receive[2];
+    const int rank = self->rank, members[] = {0, 1, 2};
+    Error error;
+    Communicator *communicator;
+    AllToAll uneven = {send, receive, begins[rank][0], begins[rank][1], 0};
+    EXPECT(connect_all_to_all(self->world, rank, members, 3, 1, &communicator));
+    EXPECT_GOOD(communicator->run->all_to_all_post(communicator, &uneven, &error));
+    enum { PIECE = (1 * 3 + 0) * 3 + 1 }; /* of all-to-all 1, from rank 0 to rank 1 */
+    _Atomic uint64_t *piece = &((LocalCommunicator *)communicator)->shared->states[PIECE];
+    const int64_t end = clock_nanoseconds() + 20000000000;
+    while (rank == 1 && atomic_load(piece) == 0)
+        EXPECT(clock_nanoseconds() < end);
+    const Status status = communicator->run->all_to_all_wait(communicator, &uneven, &error);
+    if (rank == 1)
+        EXPECT(strcmp(error.text, "no answer from rank 0 within 0.5 s (--deadline)") == 0);
+    EXPECT(status == (rank == 2 ? STATUS_OK : STATUS_RUN_FAILED));
+    communicator->run->close(communicator);
+    return true;
+}
+
+static void a_deadline_names_who_holds_a_piece(void **state)
+{
+    (void)state;
+    Rank ranks[3] = {0};
+    run_ranks(ranks, 3, 0.5, stuck_body, NULL);
+}
+
 static void the_order_of_a_sum_shows(void **state)
 {
     (void)state;
@@ -467,6 +499,7 @@ int main(void)
         cmocka_unit_test(a_member_that_waits_adds_up),
         cmocka_unit_test(pieces_of_all_to_alls_arrive),
         cmocka_unit_test(pieces_of_different_sizes_are_named),
+        cmocka_unit_test(a_deadline_names_who_holds_a_piece),
         cmocka_unit_test(the_order_of_a_sum_shows),
         cmocka_unit_test(a_deadline_names_who_is_missing),
         cmocka_unit_test(members_have_the_names_that_the_caller_gives),

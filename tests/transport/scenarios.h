@@ -443,6 +443,8 @@ static inline bool connect_all_to_all(World *world, int rank, const int *members
     const CommunicatorConfig config = {
         .members = members, .count = count, .number = number, .all_to_alls_in_flight = ALL_TO_ALLS};
     EXPECT_GOOD(world->connect(world, &config, made, &error));
+    /* for each all-to-all in flight and each member at least one word is counted as planned memory */
+    EXPECT((*made)->bytes >= ALL_TO_ALLS * (size_t)count * sizeof(uint64_t));
     return true;
 }
 
