@@ -287,12 +287,16 @@ static void note_slot(Expander *x, int64_t slot, uint32_t from)
     if (count < 2 || x->sought != POSITION_NONE || shared->count++ >= SHARED_SLOTS_KEPT)
         return;
     const char *passes = "";
-    for (uint32_t i = from; i < x->count; i++) {
+    uint32_t written = 0;
+    for (uint32_t i = from; written < count && written < SHARED_PASSES_KEPT; i++) {
         char pass[48];
         const bool joined = i > from && x->actions[i - 1].overlap;
         pass_text(x->schedule, x->rank, &x->actions[i], pass, sizeof pass);
         passes = arena_format(x->arena, "%s%s%s", passes, i == from ? "" : joined ? "&" : ", ", pass);
+        written += !x->actions[i].overlap;
     }
+    if (written < count)
+        passes = arena_format(x->arena, "%s and %u more", passes, count - written);
     shared->slots[shared->count - 1] = slot;
     shared->passes[shared->count - 1] = passes;
 }

@@ -77,11 +77,12 @@ struct Origin {
 };
 
 /* Time slots of a rank in which several passes run. */
-enum { SHARED_SLOTS_KEPT = 4 };
+enum { SHARED_SLOTS_KEPT = 4, SHARED_PASSES_KEPT = 12 };
 typedef struct SharedSlots {
     uint32_t count;
-    int64_t slots[SHARED_SLOTS_KEPT];      /* the first such slots */
-    const char *passes[SHARED_SLOTS_KEPT]; /* for each of `slots` its passes, in the order they run: "F[2], B[0]" */
+    int64_t slots[SHARED_SLOTS_KEPT]; /* the first such slots */
+    /* for each of `slots` its first passes, in the order they run, and how many more there are: "F[2], B[0]" */
+    const char *passes[SHARED_SLOTS_KEPT];
 } SharedSlots;
 
 typedef struct Schedule {
