@@ -330,8 +330,9 @@ static const Option rows[] = {
      .help = "modelled times: F, I, W, B, FB (an F&B), FF (an F&F), U (an update), F[3] (of stage 3), comm (of a "
              "message), ...; or @FILE, a file of lines NAME = VALUE; may be repeated, the last value counts"},
     {"slot-bytes", "NAME=N,...", take_slot_bytes, FOR(COMPILE | COMPARE | ADVISE),
-     .help = "sizes in bytes: message; context and stash (activations that F saves for I and for W); gradient "
-             "(what I saves for W); weights of a stage; version (each further one of them)"},
+     .help = "sizes in bytes: message; saved_for_dgrad and saved_for_wgrad (activations that F saves for I and for W; "
+             "also called context and stash); deferred_wgrad (what I saves for W; also gradient); weights of a stage; "
+             "weight_version (each further copy of them; also version)"},
     {"memory-limit", "N", take_memory_limit, FOR(COMPILE | COMPARE | ADVISE),
      .help = "refuses a program that needs more bytes on a rank (24G), or more than activations=N"},
     {"replicas", "D", option_count, FIELD(options.replicas), FOR(COMPARE | ADVISE), .least = 1,

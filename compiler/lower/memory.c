@@ -16,6 +16,11 @@ static const char *const class_names[SLOT_CLASSES] = {[SLOT_MESSAGE] = "message"
                                                       [SLOT_STASH] = "stash",
                                                       [SLOT_GRADIENT] = "gradient",
                                                       [SLOT_WEIGHTS] = "version"};
+static const char *const clear_names[SLOT_CLASSES] = {[SLOT_MESSAGE] = "message",
+                                                      [SLOT_CONTEXT] = "saved_for_dgrad",
+                                                      [SLOT_STASH] = "saved_for_wgrad",
+                                                      [SLOT_GRADIENT] = "deferred_wgrad",
+                                                      [SLOT_WEIGHTS] = "weight_version"};
 
 /* Reads "96M" up to a comma or the end. */
 static bool read_bytes(const char *text, size_t length, uint64_t *bytes)
@@ -36,18 +41,24 @@ static bool read_bytes(const char *text, size_t length, uint64_t *bytes)
     return used > 0 && used == length && *bytes <= BYTES_MAX;
 }
 
+static bool is_name(const char *name, const char *text, size_t length)
+{
+    return strlen(name) == length && memcmp(name, text, length) == 0;
+}
+
 Status memory_set_sizes(Memory *memory, const char *text, Error *error)
 {
     for (const char *next = text; *next;) {
         const size_t length = strcspn(next, ","), name = strcspn(next, "=,");
-        uint64_t *size = name == 7 && memcmp(next, "weights", 7) == 0 ? &memory->weights : NULL;
+        uint64_t *size = is_name("weights", next, name) ? &memory->weights : NULL;
         for (int class = 0; class < SLOT_CLASSES; class ++)
-            if (strlen(class_names[class]) == name && memcmp(class_names[class], next, name) == 0)
+            if (is_name(class_names[class], next, name) || is_name(clear_names[class], next, name))
                 size = &memory->slot[class];
         if (!size || next[name] != '=')
             return error_set(error, STATUS_BAD_USAGE,
-                             "--slot-bytes: '%.*s' is not NAME=BYTES with NAME one of message, context, stash, "
-                             "gradient, weights, version",
+                             "--slot-bytes: '%.*s' is not NAME=BYTES with NAME one of message, saved_for_dgrad (or "
+                             "context), saved_for_wgrad (stash), deferred_wgrad (gradient), weights, weight_version "
+                             "(version)",
                              (int)length, next);
         if (!read_bytes(next + name + 1, length - name - 1, size))
             return error_set(error, STATUS_BAD_USAGE,

@@ -35,7 +35,7 @@ static int numbers(const char *command, const char *name, double *values, int mo
 static double measure(const char *build, const char *priority, const char *folder, const char *transport,
                       const char *schedule, double predicted)
 {
-    char command[1024], launcher[128] = "";
+    char command[1024], launcher[256] = "";
     double values[STEPS];
     if (strcmp(transport, "mpi") == 0)
         snprintf(launcher, sizeof launcher, "%s -n 8", mpirun_command());

@@ -97,7 +97,6 @@ static int set_up(void **state)
 
 int main(void)
 {
-    setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_last_good_weights),
         cmocka_unit_test(test_processes),

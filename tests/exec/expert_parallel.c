@@ -196,7 +196,6 @@ static void rows_beyond_the_plan_end_the_run(void **state)
 
 int main(void)
 {
-    setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(divided_experts_equal_the_reference), cmocka_unit_test(a_saved_file_loads_under_any_division),
         cmocka_unit_test(in_turn_gives_the_same_bits),         cmocka_unit_test(processes_give_the_same_bits),

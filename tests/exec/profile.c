@@ -199,7 +199,6 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gpt),   cmocka_unit_test(test_predicts),        cmocka_unit_test(test_mlp),
         cmocka_unit_test(test_pairs), cmocka_unit_test(test_standard_output), cmocka_unit_test(test_refused),

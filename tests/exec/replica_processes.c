@@ -138,7 +138,6 @@ static void test_disagreement(void **state)
 
 int main(void)
 {
-    setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
     if (!make_folder("dprun"))
         return 1;
     compile("--ranks 2 --microbatches 2 schedules/1f1b.dps", "prog.bin");

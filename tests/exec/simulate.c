@@ -116,7 +116,7 @@ static void test_local(void **state)
 static void test_mpi(void **state)
 {
     (void)state;
-    char launcher[128];
+    char launcher[256];
     if (!mpirun_is_there()) {
         print_message("no mpirun: skipped\n");
         skip();
@@ -146,7 +146,7 @@ static void test_long_times(void **state)
     static const char *const costs[] = {"F=2000,B=1", "F=1,B=1,comm=2000"};
     assert_int_equal(shell("%s/dpc --ranks 2 --microbatches 1 schedules/1f1b.dps -o %s/prog.bin", build, folder), 0);
     for (int i = 0; i < 4; i++) {
-        char launcher[128] = "";
+        char launcher[256] = "";
         if (i >= 2 && !mpirun_is_there())
             break;
         if (i >= 2)
@@ -169,7 +169,6 @@ static void test_long_times(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
     return mkdtemp(folder) ? 0 : -1;
 }
 

@@ -147,7 +147,6 @@ static void test_reference(void **state)
 
 int main(void)
 {
-    setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_common_clock),
         cmocka_unit_test(test_ranks_of_different_clocks),

@@ -187,7 +187,6 @@ static void same_numbers(void **state)
 int main(int count, char **arguments)
 {
     build = getenv("BUILD") ? getenv("BUILD") : "build";
-    setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
     if (glob("schedules/*.dps", 0, NULL, &schedules) != 0) {
         fprintf(stderr, "no schedules/*.dps here: run from the top folder\n");
         return 1;

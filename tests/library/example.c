@@ -112,7 +112,7 @@ static void processes_train_with_messages_of_their_own(void **state)
     (void)state;
     static const char *const names[] = {"1f1b", "zb-h1", "interleaved-1f1b", "dualpipe"};
     const char *sanitize = getenv("SANITIZE");
-    char launcher[200];
+    char launcher[320];
     if (!mpirun_is_there() || !succeeds("command -v mpicc >/dev/null") || (sanitize && *sanitize)) {
         print_message("no mpicc and mpirun, or a sanitizer, which MPI does not know: skipped\n");
         skip();

@@ -268,11 +268,11 @@ static int run_mpi(int processes, const char *scenario, int ranks)
     char folder[] = "/tmp/transport-XXXXXX", command[3 * PATH_MAX];
     assert_non_null(mkdtemp(folder));
     /* A search for leaks takes seconds per process, so only runs with few processes do it; they find as much. */
-    setenv("LSAN_OPTIONS",
-           processes <= 3 ? "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0"
-                          : "detect_leaks=0",
-           1);
-    char launcher[160] = "";
+    if (processes > 3)
+        setenv("LSAN_OPTIONS", "detect_leaks=0", 1);
+    else
+        unsetenv("LSAN_OPTIONS");
+    char launcher[256] = "";
     if (processes > 0)
         snprintf(launcher, sizeof launcher, "%s -n %d", mpirun_command(), processes);
     snprintf(command, sizeof command, "timeout -k 5 120 %s %s %s %d %s >%s/output 2>&1", launcher, program, scenario,
