@@ -223,6 +223,9 @@ check-$(1): $(call tests_of,$(1)) $(if $(filter golden picture exec executor tra
 endef
 $(foreach folder,$(TEST_FOLDERS),$(eval $(call test_folder,$(folder))))
 
+# This test counts the allocations of the project's own objects.
+$(BUILD)/tests/exec/allocations: LINKING += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=open_memstream,--wrap=fmemopen
+
 # Clients of libdps use nothing else of this project.
 $(call tests_of,library): | $(BUILD)/libdps.so
 
