@@ -3,7 +3,9 @@
 #include "runtime/base/names.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static char *trim(char *text)
@@ -44,6 +46,19 @@ Status settings_take(const char *path, char *text, size_t size, SettingTaker *ta
         }
     }
     return STATUS_OK;
+}
+
+bool settings_bytes(const char *text, double *bytes)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    *bytes = strtod(text, &end);
+    const char *unit = end != text && *end ? strchr(units, *end) : NULL;
+    if (unit) {
+        *bytes = ldexp(*bytes, 10 * (int)(unit - units + 1));
+        end++;
+    }
+    return end != text && !*end;
 }
 
 Status settings_unknown(const char *what, const char *word, const char *const *first, size_t stride, size_t count,

@@ -6,6 +6,7 @@
 
 #include "runtime/base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Takes the settings one after the other. Both texts live only during the call. Returns STATUS_BAD_INPUT if one is
@@ -17,6 +18,9 @@ typedef Status SettingTaker(void *context, const char *key, const char *value, E
 Status settings_take(const char *path, char *text, size_t size, SettingTaker *take, void *context, Error *error);
 /* Takes one `key = value`, and writes into the text. STATUS_BAD_INPUT: it is not one. */
 Status settings_assign(char *text, SettingTaker *take, void *context, Error *error);
+
+/* Reads a number of bytes, which may end in K, M, G or T (powers of 1024). False: it is none. */
+bool settings_bytes(const char *text, double *bytes);
 
 /* STATUS_BAD_INPUT: there is no `what` (key, ...) of that name. The error names the one that was probably meant or,
    if none is near, all of them. Their names start at `first`, `stride` bytes apart, as in a column of a table. */

@@ -117,15 +117,10 @@ typedef struct Reading {
 
 static Status read_value(const Key *key, const char *text, double *value, Error *error)
 {
-    static const char units[] = "KMGT";
     char *end;
     *value = strtod(text, &end);
-    const char *unit = key->number == NUMBER_BYTES && end != text && *end ? strchr(units, *end) : NULL;
-    if (unit) {
-        *value = ldexp(*value, 10 * (int)(unit - units + 1));
-        end++;
-    }
-    const bool good = end != text && !*end && *value >= key->least && *value <= key->most &&
+    const bool is_number = key->number == NUMBER_BYTES ? settings_bytes(text, value) : end != text && !*end;
+    const bool good = is_number && *value >= key->least && *value <= key->most &&
                       (key->number != NUMBER_WHOLE || *value == floor(*value));
     if (!good && key->number == NUMBER_BYTES)
         return error_set(error, STATUS_BAD_INPUT, "%s = %s: it must be a number of bytes%s, such as 4096, 64K or 1.5G",
