@@ -66,6 +66,15 @@ TAKE(expert_rows)
     return STATUS_OK;
 }
 
+TAKE(link)
+{
+    (void)option, (void)arena;
+    const Status status = link_read(value, &((CommandLine *)target)->run.link, error);
+    if (status != STATUS_OK)
+        error_prefix(error, "--link: ");
+    return status;
+}
+
 TAKE(rank_map)
 {
     CommandLine *line = target;
@@ -130,6 +139,9 @@ static const Option rows[] = {
      .help = "every E replicas divide the experts of a layer among them (default 1)"},
     {"expert-rows", "FACTOR", take_expert_rows, .needs = "expert-parallel",
      .help = "plans room for FACTOR times the rows of equal load instead of the worst case"},
+    {"link", "KEY=VALUE,...", take_link,
+     .help = "no transfer between ranks arrives earlier than over such a network: latency=20us, bandwidth=2G bytes a "
+             "second, ranks=A-B (default: all)"},
     {"rank-map", "LIST", take_rank_map, .help = "process i runs rank LIST[i], such as 0,2,1,3; under mpirun"},
     {"deadline", "SECONDS", take_deadline,
      .help = "the run is given up when no rank has moved for so long (default 60; 0: never)"},

@@ -6,7 +6,9 @@
 #include "runtime/base/file.h"
 #include "runtime/launcher/fatal.h"
 
+#include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     PIECES_BYTES = 1 << 20,      /* memory of a rank to gather pieces of all ranks */
@@ -123,9 +125,26 @@ static Status open_world(Session *session, Error *error)
         .map = options->rank_map,
         .deadline = options->transport->own_deadline ? options->deadline : 0,
         .deadline_option = "--deadline",
+        .link = options->link,
     };
     config.quiet_deadline = config.deadline <= 0 || config.deadline > QUIET_SECONDS ? config.deadline : QUIET_SECONDS;
     return transport_open(options->transport, &config, session->members, error);
+}
+
+static Status check_link(const Session *session, Error *error)
+{
+    const LinkModel *link = &session->options->link;
+    const int members = mesh_size(session->mesh);
+    if (link->given && strcmp(session->device, "cpu") != 0)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--link delays transfers in the host's memory, not those of device %s: use --device cpu",
+                         session->device);
+    if (link->given && session->options->transport->processes)
+        return error_set(error, STATUS_BAD_USAGE, "--link works with threads only: start dprun without mpirun");
+    if (link->given && link->last != INT_MAX && link->last >= members)
+        return error_set(error, STATUS_BAD_USAGE, "--link: ranks=%d-%d, but the last process is number %d", link->first,
+                         link->last, members - 1);
+    return STATUS_OK;
 }
 
 /* The number of held-out windows that --held-out allows: at least one. */
@@ -163,6 +182,7 @@ static Status open_all(Session *session, Error *error)
     plan_outputs(session);
     if (options->load)
         TRY(weights_check(session, error));
+    TRY(check_link(session, error));
     if (!options->simulated) {
         TRY(model_config_check(&session->model, program->stages, error));
         TRY(check_shards(session, error));

@@ -32,6 +32,7 @@ typedef struct RunOptions {
     double seconds;
     const char *trace, *save, *outputs, *profile; /* paths to write; NULL: not wanted */
     bool in_turn, overcommit;
+    LinkModel link;     /* the network that transfers imitate */
     double expert_rows; /* ModelConfig.expert_rows */
     bool simulated;     /* passes take the time that `costs` gives, and compute nothing */
     Costs costs;

@@ -7,6 +7,8 @@
    enqueued before it, so the queues cannot deadlock. */
 #include "runtime/transport/local.h"
 
+#include "runtime/base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +17,7 @@ struct LocalRequest {
     void *block;
     size_t bytes;
     bool is_send;
+    int64_t arrival;             /* with a network */
     DeviceEvent *posted, *moved; /* with a device: the copy may use the block; its owner may use it again */
     LocalMember *owner;
     uint32_t number;    /* from 1 */
@@ -61,6 +64,19 @@ static Status enqueue_copy(Device *device, const LocalRequest *request, const Lo
     return queues->record(device, QUEUE_MESSAGES, to->moved, error);
 }
 
+/* Carries a message over the imitated network. The second of the two members to post calls it. A send does not wait for
+   the arrival. */
+static void carry(const LocalCommunicator *side, LocalRequest *request, LocalRequest *other)
+{
+    LocalMember *member = side->member;
+    const int self = member->world.number, peer = other->owner->world.number;
+    pthread_mutex_lock(&member->local->network);
+    const int64_t arrival = local_carry(member, request->is_send ? self : peer, request->is_send ? peer : self, false,
+                                        clock_nanoseconds(), request->bytes);
+    pthread_mutex_unlock(&member->local->network);
+    (request->is_send ? other : request)->arrival = arrival;
+}
+
 static Status post(LocalCommunicator *side, LocalChannel *channel, uint64_t *posted, Message *message, Error *error)
 {
     LocalRequest *request = side->free;
@@ -71,6 +87,7 @@ static Status post(LocalCommunicator *side, LocalChannel *channel, uint64_t *pos
     request->block = *message->block;
     request->bytes = message->bytes;
     request->is_send = message->is_send;
+    request->arrival = 0;
     message->request = request;
     if (side->device)
         TRY(side->device->run->async->record(side->device, QUEUE_COMPUTE, request->posted, error));
@@ -87,6 +104,8 @@ static Status post(LocalCommunicator *side, LocalChannel *channel, uint64_t *pos
         void *block = other->block;
         other->block = request->block;
         request->block = block;
+        if (side->member->local->links)
+            carry(side, request, other);
     }
     atomic_store_explicit(&request->done, 1, memory_order_relaxed);
     LocalMember *peer = other->owner;
@@ -120,7 +139,7 @@ static Status local_wait(Communicator *communicator, Message *message, Error *er
 {
     LocalCommunicator *side = (LocalCommunicator *)communicator;
     LocalRequest *request = message->request;
-    if (!local_await(side->member, &request->done, 1, request->number))
+    if (!local_await(side->member, &request->done, 1, request->number) || !local_rest(side->member, request->arrival))
         return local_failure(side->member, communicator->members[message->peer], error);
     *message->block = request->block;
     request->next = side->free;

@@ -47,6 +47,10 @@ struct Local {
     LocalShared *communicators;
     atomic_int state;
     char reason[sizeof((Error *)0)->text];
+    /* the imitated network: when each link is free, [from * size + to]. That from a member to itself carries all that
+       it sends in all-to-alls. NULL: none is imitated */
+    int64_t *links;
+    pthread_mutex_t network; /* guards `links`, and the times in all-to-alls */
 };
 
 /* --- local_world.c --- */
@@ -61,6 +65,13 @@ bool local_await(LocalMember *member, _Atomic uint64_t *counter, uint64_t target
 void local_unpark(LocalMember *member, uint32_t cause);
 /* The error after local_await returned false; `missing` is the member of the world that did not come. */
 Status local_failure(const LocalMember *member, int missing, Error *error);
+
+/* Carries a transfer between members of the world over the imitated network, if that connects them. `ready`: when the
+   later of the two posted. Returns the time of arrival, in ns; `ready` without a network. The caller holds
+   Local.network. */
+int64_t local_carry(const LocalMember *member, int from, int to, bool all_to_all, int64_t ready, size_t bytes);
+/* Sleeps until `arrival`. Meanwhile this thread helps to add up sums. False: the run was aborted. */
+bool local_rest(LocalMember *member, int64_t arrival);
 
 LocalBarrier *local_barrier(int count); /* NULL: no memory */
 /* Arrives at the next round. True for the last member to arrive. */
@@ -95,6 +106,8 @@ typedef struct LocalChannel LocalChannel;
 /* One member's part of an all-to-all. */
 typedef struct LocalPosted {
     AllToAll all_to_all;
+    AllToAll *owned;                             /* the owner's own struct, of which all_to_all is a copy */
+    int64_t arrival;                             /* with a network: when the last piece arrives */
     bool busy;                                   /* some pieces may not be moved yet. Only its owner uses this */
     alignas(CACHE_LINE) _Atomic uint64_t number; /* of the all-to-all, from 1 */
     _Atomic uint64_t done;                       /* number of pieces from and to this member that have been moved */
@@ -114,6 +127,7 @@ struct LocalShared {
     DeviceEvent *summed;                        /* with a device: the whole sum is done */
     size_t elements, size;                      /* size: bytes of an element */
     uint64_t units;                             /* pieces of a sum, each added up by one member */
+    int64_t arrival;                            /* with a network: when the sum has arrived */
     alignas(CACHE_LINE) _Atomic uint64_t ready; /* number of the last sum that all members have posted */
     alignas(CACHE_LINE) _Atomic uint64_t next_unit;
     alignas(CACHE_LINE) _Atomic uint64_t finished; /* number of units that are added up */

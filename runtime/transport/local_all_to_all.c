@@ -3,6 +3,8 @@
    So a wait ends as soon as all members have posted, whatever they do afterwards. */
 #include "runtime/transport/local.h"
 
+#include "runtime/base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +99,14 @@ static int unfinished(const LocalCommunicator *side, uint64_t number)
     return peer;
 }
 
+/* Tells the owner when its pieces arrive. All members have posted, but the last one may still be computing it. */
+static void note_arrival(const LocalCommunicator *side, LocalPosted *own)
+{
+    pthread_mutex_lock(&side->member->local->network);
+    own->owned->arrival = own->arrival;
+    pthread_mutex_unlock(&side->member->local->network);
+}
+
 /* Waits until all pieces from and to this member are moved. */
 static Status finish(LocalCommunicator *side, uint64_t number, Error *error)
 {
@@ -112,8 +122,39 @@ static Status finish(LocalCommunicator *side, uint64_t number, Error *error)
     }
     if (!local_await(side->member, &own->done, 2 * (uint64_t)count - 1, PIECES)) /* others still move some */
         return local_failure(side->member, communicator->members[unfinished(side, number)], error);
+    if (side->member->local->links)
+        note_arrival(side, own);
     own->busy = false;
     return STATUS_OK;
+}
+
+/* Carries a piece over the imitated network. */
+static void carry(const LocalCommunicator *side, uint64_t number, int from, int to, int64_t now)
+{
+    const LocalPosted *sender = entry_of(side->shared, number, from);
+    LocalPosted *receiver = entry_of(side->shared, number, to);
+    const int *members = side->communicator.members;
+    const size_t *begins = sender->all_to_all.send_begins;
+    const int64_t arrival =
+        local_carry(side->member, members[from], members[to], true, now, begins[to + 1] - begins[to]);
+    receiver->arrival = arrival > receiver->arrival ? arrival : receiver->arrival;
+}
+
+/* Publishes what this member has posted, and carries the pieces from and to the members that have posted before. */
+static void publish_to_network(LocalCommunicator *side, LocalPosted *posted, uint64_t number)
+{
+    const int self = side->communicator.self;
+    Local *local = side->member->local;
+    pthread_mutex_lock(&local->network);
+    posted->arrival = 0;
+    for (int peer = 0; peer < side->communicator.count; peer++)
+        if (peer != self && atomic_load(&entry_of(side->shared, number, peer)->number) == number) {
+            const int64_t now = clock_nanoseconds();
+            carry(side, number, self, peer, now);
+            carry(side, number, peer, self, now);
+        }
+    atomic_store(&posted->number, number);
+    pthread_mutex_unlock(&local->network);
 }
 
 /* The entry of the new all-to-all may still be busy with an older one, which this member has not waited for. Then this
@@ -130,9 +171,14 @@ Status local_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, E
     side->all_to_alls_open++;
     all_to_all->number = ++side->all_to_alls;
     posted->all_to_all = *all_to_all;
+    posted->owned = all_to_all;
+    all_to_all->arrival = 0;
     posted->busy = true;
     atomic_store(&posted->done, 0);
-    atomic_store(&posted->number, all_to_all->number);
+    if (side->member->local->links)
+        publish_to_network(side, posted, all_to_all->number);
+    else
+        atomic_store(&posted->number, all_to_all->number);
     for (int i = 0; i < communicator->count; i++)
         local_unpark(&side->member->local->members[communicator->members[i]], PIECES);
     return STATUS_OK;
@@ -143,6 +189,8 @@ Status local_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, E
     LocalCommunicator *side = (LocalCommunicator *)communicator;
     const LocalPosted *own = entry_of(side->shared, all_to_all->number, communicator->self);
     side->all_to_alls_open--;
-    return own->busy && own->all_to_all.number == all_to_all->number ? finish(side, all_to_all->number, error)
-                                                                     : STATUS_OK;
+    if (own->busy && own->all_to_all.number == all_to_all->number)
+        TRY(finish(side, all_to_all->number, error));
+    return local_rest(side->member, all_to_all->arrival) ? STATUS_OK
+                                                         : local_failure(side->member, communicator->members[0], error);
 }

@@ -6,6 +6,8 @@
 #include "runtime/transport/local.h"
 #include "runtime/transport/sum.h"
 
+#include "runtime/base/clock.h"
+
 enum { UNIT = 8 * SUM_BLOCK }; /* elements */
 
 static void add_unit(const LocalShared *shared, uint64_t unit)
@@ -79,6 +81,27 @@ static Status enqueue(LocalCommunicator *side, Error *error)
     return queues->record(device, QUEUE_MESSAGES, side->summed, error);
 }
 
+/* Carries the sum over the imitated network, as two rounds of transfers between all members: each gets its slice of
+   every member's buffer, and then sends the sum of the slices to all. */
+static void carry(const LocalCommunicator *side)
+{
+    LocalShared *shared = side->shared;
+    const int *members = side->communicator.members;
+    pthread_mutex_lock(&side->member->local->network);
+    shared->arrival = clock_nanoseconds();
+    for (int round = 0; round < 2; round++) {
+        const int64_t ready = shared->arrival;
+        for (int pair = 0; pair < shared->count * shared->count; pair++) {
+            const int from = pair / shared->count, to = pair % shared->count;
+            const size_t length = sum_slice(shared->elements, round ? from : to, shared->count).length;
+            const int64_t arrival =
+                local_carry(side->member, members[from], members[to], false, ready, length * shared->size);
+            shared->arrival = arrival > shared->arrival ? arrival : shared->arrival;
+        }
+    }
+    pthread_mutex_unlock(&side->member->local->network);
+}
+
 /* Nothing else accesses the shared part now: all members have returned from the wait for the sum before, and look at it
    only after `ready` is raised. */
 static Status make_ready(LocalCommunicator *side, size_t elements, size_t size, Error *error)
@@ -89,6 +112,8 @@ static Status make_ready(LocalCommunicator *side, size_t elements, size_t size, 
     shared->units = side->device ? 0 : (elements + UNIT - 1) / UNIT;
     if (side->device)
         TRY(enqueue(side, error));
+    if (side->member->local->links)
+        carry(side);
     atomic_store(&shared->next_unit, 0);
     atomic_store(&shared->finished, 0);
     atomic_store(&shared->ready, side->sum);
@@ -123,6 +148,8 @@ Status local_sum_wait(Communicator *communicator, Error *error)
     while (help(side))
         ;
     if (!local_await(side->member, &shared->finished, shared->units, COLLECTIVE)) /* units that others add up */
+        return local_failure(side->member, communicator->members[communicator->self == 0], error);
+    if (!local_rest(side->member, shared->arrival))
         return local_failure(side->member, communicator->members[communicator->self == 0], error);
     LocalCommunicator **at = &side->member->summing;
     while (*at != side)

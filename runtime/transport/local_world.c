@@ -82,6 +82,29 @@ Status local_failure(const LocalMember *member, int missing, Error *error)
     return world_no_answer(&member->world, missing, member->world.config.deadline, error);
 }
 
+/* --- the imitated network --- */
+
+int64_t local_carry(const LocalMember *member, int from, int to, bool all_to_all, int64_t ready, size_t bytes)
+{
+    const WorldConfig *config = &member->world.config;
+    if (!bytes || !world_linked(config, from, to))
+        return ready;
+    return link_arrival(&config->link, &member->local->links[from * config->size + (all_to_all ? from : to)], ready,
+                        bytes);
+}
+
+bool local_rest(LocalMember *member, int64_t arrival)
+{
+    enum { NAP_NANOSECONDS = 1000000 }; /* after which it looks whether the run was aborted */
+    for (int64_t now; (now = clock_nanoseconds()) < arrival && !aborted(member->local);) {
+        const int64_t wake = arrival < now + NAP_NANOSECONDS ? arrival : now + NAP_NANOSECONDS;
+        const struct timespec time = {.tv_sec = wake / 1000000000, .tv_nsec = wake % 1000000000};
+        if (!member->summing || !local_sum_help(member))
+            clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
+    }
+    return !aborted(member->local);
+}
+
 /* --- barriers --- */
 
 LocalBarrier *local_barrier(int count)
@@ -159,6 +182,8 @@ static void local_abort(World *world, const char *reason)
 static void local_free(Local *local)
 {
     pthread_mutex_destroy(&local->lock);
+    pthread_mutex_destroy(&local->network);
+    free(local->links);
     free(local->everybody);
     free(local->given);
     free(local->members);
@@ -187,12 +212,14 @@ static Status local_open(const WorldConfig *config, World **members, Error *erro
     Local *local = calloc(1, sizeof *local);
     if (local) {
         pthread_mutex_init(&local->lock, NULL);
+        pthread_mutex_init(&local->network, NULL);
+        local->links = config->link.given ? calloc(size * size, sizeof *local->links) : NULL;
         local->spins = config->size <= processors() ? SPINS : 0;
         local->members = aligned_alloc(CACHE_LINE, size * sizeof *local->members);
         local->given = calloc(size, sizeof *local->given);
         local->everybody = local_barrier(config->size);
     }
-    if (!local || !local->members || !local->given || !local->everybody) {
+    if (!local || !local->members || !local->given || !local->everybody || (config->link.given && !local->links)) {
         if (local)
             local_free(local);
         return error_set(error, STATUS_RUN_FAILED, "no memory for a world of %d ranks", config->size);

@@ -17,6 +17,19 @@ void world_abort(World *world, const char *reason)
         world->ended();
 }
 
+static int process_of(const WorldConfig *config, int member)
+{
+    int process = config->map ? 0 : member;
+    while (config->map && config->map[process] != member)
+        process++;
+    return process;
+}
+
+bool world_linked(const WorldConfig *config, int from, int to)
+{
+    return config->link.given && link_connects(&config->link, process_of(config, from), process_of(config, to));
+}
+
 Mesh world_mesh(const WorldConfig *config)
 {
     const int replicas = config->replicas ? config->replicas : 1;

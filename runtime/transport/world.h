@@ -5,6 +5,7 @@
    process. Its members gather small values in the host's memory, and abort the run together. A communicator
    (communicator.h) transfers blocks and sums buffers among some of them. */
 
+#include "runtime/base/link.h"
 #include "runtime/base/mesh.h"
 #include "runtime/base/status.h"
 
@@ -23,6 +24,8 @@ typedef struct WorldConfig {
     double deadline;
     const char *deadline_option; /* option that sets the deadline, for messages; NULL: there is none */
     double quiet_deadline;       /* the deadline while processes start and end, where no moves can be seen */
+    /* The network that all transfers in the host's memory imitate. All processes must then be on one machine */
+    LinkModel link;
 } WorldConfig;
 
 /* Makes a communicator (communicator.h). */
@@ -64,6 +67,9 @@ struct World {
 void world_abort(World *world, const char *reason);
 
 /* The mesh of the members. `size` is the number of ranks times that of replicas. */
+/* Whether the network of `config->link` connects the two members. */
+bool world_linked(const WorldConfig *config, int from, int to);
+
 Mesh world_mesh(const WorldConfig *config);
 MemberName world_member_name(const WorldConfig *config, int member);
 

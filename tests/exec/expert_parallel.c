@@ -160,6 +160,38 @@ static void in_turn_gives_the_same_bits(void **state)
     assert_same_files("in-turn", "overlapped");
 }
 
+static double printed_number(const char *key)
+{
+    char path[100], output[1 << 14];
+    snprintf(path, sizeof path, "%s/output", folder);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    output[fread(output, 1, sizeof output - 1, file)] = '\0';
+    fclose(file);
+    const char *found = strstr(output, key);
+    assert_non_null(found);
+    return strtod(found + strlen(key), NULL);
+}
+
+/* Of the 8 layers 7 have experts. In each of them a microbatch has five all-to-alls, one after the other: the counts of
+   dispatch, then the rows of dispatch and of combine, forward and backward. */
+static void a_network_changes_only_times(void **state)
+{
+    (void)state;
+    char program[200], arguments[300];
+    const char *network[] = {"", "--link latency=200us,bandwidth=20M", "--link latency=1ms,ranks=0-1"};
+    compile_schedule("dualpipe", 2, program);
+    for (int i = 0; i < 3; i++) {
+        snprintf(arguments, sizeof arguments, "--steps 2 --replicas 2 --expert-parallel 2 %s --save %s/%d", network[i],
+                 folder, i);
+        assert_runs("", arguments);
+        assert_same_files("0", (char[]){(char)('0' + i), '\0'});
+    }
+    compile_schedule("1f1b", 1, program);
+    assert_runs("", "--steps 1 --json --replicas 2 --expert-parallel 2 --link latency=2ms");
+    assert_true(printed_number("\"makespan_ms\":") >= 7 * MICROBATCHES * 5 * 2.0);
+}
+
 static void assert_refused(const char *arguments, int status, const char *text)
 {
     assert_int_equal(run_dprun("", arguments), status);
@@ -177,6 +209,8 @@ static void what_cannot_be_divided_is_refused(void **state)
     assert_refused("--replicas 2 --expert-parallel 2 --model gpt", 2,
                    "--expert-parallel 2: model gpt has no experts; --model moe has");
     assert_refused("--replicas 2 --expert-parallel 2 --expert-rows 0", 2, "a positive factor, such as 1.5");
+    assert_refused("--link ranks=0-1", 2, "--link: neither a latency above 0 nor a bandwidth is given");
+    assert_refused("--link latency=1us,ranks=0-2", 2, "--link: ranks=0-2, but the last process is number 1");
     compile_schedule("pipedream", 2, program);
     assert_refused("--replicas 2 --expert-parallel 2", 2, "--expert-parallel needs a synchronous schedule");
 }
@@ -198,8 +232,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(divided_experts_equal_the_reference), cmocka_unit_test(a_saved_file_loads_under_any_division),
-        cmocka_unit_test(in_turn_gives_the_same_bits),         cmocka_unit_test(processes_give_the_same_bits),
-        cmocka_unit_test(what_cannot_be_divided_is_refused),   cmocka_unit_test(rows_beyond_the_plan_end_the_run),
+        cmocka_unit_test(a_network_changes_only_times),        cmocka_unit_test(in_turn_gives_the_same_bits),
+        cmocka_unit_test(processes_give_the_same_bits),        cmocka_unit_test(what_cannot_be_divided_is_refused),
+        cmocka_unit_test(rows_beyond_the_plan_end_the_run),
     };
     return cmocka_run_group_tests(tests, make_model, remove_folder);
 }

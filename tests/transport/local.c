@@ -46,11 +46,13 @@ static void *run_rank(void *argument)
     return NULL;
 }
 
+static LinkModel network; /* of the worlds that are opened */
+
 static void open_world(int count, double deadline, int replicas, World **members)
 {
     Error error;
     const WorldConfig config = {
-        .size = count, .replicas = replicas, .deadline = deadline, .deadline_option = "--deadline"};
+        .size = count, .replicas = replicas, .deadline = deadline, .deadline_option = "--deadline", .link = network};
     assert_int_equal(transport_open(transport_named("local", false), &config, members, &error), STATUS_OK);
 }
 
@@ -197,6 +199,23 @@ static void pieces_of_all_to_alls_arrive(void **state)
     run_ranks(&alone, 1, 60, pieces_body, NULL);
 }
 
+static bool slow_body(Rank *rank) { return transfers_take_their_time(rank->everybody, rank->rank, rank->ranks); }
+
+static bool all_body(Rank *rank) { return sums_body(rank) && pieces_body(rank); }
+
+static void a_network_slows_transfers_down(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNTS; i++) {
+        Rank ranks[8] = {0};
+        network = slow_link;
+        run_ranks(ranks, counts[i], 60, slow_body, NULL);
+        network = fast_link;
+        run_ranks(ranks, counts[i], 60, all_body, NULL);
+    }
+    network = (LinkModel){0};
+}
+
 /* Rank 0 sends two bytes to rank 1, which expects one. */
 static bool uneven_body(Rank *self)
 {
@@ -205,7 +224,7 @@ static bool uneven_body(Rank *self)
     const int rank = self->rank, members[] = {0, 1};
     Error error;
     Communicator *communicator;
-    AllToAll uneven = {send, receive, begins[rank][0], begins[rank][1], 0};
+    AllToAll uneven = {send, receive, begins[rank][0], begins[rank][1], 0, 0};
     EXPECT(connect_all_to_all(self->world, rank, members, 2, 1, &communicator));
     EXPECT_GOOD(communicator->run->all_to_all_post(communicator, &uneven, &error));
     const Status status = communicator->run->all_to_all_wait(communicator, &uneven, &error);
@@ -498,6 +517,7 @@ int main(void)
         cmocka_unit_test(sums_give_the_same_bits),
         cmocka_unit_test(a_member_that_waits_adds_up),
         cmocka_unit_test(pieces_of_all_to_alls_arrive),
+        cmocka_unit_test(a_network_slows_transfers_down),
         cmocka_unit_test(pieces_of_different_sizes_are_named),
         cmocka_unit_test(a_deadline_names_who_holds_a_piece),
         cmocka_unit_test(the_order_of_a_sum_shows),

@@ -7,6 +7,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/transport/transport.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -365,7 +366,7 @@ static inline bool make_all_to_all(TestAllToAll *one, int rank, int ranks)
     one->send_begins = malloc(begins * sizeof *one->send_begins);
     one->receive_begins = malloc(begins * sizeof *one->receive_begins);
     EXPECT(one->send && one->receive && one->send_begins && one->receive_begins);
-    one->posted = (AllToAll){one->send, one->receive, one->send_begins, one->receive_begins, 0};
+    one->posted = (AllToAll){one->send, one->receive, one->send_begins, one->receive_begins, 0, 0};
     return true;
 }
 
@@ -532,6 +533,93 @@ static inline bool post_too_many(Communicator *everybody, int rank)
         free_all_to_all(&ones[i]);
     alone->run->close(alone);
     return true;
+}
+
+/* --- an imitated network --- */
+
+/* 8000 bytes keep a link busy for 4 ms, and every transfer arrives 2 ms after that. */
+static const LinkModel slow_link = {.given = true, .latency = 2e-3, .bandwidth = 2e6, .last = INT_MAX};
+enum { LINK_BUSY = 4000000, LINK_LATENCY = 2000000, LINK_WORDS = 1000 };
+/* Faster than the tests' other transfers. */
+static const LinkModel fast_link = {.given = true, .latency = 1e-6, .bandwidth = 1e12, .last = INT_MAX};
+
+/* Rank 0 sends three messages to rank 1 over one link. */
+static inline bool messages_take_their_time(Communicator *everybody, int rank)
+{
+    enum { MESSAGES = 3 };
+    Error error;
+    Message messages[MESSAGES];
+    void *blocks[MESSAGES];
+    const int64_t begun = clock_nanoseconds();
+    for (int i = 0; i < MESSAGES && rank < 2; i++) {
+        EXPECT((blocks[i] = calloc(LINK_WORDS, sizeof(uint64_t))));
+        *(uint64_t *)blocks[i] = 77 + (uint64_t)(rank == 0 ? i : 0);
+        messages[i] = (Message){
+            .block = &blocks[i], .bytes = LINK_WORDS * sizeof(uint64_t), .peer = 1 - rank, .is_send = rank == 0};
+        EXPECT_GOOD((rank ? everybody->run->receive : everybody->run->send)(everybody, &messages[i], &error));
+    }
+    for (int i = 0; i < MESSAGES && rank < 2; i++) {
+        EXPECT_GOOD(everybody->run->wait(everybody, &messages[i], &error));
+        EXPECT(rank == 0 || clock_nanoseconds() - begun >= (i + 1) * LINK_BUSY + LINK_LATENCY);
+        EXPECT(rank == 0 || *(uint64_t *)blocks[i] == 77 + (uint64_t)i);
+    }
+    for (int i = 0; i < MESSAGES && rank < 2; i++)
+        free(blocks[i]);
+    return true;
+}
+
+/* Each member sends 8000 bytes to every other one. What a member sends shares a link, so the last of its pieces has as
+   many others before it as there are other receivers. */
+static inline bool pieces_take_their_time(Communicator *everybody, int rank, int ranks)
+{
+    enum { ROUNDS_IN_FLIGHT = 2 };
+    Error error;
+    int members[64];
+    int64_t ended, all[64], last = 0;
+    Communicator *communicator = NULL;
+    TestAllToAll ones[ROUNDS_IN_FLIGHT];
+    for (int i = 0; i < ranks; i++)
+        members[i] = i;
+    EXPECT(connect_all_to_all(everybody->world, rank, members, ranks, 400, &communicator));
+    const int64_t begun = clock_nanoseconds();
+    for (int i = 0; i < ROUNDS_IN_FLIGHT; i++) {
+        EXPECT(make_all_to_all(&ones[i], rank, ranks));
+        EXPECT(post_all_to_all(communicator, rank, &ones[i], 4 + 5 * (uint64_t)i)); /* all pieces are whole */
+    }
+    for (int i = 0; i < ROUNDS_IN_FLIGHT; i++) {
+        EXPECT(wait_for_all_to_all(communicator, rank, &ones[i]));
+        ended = clock_nanoseconds();
+        EXPECT_GOOD(everybody->world->run->gather(everybody->world, &ended, sizeof ended, all, &error));
+        for (int m = 0; m < ranks; m++)
+            last = all[m] > last ? all[m] : last;
+        EXPECT(last - begun >= (int64_t)(i + 1) * (ranks - 1) * LINK_BUSY + LINK_LATENCY);
+        free_all_to_all(&ones[i]);
+    }
+    communicator->run->close(communicator);
+    return true;
+}
+
+/* A sum is two rounds of transfers between all members, each of one slice of the buffer. */
+static inline bool sums_take_their_time(Communicator *everybody, int rank, int ranks)
+{
+    int members[64];
+    TestSum sum;
+    for (int i = 0; i < ranks; i++)
+        members[i] = i;
+    EXPECT(connect_sum(everybody->world, rank, members, ranks, 401, &sum));
+    const int64_t begun = clock_nanoseconds();
+    EXPECT(sum_and_compare(&sum, rank, (size_t)ranks * LINK_WORDS, true, 3));
+    const int64_t slice = LINK_BUSY * 9 / 10; /* slices are whole cache lines, and differ a little in length */
+    EXPECT(clock_nanoseconds() - begun >= 2 * (slice + LINK_LATENCY));
+    disconnect_sum(&sum);
+    return true;
+}
+
+/* In a world with slow_link. */
+static inline bool transfers_take_their_time(Communicator *everybody, int rank, int ranks)
+{
+    return messages_take_their_time(everybody, rank) && pieces_take_their_time(everybody, rank, ranks) &&
+           sums_take_their_time(everybody, rank, ranks);
 }
 
 /* --- failures --- */
