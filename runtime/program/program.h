@@ -179,7 +179,7 @@ bool program_encode(const Program *program, ByteWriter *writer);
    allocation that the size of the input does not justify. The program still has to be verified. */
 Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program **program, Error *error);
 
-/* --- verify.c: runs the program on labels instead of tensors, with every message an unbuffered rendezvous ---
+/* --- verify*.c: run the program on labels instead of tensors, with every message an unbuffered rendezvous ---
    STATUS_OK proves:
      - operands are in range; every stage is in every pipe, and its copies are in one group;
      - every F, and every B or I and W, runs exactly once, all those of a microbatch on one copy of the stage;

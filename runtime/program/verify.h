@@ -1,8 +1,10 @@
 #ifndef PROGRAM_VERIFY_H
 #define PROGRAM_VERIFY_H
 
-/* The state of a verification, shared by structure.c (static checks), verify.c (the run) and deadlock.c (explanation
-   of a deadlock). */
+/* The state of a verification, and the functions by which its files use each other. structure.c makes the static
+   checks; verify.c runs the ranks, with verify_operands.c, verify_messages.c and verify_sums.c; deadlock.c explains a
+   deadlock. A function that returns a Status returns STATUS_BAD_INPUT, with the place and the reason in
+   verifier->error, if it refuses the program. */
 
 #include "runtime/program/deadlock.h"
 #include "runtime/program/operands.h"
@@ -113,9 +115,52 @@ uint64_t verifier_label(const ChunkState *chunk, const Instruction *instruction,
 /* The slot operand of a SEND or RECEIVE; NULL for any other instruction. */
 const Operand *verifier_message(const Instruction *instruction);
 
+/* --- verify_text.c --- */
+
+enum { VERIFIER_TEXT = 160 };
+
 /* "rank 1, instruction 12 `F m3 x2 y- c1 t4` (dualpipe.dps:17)" for the instruction at `index`. Returns the result
    of snprintf. */
 int verifier_place_text(const Program *program, uint32_t rank, uint32_t index, char *text, size_t size);
+/* Refuses the program because of the current instruction of the rank. */
+Status verifier_refuse(const Verifier *verifier, uint32_t rank, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* "the activation made by stage 2 for microbatch 5", or what else the slot's word says. */
+const char *verifier_word_text(const Verifier *verifier, uint64_t word, char text[static VERIFIER_TEXT]);
+
+/* --- verify_operands.c --- */
+
+/* Checks all operands against the state before the instruction. So no slot that it takes or reads is one that it
+   fills. */
+Status verifier_check_operands(const Verifier *verifier, uint32_t rank, const Instruction *instruction);
+/* Applies the effects of an instruction on its slots. verifier_check_operands has accepted it. */
+void verifier_apply_operands(RankState *state, const Instruction *instruction);
+/* Runs the second half of an F&B or F&F, after verifier_check_operands has accepted the first half. */
+Status verifier_run_second(const Verifier *verifier, uint32_t rank, const Instruction *first);
+/* Records the pass of an instruction or of one half of a pair; other instructions change nothing. */
+void verifier_record_pass(const Verifier *verifier, RankState *state, const Instruction *instruction);
+/* Refuses the program if the gradients of the chunk have not been summed. */
+Status verifier_check_reduced(const Verifier *verifier, uint32_t rank, uint32_t chunk);
+
+/* --- verify_sums.c: the rank is at this instruction --- */
+
+Status verifier_arrive_at_reduce(Verifier *verifier, uint32_t rank, const Instruction *instruction);
+Status verifier_wait_for_sum(const Verifier *verifier, uint32_t rank, const Instruction *instruction);
+Status verifier_arrive_at_norm(Verifier *verifier, uint32_t rank);
+Status verifier_update(const Verifier *verifier, uint32_t rank, ChunkState *chunk);
+void verifier_update_async(RankState *state, const Instruction *instruction);
+Status verifier_arrive_at_end(Verifier *verifier, uint32_t rank);
+
+/* --- verify_messages.c --- */
+
+/* Blocks the rank at its SEND or RECEIVE. If the other end is there, or the link's buffer allows it, the message is
+   exchanged, and the ranks that it concerns become runnable. */
+Status verifier_arrive_at_message(Verifier *verifier, uint32_t rank, const Instruction *instruction);
+
+/* --- verify.c --- */
+
+/* Ends the wait of a rank, which goes on with its next instruction. */
+void verifier_resume(Verifier *verifier, uint32_t rank);
 
 static inline const Place *verifier_place(const Verifier *verifier, uint32_t pipe, uint32_t stage)
 {
