@@ -13,8 +13,9 @@ from . import _batch, _group, _trace
 from ._actions import Actions
 from ._exchange import Exchange, MessageFailed
 from ._failure import Failures, PipelineError, close_group
+from ._graph import splitter_of
+from ._norm import counted_parameters, sum_of_squares
 from ._plan import Plan
-from ._split import Splitter
 from ._stage import Stage, run_backward
 from ._sums import GradientSum, fill_gradients, owned_parameters
 
@@ -81,7 +82,7 @@ class Pipeline(Actions):
         stage, module = self.plan.chunks[chunk].stage, self.modules[chunk]
         name = f"stage {stage} of {self.program.schedule} on rank {self.rank}"
         is_split = any(c == chunk for c, _ in self.plan.split) and isinstance(module, torch.nn.Module)
-        splitter = Splitter(module, name, run_backward) if is_split else None
+        splitter = splitter_of(module, name, run_backward) if is_split else None
         return Stage(module, name, stage == self.program.stages - 1, splitter)
 
     def parameters(self):
@@ -96,15 +97,38 @@ class Pipeline(Actions):
         x, y = (_batch.cut(value, count, self.batch_dim, "the batch") for value in (inputs, target))
         return [x[m] for m in plan.given] or None, [y[m] for m in plan.ends] or None
 
+    # --- the norm of the gradient ---
+
+    def gradient_norm(self):
+        """The norm of the gradient of the whole pipeline, after step(): a number, the same on all ranks, which must all
+        call this. Each parameter counts once, also if several ranks have copies of its stage, or if it is tied."""
+        total = sum_of_squares(counted_parameters(self.program, self.rank, self.plan.chunks, self.modules, self.tied))
+        try:
+            self._messages.allreduce([total]).wait(timedelta(seconds=self.deadline))
+        except RuntimeError as error:
+            raise self._failures.message_failed("gradient_norm()", "another rank", self.deadline, error) from None
+        return total.sqrt().item()
+
+    def clip_gradients(self, most):
+        """Scales the gradients down so that their norm is at most `most`. Returns the norm before. All ranks must call
+        it."""
+        norm = self.gradient_norm()
+        scale = most / (norm + 1e-6)
+        if not scale >= 1:  # also if the norm is not a number
+            for parameter in self.parameters():
+                if parameter.grad is not None:
+                    parameter.grad *= scale
+        return norm
+
     # --- connections ---
 
     def _connect(self, replicas):
         store = _group.store_of(self._processes, "pipeline")
         self._groups = []
-        messages = _group.connect(self._processes, dist.PrefixStore("messages", store), self.deadline)
-        self._groups.append((messages, self._processes))
+        self._messages = _group.connect(self._processes, dist.PrefixStore("messages", store), self.deadline)
+        self._groups.append((self._messages, self._processes))
         names = {process: f"rank {rank}" for rank, process in enumerate(self._process_of)}
-        self._exchanges = {mode: Exchange(messages, self.deadline, names) for mode in (True, False)}
+        self._exchanges = {mode: Exchange(self._messages, self.deadline, names) for mode in (True, False)}
         self._store = store
         self._failures = Failures(dist.PrefixStore("failures", store), self.rank, self.program.ranks, self._close)
         self._sums = self._make_sums(replicas, store)

@@ -77,12 +77,14 @@ def run(schedule, ranks, microbatches, kind, group, ends):
         zero(modules)
         losses, outputs = pipeline.step(*inputs, target=target, return_outputs=True)
         results.append((losses, outputs, gradients(modules)))
+    norms = pipeline.gradient_norm(), pipeline.clip_gradients(1e-3), pipeline.gradient_norm()
     with torch.no_grad():
         evaluated, _ = pipeline.step(*inputs, target=target)
     expected_losses, expected_outputs = model.plain(microbatches)
     assert pipeline._held.peak == program.rank(rank).peak_activations, "more microbatches are held than planned"
     assert not pipeline._held, "a step leaves something behind"
     check(plan, results, evaluated, expected_losses, expected_outputs, microbatches)
+    check_norms(norms, model)
     expected = [p.grad for c in plan.chunks for p in model.stages[c.stage].parameters()]
     for got, want in zip(results[0][2], expected):
         if want is None:  # the loss does not depend on it; a sum over copies still makes a gradient of zeros
@@ -101,6 +103,15 @@ def check(plan, results, evaluated, expected_losses, expected_outputs, microbatc
     assert torch.equal(losses, again) and torch.equal(losses, evaluated), "two steps have different losses"
     assert torch.allclose(losses, expected_losses[plan.ends], rtol=1e-13, atol=0), (losses, expected_losses)
     assert torch.allclose(outputs, part(expected_outputs, plan.ends, microbatches), rtol=1e-12, atol=1e-13)
+
+
+def check_norms(norms, model):
+    """The norm of the gradient is that of the model, where each parameter is once; clipped to 1e-3."""
+    gradients = [p.grad for p in torch.nn.ModuleList(model.stages).parameters() if p.grad is not None]
+    norm = torch.cat([g.flatten() for g in gradients]).norm().item()
+    assert norm > 2e-3, norm
+    assert abs(norms[0] - norm) < 1e-12 * norm and norms[1] == norms[0], (norms, norm)
+    assert abs(norms[2] - 1e-3) < 1e-6, norms
 
 
 def main():

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations, weight_norm
 
-from dps.torch._split import Splitter
 from dps.torch._stage import Stage, run_backward
+from halves import SPLITTERS
 
 WIDTH = 4
 
@@ -64,8 +64,8 @@ KINDS = {
 }
 
 
-def stage_of(module):
-    return Stage(module, "stage", False, Splitter(module, "stage", run_backward))
+def stage_of(module, splitter):
+    return Stage(module, "stage", False, splitter(module, "stage", run_backward))
 
 
 def compare(what, stage):
@@ -88,18 +88,20 @@ def compare(what, stage):
 
 
 def each_kind():
-    for what, kind in KINDS.items():
-        torch.manual_seed(1)
-        compare(what, stage_of(kind().double()))
+    for splitter in SPLITTERS:
+        for what, kind in KINDS.items():
+            torch.manual_seed(1)
+            compare(what, stage_of(kind().double(), splitter))
 
 
 def changed_graphs():
     """The layers that run stay the same, and the rest of the graph changes."""
-    stage = stage_of(Scaled(scales=False).double())
-    for scales in (False, True, False):
-        stage.module.scales = scales
-        compare(f"scales: {scales}", stage)
-    stage = stage_of(Scaled().double())
-    for trains in (False, True, False):
-        stage.module.scale.requires_grad_(trains)
-        compare(f"trains: {trains}", stage)
+    for splitter in SPLITTERS:
+        stage = stage_of(Scaled(scales=False).double(), splitter)
+        for scales in (False, True, False):
+            stage.module.scales = scales
+            compare(f"scales: {scales}", stage)
+        stage = stage_of(Scaled().double(), splitter)
+        for trains in (False, True, False):
+            stage.module.scale.requires_grad_(trains)
+            compare(f"trains: {trains}", stage)

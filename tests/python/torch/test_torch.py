@@ -15,6 +15,7 @@ import dps
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+import forks  # noqa: E402
 import graphs  # noqa: E402
 import halves  # noqa: E402
 from launch import launch  # noqa: E402
@@ -63,6 +64,10 @@ class Equal(Ranks):
         self.run_ranks("equal.py", 4, *_every_case(), seconds=1500)
 
 
+by_the_graph = unittest.skipUnless(halves.GraphSplitter in halves.SPLITTERS,
+                                   "this PyTorch cannot start a backward at a node of the graph")
+
+
 class Halves(unittest.TestCase):
     def test_nothing_is_computed_twice(self):
         halves.computes_nothing_twice()
@@ -75,6 +80,22 @@ class Halves(unittest.TestCase):
 
     def test_changed_graphs(self):
         graphs.changed_graphs()
+
+    @by_the_graph
+    def test_any_module(self):
+        halves.any_module_by_the_graph()
+
+    @by_the_graph
+    def test_each_shape_of_graph(self):
+        forks.each_shape()
+
+    @by_the_graph
+    def test_own_functions(self):
+        forks.own_functions()
+
+    @by_the_graph
+    def test_checkpoints(self):
+        forks.checkpoints()
 
 
 class Replicas(Ranks):

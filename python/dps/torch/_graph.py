@@ -1,0 +1,253 @@
+"""Runs the backward of any module in halves: I, the gradients of its inputs, and W, those of its parameters.
+
+The trunk of a microbatch's graph is the nodes through which gradients flow to the inputs. All other nodes lead only to
+parameters. A fork is a node of the trunk with an edge out of the trunk; the matrix product of a Linear is one. I runs
+the trunk and keeps the gradient that arrives at each fork. W starts at the forks with these gradients, and asks for the
+parameters behind them. Autograd computes only what is asked for, so no operation runs in both halves.
+
+In two cases I computes gradients of parameters, and W only adds them up. One is a torch.autograd.Function, which always
+computes all of its gradients. The other is a parameter that is used at two forks of which one comes before the other:
+from the later fork W would run through the trunk to the earlier one.
+
+A stage without inputs that require a gradient has a trunk too, so that I and W take the time that the plan gives them:
+it begins at a floating-point input, or at embeddings.
+
+torch.distributed.pipelining splits graphs by the same idea. The code here is the project's own."""
+
+import warnings
+from collections import defaultdict
+from functools import lru_cache, partial
+from typing import NamedTuple, Tuple
+
+import torch
+from torch.autograd import graph
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from ._split import Splitter
+from ._stage import Stage
+from ._store import WeightGradStore
+
+_Function = torch.autograd.function.BackwardCFunction
+
+
+def splitter_of(module, name, run_backward):
+    """What runs the backwards of a stage in two halves: by the graph, or by layers if PyTorch is too old for that."""
+    return (GraphSplitter if is_supported(run_backward) else Splitter)(module, name, run_backward)
+
+
+@lru_cache(None)
+def is_supported(run_backward):
+    """Whether this PyTorch can start a backward at a node of the graph."""
+    if not hasattr(graph, "get_gradient_edge"):
+        return False
+    with torch.enable_grad():
+        x = torch.ones(1, requires_grad=True)
+        try:
+            run_backward((graph.get_gradient_edge(2 * x),), (torch.ones(1),), False, (x,), False)
+        except TypeError:
+            return False
+        return True
+
+
+def _replace(number, gradient, gradients):
+    return tuple(gradient if i == number else given for i, given in enumerate(gradients))
+
+
+class _Fork(NamedTuple):
+    """A place where the graph leaves the trunk.
+
+    starts   the edges that lead to the node: W starts with their gradients
+    exits    the edges out of the trunk
+    node     None: the output of the stage itself is not in the trunk"""
+
+    starts: Tuple
+    exits: Tuple
+    node: object
+
+
+class _Group:
+    """Forks that lead to the same nodes behind the trunk. One backward runs from all of them."""
+
+    def __init__(self, fork, nodes):
+        self.forks, self.nodes = [fork], nodes
+
+    def join(self, other):
+        self.forks, self.nodes = other.forks + self.forks, self.nodes | other.nodes
+
+
+class _Graph:
+    """The graph of one microbatch.
+
+    next_edges   the edges that leave each node
+    uses         the edges that lead to each node, by the number of the node's output"""
+
+    def __init__(self, roots, sources):
+        self.roots = [graph.get_gradient_edge(root) for root in roots]
+        self.next_edges, self.uses, self.parents = {}, defaultdict(set), defaultdict(list)
+        self.embeddings = []
+        self._walk()
+        self.trunk = self._with_above([node for node in sources if node in self.next_edges] + self.embeddings)
+
+    def _walk(self):
+        for edge in self.roots:
+            self.uses[edge.node].add(edge.output_nr)
+        ahead = [edge.node for edge in self.roots]
+        while ahead:
+            node = ahead.pop()
+            if node in self.next_edges:
+                continue
+            edges = self.next_edges[node] = [edge for edge in node.next_functions if edge[0] is not None]
+            if node.name().startswith("Embedding"):
+                self.embeddings.append(node)
+            for child, number in edges:
+                self.uses[child].add(number)
+                self.parents[child].append(node)
+                ahead.append(child)
+
+    def _with_above(self, sources):
+        found, ahead = set(sources), list(sources)
+        while ahead:
+            for parent in self.parents[ahead.pop()]:
+                if parent not in found:
+                    found.add(parent)
+                    ahead.append(parent)
+        return found
+
+    def reached(self, edges):
+        """The nodes that one reaches by these edges."""
+        found, ahead = set(), [node for node, _ in edges]
+        while ahead:
+            node = ahead.pop()
+            if node not in found:
+                found.add(node)
+                ahead += [child for child, _ in self.next_edges[node]]
+        return found
+
+    def forks(self):
+        outside = tuple(edge for edge in self.roots if edge.node not in self.trunk)
+        if outside:
+            yield _Fork(outside, tuple((edge.node, edge.output_nr) for edge in outside), None)
+        for node, edges in self.next_edges.items():
+            exits = tuple(edge for edge in edges if edge[0] not in self.trunk) if node in self.trunk else ()
+            if exits:
+                yield _Fork(tuple(graph.GradientEdge(node, number) for number in self.uses[node]), exits, node)
+
+    def groups(self):
+        group_of = {}
+        for fork in self.forks():
+            group = _Group(fork, self.reached(fork.exits))
+            for other in {group_of[node] for node in group.nodes if node in group_of}:
+                group.join(other)
+            group_of.update(dict.fromkeys(group.nodes, group))
+        return list(dict.fromkeys(group_of.values()))
+
+    def can_start(self, group):
+        """Whether W can start at the forks of the group."""
+        nodes = {fork.node for fork in group.forks} - {None}
+        if any(isinstance(node, _Function) for node in nodes):
+            return False
+        return len(nodes) < 2 or all(nodes.isdisjoint(self.reached(self.next_edges[node])) for node in nodes)
+
+    def parameters(self):
+        """The groups at whose forks W starts, and the edges to the parameters whose gradients I computes."""
+        late, ends = [], []
+        for group in self.groups():
+            if self.can_start(group):
+                late.append(group)
+            else:
+                ends += [graph.GradientEdge(node, 0) for node in group.nodes if hasattr(node, "variable")]
+        return late, ends
+
+    def keep_gradients(self, starts, gradient_of):
+        """I does not run the nodes at the bottom of the trunk, but it calls the hooks of their tensors. W calls these
+        hooks again; what they return then is not used.
+
+        gradient_of   the gradients of the edges that I was asked for"""
+        run = self._with_above([parent for edge in gradient_of for parent in self.parents[edge.node]])
+        for start in starts:
+            if start.node not in run:
+                start.node.register_prehook(partial(_replace, start.output_nr, gradient_of[start]))
+
+    def has_reentrant_checkpoint(self):
+        return any(isinstance(node, _Function) and node.name() == "CheckpointFunctionBackward"
+                   for node in self.next_edges)
+
+
+class GraphSplitter:
+    """Runs the backwards of one stage in two halves."""
+
+    def __init__(self, module, name, run_backward):
+        self.name, self.run_backward = name, run_backward
+        self.names = {parameter: path for path, parameter in module.named_parameters()}
+        self.has_checkpoint = None  # None: not known before the first backward
+        self.reported = False
+
+    def record(self, module, inputs, arguments):
+        """Runs a forward. Also returns the nodes, other than those of the inputs, at which its trunk begins."""
+        if any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
+            return module(*inputs, **arguments), []
+        leaves = [x.detach().requires_grad_() if isinstance(x, torch.Tensor) and x.is_floating_point() else None
+                  for x in inputs]
+        # A module may change its input in place, but not a leaf.
+        traced = [x if leaf is None else torch.ops.aten._unsafe_view(leaf, leaf.shape)
+                  for x, leaf in zip(inputs, leaves)]
+        sources = [graph.get_gradient_edge(leaf).node for leaf in leaves if leaf is not None]
+        return module(*traced, **arguments), sources
+
+    def backward_input(self, held, gradients):
+        """Returns the gradients of the inputs, and the functions that compute the deferred gradients of parameters."""
+        inputs = {x: graph.get_gradient_edge(x) for x in held.inputs if isinstance(x, torch.Tensor) and x.requires_grad}
+        made = _Graph(held.roots, [edge.node for edge in inputs.values()] + held.units)
+        if self.has_checkpoint or made.has_reentrant_checkpoint():
+            self.run_backward(held.roots, gradients)
+            self.report("it uses checkpoints, so I is a full backward and W is empty")
+            return Stage.input_gradients(held), []
+        late, ends = made.parameters()
+        starts = [start for group in late for fork in group.forks for start in fork.starts]
+        leaves = {x: edge for x, edge in inputs.items() if x.is_leaf}
+        gradient_of = self._run_trunk(held.roots, gradients, starts + ends + list(leaves.values()))
+        for x, edge in leaves.items():
+            if gradient_of[edge] is not None:
+                x.grad = gradient_of[edge] if x.grad is None else x.grad + gradient_of[edge]
+        made.keep_gradients(starts, gradient_of)
+        return Stage.input_gradients(held), self._weight_half(late, ends, gradient_of)
+
+    def _run_trunk(self, roots, gradients, edges):
+        """The gradient of each edge. The first time it finds out whether modules are called again, as non-reentrant
+        checkpoints do: each start of W would call them again."""
+        if not edges:
+            return {}
+        called = []
+        hook = self.has_checkpoint is None and register_module_forward_pre_hook(lambda *_: called.append(True))
+        try:
+            return dict(zip(edges, self.run_backward(roots, gradients, True, tuple(edges), False)))
+        finally:
+            if hook:
+                hook.remove()
+                self.has_checkpoint = bool(called)
+
+    def _weight_half(self, late, ends, gradient_of):
+        functions = []
+        for group in late:
+            starts = [start for fork in group.forks for start in fork.starts if gradient_of[start] is not None]
+            parameters = tuple(node.variable for node in group.nodes if hasattr(node, "variable"))
+            if starts and parameters:
+                functions.append(partial(self.run_backward, tuple(starts), tuple(gradient_of[s] for s in starts), False,
+                                         parameters))
+        ends = [end for end in ends if gradient_of[end] is not None]
+        if ends:
+            functions.append(partial(self.run_backward, tuple(ends), tuple(gradient_of[end] for end in ends)))
+            self.report(f"the input half (I) also computes the weight gradients of {self._some(ends)}, which enter "
+                        "through a torch.autograd.Function or at several places. I takes longer than predicted, and W "
+                        "less")
+        return functions
+
+    def _some(self, ends):
+        names = sorted(self.names.get(end.node.variable, "?") for end in ends)
+        return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+    def report(self, words):
+        """Warns once about what the halves do not do."""
+        if not self.reported and not WeightGradStore.cache:
+            self.reported = True
+            warnings.warn(f"{self.name}: {words}", stacklevel=2)

@@ -1,0 +1,32 @@
+"""The norm of the gradient of the whole pipeline."""
+
+import torch
+import torch.distributed as dist
+
+from . import _group
+
+
+def counted_parameters(program, rank, chunks, modules, tied):
+    """The parameters that this rank counts, so that each parameter of the pipeline counts on one rank: that of the first
+    copy of its stage. If several stages of this rank share a parameter, the first of these stages decides."""
+    deciding = {}
+    for number in sorted(range(len(chunks)), key=lambda number: chunks[number].stage, reverse=True):
+        if isinstance(modules[number], torch.nn.Module):
+            deciding.update(dict.fromkeys(modules[number].parameters(), number))
+    elsewhere = {p for p, group in tied if dist.get_rank() != min(_group.global_ranks(group))}
+    return [p for p, number in deciding.items() if p not in elsewhere and _is_first(program, rank, number, chunks)]
+
+
+def _is_first(program, rank, number, chunks):
+    group = chunks[number].group
+    return group is None or program.group(group)[0] == (rank, number)
+
+
+def sum_of_squares(parameters):
+    """Of the gradients of these parameters: one number in double precision."""
+    total = torch.zeros(1, dtype=torch.float64)
+    for parameter in parameters:
+        if parameter.grad is not None:
+            kind = torch.promote_types(parameter.grad.dtype, torch.float32)
+            total += torch.linalg.vector_norm(parameter.grad.detach(), dtype=kind).double().cpu() ** 2
+    return total
