@@ -68,7 +68,8 @@ class GroupMember(Sized):
 
 
 INSTRUCTION_MEMBERS = ("halves", "line", "chunk", "stage", "pipe", "microbatch", "peer", "group", "count", "message",
-                       "x", "y", "dx", "dy", "context", "stash", "gradient", "weights", "next_weights", "number", "index")
+                       "x", "y", "dx", "dy", "context", "stash", "gradient", "weights", "next_weights", "number",
+                       "index")
 
 
 class Instruction(Sized):

@@ -36,8 +36,8 @@ def advise(ranks, microbatches, *, paths=(), params=None, costs=None, slot_bytes
            seconds=60):
     """Finds the schedule, with its parameters, that takes the least time: what `dpc advise --json` prints, as a dict.
     Its "rows" has a dict for each schedule, the best one first; "left_out" says why others are not there. Tries the
-    schedules of this package and `paths`, on all cores, for `seconds` at most. allow: "async", "naive" or both. Like compare(), it
-    does not count sums of gradients over replicas, as `dpc advise --replicas` does."""
+    schedules of this package and `paths`, on all cores, for `seconds` at most. allow: "async", "naive" or both. Like
+    compare(), it does not count sums of gradients over replicas, as `dpc advise --replicas` does."""
     from . import schedule, schedules
 
     allowed = [allow] if isinstance(allow, str) else list(allow)

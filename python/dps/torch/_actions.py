@@ -17,16 +17,14 @@ class Actions:
     whether the step trains. It returns the function that a step calls."""
 
     def _functions(self, mode):
-        """Two lists of (action, function) for a step: in the order of the program, and with early receives."""
+        """The actions of a step and their functions, twice: in the order of the program, and with early receives."""
         actions = self.plan.training if mode else self.plan.evaluation
         made = {}
         for action in actions:
             maker = getattr(self, "_make_" + action.instruction.opcode.lower(), None)
-            function = maker(action.instruction, mode) if maker else None
-            if function:
-                made[action.index] = (action, function)
-        order = receive_early([action for action, _ in made.values()])
-        return list(made.values()), [made[action.index] for action in order]
+            made[action.index] = maker(action.instruction, mode) if maker else None
+        actions = [action for action in actions if made[action.index]]
+        return [(order, [made[action.index] for action in order]) for order in (actions, receive_early(actions))]
 
     def _make_forward(self, i, mode):
         stage, slots, held, step = self._stages[i.chunk], self._slots, self._held, self._step
@@ -58,7 +56,7 @@ class Actions:
             if loss is not None:
                 self._step.losses[number] = loss.detach()
             if self._step.outputs is not None:
-                self._step.outputs[number] = outputs
+                self._step.outputs[number] = tuple(y.detach() for y in outputs)
         else:
             self._slots[y] = outputs
 
@@ -101,12 +99,12 @@ class Actions:
         if i.second is None:
             return forward
         maker = self._make_backward if i.second.opcode == "BACKWARD" else self._make_backward_input
-        backward = maker(i.second, mode)
+        backward, key = maker(i.second, mode), (i.chunk, i.microbatch)
         overlapped = self._overlapped_of(i)
 
         def in_turn():
             forward()
-            self._middle = time.perf_counter()
+            self._middles[key] = time.perf_counter()
             backward()
         return self._overlap(i, overlapped) if overlapped else in_turn
 
@@ -170,8 +168,7 @@ class Actions:
         number, activation = self._message_number(i._replace(stage=i.stage + 1), False), self._message_number(i, True)
 
         def run():
-            form = exchange.forms[activation]
-            slots[slot] = exchange.receive([(s, d, False) for s, d, grad in form if grad], peer, number)
+            slots[slot] = exchange.receive_gradients(peer, activation, number)
         return run
 
     def _make_wait(self, i, mode):

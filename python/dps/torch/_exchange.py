@@ -1,7 +1,5 @@
 """Messages between ranks: activations and gradients, each a tuple of tensors."""
 
-from datetime import timedelta
-
 import torch
 
 from .._errors import UsageError
@@ -14,7 +12,7 @@ _HEADER = 1 + _MOST_TENSORS * (3 + _MOST_DIMENSIONS)
 
 def form_of(tensors):
     """Shape, dtype and requires_grad of each tensor."""
-    return tuple((tuple(t.shape), t.dtype, t.requires_grad) for t in tensors)
+    return tuple([(t.shape, t.dtype, t.requires_grad) for t in tensors])
 
 
 def say(form):
@@ -60,8 +58,8 @@ class Exchange:
 
     names   the names of the group's processes in errors"""
 
-    def __init__(self, group, deadline, names):
-        self.group, self.timeout, self.names = group, timedelta(seconds=deadline), names
+    def __init__(self, group, names):
+        self.group, self.names = group, names
         self.forms = {}  # the form of each message of activations
 
     def _failed(self, peer, error):
@@ -69,7 +67,7 @@ class Exchange:
 
     def _posted(self, post, tensors, peer, number):
         try:
-            return [post([t], peer, _MOST_TENSORS * number + i) for i, t in enumerate(tensors)]
+            return [post([t], peer, tag) for tag, t in enumerate(tensors, _MOST_TENSORS * number)]
         except RuntimeError as error:
             self._failed(peer, error)
 
@@ -94,9 +92,13 @@ class Exchange:
     def _header_number(number):
         return number + (1 << 24)
 
+    def receive_gradients(self, peer, key, number):
+        """Starts to receive the gradients of an activation."""
+        return self.receive([(shape, dtype, False) for shape, dtype, grad in self.forms[key] if grad], peer, number)
+
     def receive(self, form, peer, number):
         """Starts to receive tensors; wait() returns them."""
-        tensors = tuple(torch.empty(shape, dtype=dtype, requires_grad=grad) for shape, dtype, grad in form)
+        tensors = tuple([torch.empty(shape, dtype=dtype, requires_grad=grad) for shape, dtype, grad in form])
         return self._posted(self.group.recv, tensors, peer, number), peer, tensors, None
 
     def receive_activation(self, peer, key, number):
@@ -111,7 +113,7 @@ class Exchange:
         works, peer, result, _ = flying
         try:
             for work in works:
-                work.wait(self.timeout)
+                work.wait()  # at most the timeout of the group, which is the deadline
         except RuntimeError as error:
             self._failed(peer, error)
         return result

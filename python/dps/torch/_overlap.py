@@ -17,7 +17,7 @@ def run_overlapped(forward, backward, forward_of, backward_of, function):
     held, dy, is_input_half = backward_of
     kept = Held()
     kept.inputs, kept.units, kept.deferred = inputs, None, None
-    loss = None if held.loss is None else held.loss * backward.loss_gradient.to(held.loss)
+    loss = None if held.loss is None else held.loss * backward.loss_scale
     if split and forward.splitter is not None:
         kept.units = forward.splitter.units = []
     WeightGradStore.enabled = is_input_half

@@ -73,16 +73,17 @@ class Pipeline(Actions):
         self._slots = [None] * program.rank(self.rank).slots["message"]
         self._held = {}
         self._step = _Step()
-        self._runs = {}  # for training and for evaluation: the two lists of _functions()
-        self._middle = None  # when the F of the present F&B ended
-        self._spans = deque(maxlen=_RECORDED)  # for each step: (instruction, start, middle, end) of its actions
+        self._runs = {}  # for training and for evaluation: the result of _functions()
+        self._middles = {}  # when the F of each F&B of this step ended, by its (chunk, microbatch)
+        self._recorded = deque(maxlen=_RECORDED)  # what _run() returns, for each training step
         self._traces = 0
 
     def _stage(self, chunk):
         stage, module = self.plan.chunks[chunk].stage, self.modules[chunk]
         name = f"stage {stage} of {self.program.schedule} on rank {self.rank}"
-        is_split = any(c == chunk for c, _ in self.plan.split) and isinstance(module, torch.nn.Module)
-        splitter = splitter_of(module, name, run_backward) if is_split else None
+        has_halves = any(c == chunk for c, _ in self.plan.split)
+        has_parameters = isinstance(module, torch.nn.Module) and any(True for _ in module.parameters())
+        splitter = splitter_of(module, name, run_backward) if has_halves and has_parameters else None
         return Stage(module, name, stage == self.program.stages - 1, splitter)
 
     def parameters(self):
@@ -128,7 +129,7 @@ class Pipeline(Actions):
         self._messages = _group.connect(self._processes, dist.PrefixStore("messages", store), self.deadline)
         self._groups.append((self._messages, self._processes))
         names = {process: f"rank {rank}" for rank, process in enumerate(self._process_of)}
-        self._exchanges = {mode: Exchange(self._messages, self.deadline, names) for mode in (True, False)}
+        self._exchanges = {mode: Exchange(self._messages, names) for mode in (True, False)}
         self._store = store
         self._failures = Failures(dist.PrefixStore("failures", store), self.rank, self.program.ranks, self._close)
         self._sums = self._make_sums(replicas, store)
@@ -170,7 +171,7 @@ class Pipeline(Actions):
         """The trace of the last training steps, on rank 0; None on the others. All ranks must call it."""
         self._traces += 1
         key = f"trace {self._traces} {{}}"
-        self._store.set(key.format(self.rank), json.dumps(list(self._spans)))
+        self._store.set(key.format(self.rank), json.dumps([_spans(*step) for step in self._recorded]))
         if self.rank != 0:
             return None
         ranks = range(self.program.ranks)
@@ -225,9 +226,9 @@ class Pipeline(Actions):
         if not learnt:
             self._runs[mode] = self._functions(mode)
         with torch.set_grad_enabled(mode):
-            spans = self._run(self._runs[mode][learnt], mode)
+            recorded = self._run(*self._runs[mode][learnt], mode)
         if mode:
-            self._spans.append(spans)
+            self._recorded.append(recorded)
         return self._results()
 
     def _begin(self, mode, inputs, target, return_outputs, arguments):
@@ -244,33 +245,31 @@ class Pipeline(Actions):
         step.losses, step.outputs = {}, {} if return_outputs else None
         for stage in self._stages:
             stage.loss_fn = self.loss_fn
-            stage.loss_gradient = torch.tensor(self.loss_scale, dtype=torch.float64)
+            stage.loss_scale, stage.loss_gradient = self.loss_scale, None
 
-    def _run(self, functions, mode):
-        """Runs a step. Returns (instruction, start, when the F of an F&B ended, end) of each action."""
-        spans, clock, action = [], time.perf_counter, None
-        began = clock()
+    def _run(self, actions, functions, mode):
+        """Runs a step. Returns the actions, when each of them ended (first: when the step began), and self._middles."""
+        self._middles = {}
+        clock = time.perf_counter
+        times = [clock()]
         try:
-            for action, function in functions:
+            for function in functions:
                 function()
-                ended = clock()
-                spans.append((action.index, began, self._middle, ended))
-                began, self._middle = ended, None
-            action = None
+                times.append(clock())
             if mode:
                 self._sum_tied()
         except MessageFailed as error:
-            where = self._where(action)
+            where = self._where(actions, len(times) - 1)
             raise self._failures.message_failed(where, error.other, self.deadline, error) from None
         except BaseException as error:
-            self._failures.stage_raised(self._where(action), error)
+            self._failures.stage_raised(self._where(actions, len(times) - 1), error)
             raise
-        return spans
+        return actions, times, self._middles
 
-    def _where(self, action):
-        if action is None:
+    def _where(self, actions, at):
+        if at == len(actions):
             return "the sum of the gradients of tied parameters"
-        return f"{action.name} (line {action.instruction.line} of {self.program.source})"
+        return f"{actions[at].name} (line {actions[at].instruction.line} of {self.program.source})"
 
     def _sum_tied(self):
         fill_gradients(parameter for parameter, _ in self.tied)
@@ -288,6 +287,15 @@ class Pipeline(Actions):
         outputs = _batch.together([step.outputs[m] for m in ends], self.batch_dim) if step.outputs else None
         step.inputs = step.targets = step.arguments = step.outputs = None
         return losses, outputs
+
+
+def _spans(actions, times, middles):
+    """(instruction, start, when the F of an F&B ended, end) of each action of a step."""
+    def middle(i):
+        return middles.get((i.chunk, i.microbatch)) if i.opcode == "OVERLAP" else None
+
+    return [(action.index, start, middle(action.instruction), end)
+            for action, start, end in zip(actions, times, times[1:])]
 
 
 def _refuse(program):

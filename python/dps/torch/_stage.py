@@ -36,12 +36,13 @@ class Stage:
     def __init__(self, module, name, is_last, splitter):
         self.module, self.name, self.is_last, self.splitter = module, name, is_last, splitter
         self.loss_fn = None  # of the last stage, called with outputs and targets; None: its one output is the loss
-        self.loss_gradient = None  # gradient of the loss of a microbatch
+        self.loss_scale = 1.0  # the step computes the gradient of loss_scale x the sum of all losses
+        self.loss_gradient = None  # loss_scale in the form of a loss, from the first backward of a step on
 
     # --- forward ---
 
     def forward(self, inputs, arguments, targets, split):
-        """Returns what the backward needs (Held), and the outputs, without a graph, for the next stage."""
+        """Returns what the backward needs (Held), and the outputs: for the next stage, without a graph."""
         held = Held()
         held.inputs, held.units, held.deferred = inputs, None, None
         if split and self.splitter is not None:
@@ -55,7 +56,7 @@ class Stage:
         if self.is_last:
             held.loss = self.loss_of(outputs, targets) if loss is None else loss
             held.roots = (held.loss,) if held.loss is not None and held.loss.requires_grad else ()
-            return held, tuple(y.detach() for y in outputs)
+            return held, outputs
         held.loss = None
         held.roots, given = self._roots(outputs)
         return held, given
@@ -77,14 +78,13 @@ class Stage:
         for y in outputs:
             if not isinstance(y, torch.Tensor):
                 raise UsageError(f"{self.name} gives a {type(y).__name__}; a stage gives tensors")
-            root = y
-            if y.requires_grad and not y.is_leaf and y.numel() >= _SMALL:
-                root = torch.ops.aten._unsafe_view(y, y.shape)
-            given.append(root.detach().requires_grad_(y.requires_grad))
-            if root is not y:
-                root.data = root.new_empty(0)
+            given.append(y.detach())
             if y.requires_grad:
-                roots.append(root)
+                given[-1].requires_grad_()
+                if y.numel() >= _SMALL and not y.is_leaf:
+                    y = torch.ops.aten._unsafe_view(y, y.shape)
+                    y.data = y.new_empty(0)
+                roots.append(y)
         return roots, tuple(given)
 
     # --- backward ---
@@ -93,15 +93,15 @@ class Stage:
         """The gradients with which the backward starts."""
         if held.loss is None:
             return dy
-        if self.loss_gradient.dtype != held.loss.dtype or self.loss_gradient.device != held.loss.device:
-            self.loss_gradient = self.loss_gradient.to(held.loss)
-        return (self.loss_gradient.expand_as(held.loss),) if held.roots else ()
+        if self.loss_gradient is None or self.loss_gradient.shape != held.loss.shape:
+            self.loss_gradient = torch.full_like(held.loss, self.loss_scale, requires_grad=False)
+        return (self.loss_gradient,) if held.roots else ()
 
     @staticmethod
     def input_gradients(held):
         """The gradients of the inputs that require one."""
-        return tuple(x.grad if x.grad is not None else torch.zeros_like(x) for x in held.inputs
-                     if isinstance(x, torch.Tensor) and x.requires_grad and x.is_leaf)
+        return tuple([x.grad if x.grad is not None else torch.zeros_like(x) for x in held.inputs
+                      if isinstance(x, torch.Tensor) and x.requires_grad and x.is_leaf])
 
     def backward(self, held, dy):
         run_backward(held.roots, self.gradients_of(held, dy))

@@ -1,14 +1,16 @@
 """Measures what dps.torch costs if the stages do nothing: processor time per action (an F, I, W or B with its
-messages), with 2 ranks on gloo. Prints a name, a value, a unit and, for some, a goal on each line. `bench.py` starts
-the ranks itself."""
+messages), with 2 ranks on gloo. Beside it stands the floor: the same modules, backwards and messages in the same order,
+called directly. Prints a name, a value, a unit and, for some, a goal on each line. `bench.py` starts the ranks
+itself."""
 
 import os
 import sys
 import time
+from functools import partial
 
 from launch import launch
 
-STEPS, MICROBATCHES, ROUNDS = 20, 20, 5
+STEPS, MICROBATCHES = 200, 20
 
 
 def actions(pipeline):
@@ -17,27 +19,67 @@ def actions(pipeline):
     return sum(passes.get(action.instruction.opcode, 0) for action in pipeline.plan.training)
 
 
-def messages_alone(group, peer):
-    """Sends as many messages as 1f1b has, by gloo alone."""
-    import torch
+class Direct:
+    """A step of a pipeline's rank as direct calls of PyTorch, without slots, checks of shapes, and times."""
 
-    x = torch.zeros(1, 4)
-    for m in range(MICROBATCHES):
-        for post in (group.send, group.recv) if peer == 1 else (group.recv, group.send):
-            post([x], peer, m).wait()
+    def __init__(self, pipeline, group):
+        import torch
+
+        self.group, self.peer, self.module = group, 1 - pipeline.rank, torch.nn.Identity()
+        self.posted, self.losses = {}, []
+        self.run_backward, self.empty = torch.autograd.Variable._execution_engine.run_backward, torch.empty
+        self.x, self.dy, self.one = torch.zeros(1, 4, requires_grad=True), torch.zeros(1, 4), torch.ones(())
+        self.last = pipeline.program.stages - 1
+        order, _ = pipeline._runs[True][1]
+        self.calls = [call for action in order for call in self.calls_of(action.instruction)]
+
+    def calls_of(self, i):
+        kind, slot = i.opcode, i.message
+        if kind in ("FORWARD", "OVERLAP"):
+            yield self.forward_with_loss if i.stage == self.last else self.forward
+        if kind == "OVERLAP":
+            yield from self.calls_of(i.second)
+        elif kind in ("BACKWARD", "BACKWARD_INPUT"):
+            yield self.backward_from_loss if i.stage == self.last else self.backward
+        elif kind.startswith(("SEND", "RECEIVE")):
+            tag = 4 * i.microbatch + 2 * i.pipe + kind.endswith("FORWARD")
+            yield partial(self.send if kind.startswith("SEND") else self.receive, slot, tag)
+        elif kind == "WAIT":
+            yield lambda: self.posted.pop(slot).wait()
+
+    def forward(self):
+        self.module(self.x).detach()
+
+    def forward_with_loss(self):
+        self.losses.append(self.module(self.x).sum())
+
+    def backward(self):
+        self.run_backward((self.x,), (self.dy,), False, False, (), True, True)
+
+    def backward_from_loss(self):
+        self.run_backward((self.losses.pop(),), (self.one,), False, False, (), True, True)
+
+    def send(self, slot, tag):
+        self.posted[slot] = self.group.send([self.dy], self.peer, tag)
+
+    def receive(self, slot, tag):
+        self.posted[slot] = self.group.recv([self.empty((1, 4))], self.peer, tag)
+
+    def step(self):
+        for call in self.calls:
+            call()
 
 
-def best_of(function):
-    """The least processor time of a step, in us, over some rounds: of the process, and of this thread."""
-    best = {}
-    for _ in range(ROUNDS):
-        for clock in (time.process_time, time.thread_time):
-            started = clock()
-            for _ in range(STEPS):
-                function()
-            spent = (clock() - started) / STEPS * 1e6
-            best[clock] = min(spent, best.get(clock, spent))
-    return best[time.process_time], best[time.thread_time]
+def least_of(*functions):
+    """Calls the functions in turn. Returns the least processor time of each, in us: of the process, of this thread."""
+    clocks = (time.process_time, time.thread_time)
+    least = [[float("inf")] * len(clocks) for _ in functions]
+    for _ in range(STEPS):
+        for times, function in zip(least, functions):
+            began = [clock() for clock in clocks]
+            function()
+            times[:] = [min(time, (clock() - start) * 1e6) for time, clock, start in zip(times, clocks, began)]
+    return least
 
 
 def one_rank():
@@ -49,25 +91,23 @@ def one_rank():
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
+    group = dps.torch._group.connect([0, 1], dps.torch._group.store_of([0, 1], "bench"), 60)
     for name in ("1f1b", "zb-h1", "dualpipe"):
         program = dps.compile(dps.schedule(name), ranks=2, microbatches=MICROBATCHES)
         stages = [torch.nn.Identity() for _ in program.rank(dist.get_rank()).chunks]
         pipeline = dps.torch.Pipeline(program, stages, loss_fn=lambda y: y.sum())
-        inputs = [torch.zeros(MICROBATCHES, 4, requires_grad=True)] if pipeline.plan.given else []
+        inputs = [[torch.zeros(1, 4, requires_grad=True) for _ in pipeline.plan.given]] if pipeline.plan.given else []
         pipeline.step(*inputs, target=())
-        process, thread = best_of(lambda: pipeline.step(*inputs, target=()))
-        count = actions(pipeline)
-        report(f"{name}_action_processor_time", f"{process / count:.1f} us goal 20")
-        report(f"{name}_action_of_the_python_thread", f"{thread / count:.1f} us")
-    group = dps.torch._group.connect([0, 1], dps.torch._group.store_of([0, 1], "bench"), 60)
-    process, thread = best_of(lambda: messages_alone(group, 1 - dist.get_rank()))
-    report("gloo_two_messages_processor_time", f"{process / MICROBATCHES:.1f} us")
-    report("gloo_two_messages_of_the_python_thread", f"{thread / MICROBATCHES:.1f} us")
+        found = least_of(lambda: pipeline.step(*inputs, target=()), Direct(pipeline, group).step)
+        for kind, goal, times in zip(("action", "direct_calls"), (" goal 20", ""), found):
+            process, thread = (time / actions(pipeline) for time in times)
+            report(f"{name}_{kind}_processor_time", f"{process:.1f} us{goal}")
+            report(f"{name}_{kind}_of_the_python_thread", f"{thread:.1f} us")
 
 
 def report(name, value):
     if os.environ["RANK"] == "0":
-        print(name, value)
+        print(name, value, flush=True)
 
 
 def main():
