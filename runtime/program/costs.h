@@ -91,6 +91,8 @@ typedef struct Costs {
     double model_layers;        /* of the whole model; < 1: not given */
     double multiprocessors;     /* that communication within a layer needs; 0: any share is enough */
     double compute_share;       /* the share of the multiprocessors on which computation was measured; 0: all */
+    bool follows_recipe;        /* from costs_resolve: the time of each pair is that of its recipe, with the times of
+                                   `parts` */
     uint32_t said;              /* bits 1 << StageCost: given for all stages, not a default */
     const DerivedCost *derived; /* [derived_count], owned by the arena; from costs_resolve */
     uint32_t derived_count;

@@ -24,7 +24,7 @@ static double layer_time(const Costs *costs, int pass)
     return sum;
 }
 
-static uint32_t layers_of(const Costs *costs, uint32_t stages, uint32_t stage)
+uint32_t costs_stage_layers(const Costs *costs, uint32_t stages, uint32_t stage)
 {
     const uint32_t layers = (uint32_t)costs->model_layers;
     if (layers < 1)
@@ -32,7 +32,7 @@ static uint32_t layers_of(const Costs *costs, uint32_t stages, uint32_t stage)
     return stage_first_layer(layers, stages, stage + 1) - stage_first_layer(layers, stages, stage);
 }
 
-uint32_t costs_layers(const Costs *costs, uint32_t stages) { return layers_of(costs, stages, 0); }
+uint32_t costs_layers(const Costs *costs, uint32_t stages) { return costs_stage_layers(costs, stages, 0); }
 
 /* The parts of a stage outside its layers. */
 static double ends_time(const Costs *costs, uint32_t stages, uint32_t stage, int pass)
@@ -48,24 +48,41 @@ static double ends_time(const Costs *costs, uint32_t stages, uint32_t stage, int
 
 static double stage_time(const Costs *costs, uint32_t stages, uint32_t stage, int pass)
 {
-    return layers_of(costs, stages, stage) * layer_time(costs, pass) + ends_time(costs, stages, stage, pass);
+    return costs_stage_layers(costs, stages, stage) * layer_time(costs, pass) + ends_time(costs, stages, stage, pass);
 }
 
-/* The recipe orders the parts of layers; the other parts run before or after them. */
+/* Whether the recipe orders a component. In an F&F it may name the two parts of attention instead. */
+static bool is_ordered(const Recipe *recipe, int part, uint8_t pass)
+{
+    const uint8_t named = recipe_is_forward(recipe) ? (uint8_t)RECIPE_FIRST : pass;
+    return recipe_has(recipe, (ModelPart)part, named) ||
+           (part == RECIPE_ATTENTION && recipe_has(recipe, RECIPE_CORE, named));
+}
+
+double costs_outside_recipe(const Costs *costs, const Recipe *recipe, uint32_t stages, uint32_t stage, RecipePass pass)
+{
+    double of_layer = 0;
+    for (int part = 0; part < RECIPE_COMPONENTS; part++)
+        if (!is_ordered(recipe, part, (uint8_t)pass))
+            of_layer += part_time(costs, part, (int)pass);
+    return costs_stage_layers(costs, stages, stage) * of_layer + ends_time(costs, stages, stage, (int)pass);
+}
+
 static double pair_time(const Costs *costs, const Recipe *recipe, uint32_t stages, uint32_t stage, Arena *arena)
 {
     Costs own = *costs;
-    own.layers = layers_of(costs, stages, stage);
+    own.layers = costs_stage_layers(costs, stages, stage);
     double time = recipe_times(recipe, &own, arena).makespan;
     if (recipe_is_forward(recipe))
-        return time + 2 * ends_time(costs, stages, stage, RECIPE_F);
-    for (int pass = RECIPE_F; pass <= RECIPE_W; pass++)
-        time += ends_time(costs, stages, stage, pass);
+        return time + 2 * costs_outside_recipe(costs, recipe, stages, stage, RECIPE_F);
+    for (RecipePass pass = RECIPE_F; pass < RECIPE_PASSES; pass++)
+        time += costs_outside_recipe(costs, recipe, stages, stage, pass);
     return time;
 }
 
-/* Fills in the costs of one stage that follow from its parts and are not given. */
-static void fill_stage(const Costs *given, const Recipe *recipe, uint32_t stages, uint32_t stage, double *own,
+/* Fills in the costs of one stage that follow from its parts and are not given. Returns whether the time of its pairs
+   is among them. */
+static bool fill_stage(const Costs *given, const Recipe *recipe, uint32_t stages, uint32_t stage, double *own,
                        Arena *arena)
 {
     static const StageCost follows[PART_PASSES] = {
@@ -79,14 +96,17 @@ static void fill_stage(const Costs *given, const Recipe *recipe, uint32_t stages
     if (open[COST_B] && open[COST_I] && open[COST_W])
         own[COST_B] = own[COST_I] + own[COST_W];
     const StageCost pair = recipe && recipe_is_forward(recipe) ? COST_FF : COST_FB;
-    if (open[pair] && recipe && given->overlap < 0)
+    const bool follows_recipe = open[pair] && recipe && given->overlap < 0;
+    if (follows_recipe)
         own[pair] = pair_time(given, recipe, stages, stage, arena);
+    return follows_recipe;
 }
 
 Costs costs_of_parts(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena)
 {
     Costs costs = *given;
     costs.layers = costs_layers(given, stages);
+    costs.follows_recipe = true;
     costs.stage_count = stages > given->stage_count ? stages : given->stage_count;
     costs.stages = arena_array(arena, costs.stage_count, sizeof *costs.stages);
     for (uint32_t s = 0; s < costs.stage_count; s++) {
@@ -95,8 +115,8 @@ Costs costs_of_parts(const Costs *given, uint32_t stages, const Recipe *recipe, 
         /* the times of parts are for any number of stages; `gradients` is for model_stages stages */
         if (costs.stages[s][COST_GRADIENTS] < 0 && given->model_layers >= 1 && given->model_stages > 0)
             costs.stages[s][COST_GRADIENTS] = given->all[COST_GRADIENTS] * given->model_stages / stages;
-        if (s < stages)
-            fill_stage(given, recipe, stages, s, costs.stages[s], arena);
+        if (s < stages && !fill_stage(given, recipe, stages, s, costs.stages[s], arena))
+            costs.follows_recipe = false;
     }
     return costs;
 }

@@ -10,11 +10,18 @@ bool costs_have_parts(const Costs *costs);
 
 /* The layers of a stage; if the costs are those of a whole model, of the stage that has the most. */
 uint32_t costs_layers(const Costs *costs, uint32_t stages);
+/* The layers of stage number `stage`. */
+uint32_t costs_stage_layers(const Costs *costs, uint32_t stages, uint32_t stage);
+
+/* The time that a pass of a stage takes in parts that the recipe does not order: parts outside the layers, and
+   components of layers that it does not name. */
+double costs_outside_recipe(const Costs *costs, const Recipe *recipe, uint32_t stages, uint32_t stage, RecipePass pass);
 
 /* Sets F, I, W, B and U of each stage to the sum over the parts of the stage. `model_layers` are distributed over
    the stages, or every stage has `layers`; the first and the last stage also have the parts outside the layers.
-   Parts without a time take none. FB follows from the recipe, unless `overlap` is given. What is given for a stage,
-   or for all stages, stays. `layers` of the result is costs_layers. The arena owns the memory. */
+   Parts without a time take none. FB, in an F&F FF, follows from the recipe, unless `overlap` is given. What is given
+   for a stage, or for all stages, stays. `layers` of the result is costs_layers, and `follows_recipe` is set if FB or
+   FF of all stages follow from the recipe. The arena owns the memory. */
 Costs costs_of_parts(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena);
 
 #endif

@@ -286,6 +286,7 @@ static void recut(Costs *costs, uint32_t to, Arena *arena)
     const bool none[STAGE_COSTS] = {[COST_FB] = !costs_have(costs, COST_FB), [COST_FF] = !costs_have(costs, COST_FF)};
     costs->stages = arena_array(arena, to, sizeof *costs->stages);
     costs->stage_count = to;
+    costs->follows_recipe = false; /* a stage may have a fraction of a layer */
     for (uint32_t s = 0; s < to; s++)
         for (StageCost cost = 0; cost < STAGE_COSTS; cost++)
             costs->stages[s][cost] = none[cost] ? -1 : recut_cost(&whole, to, s, cost);

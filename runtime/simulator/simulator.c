@@ -1,6 +1,7 @@
 #include "runtime/simulator/simulator.h"
 
 #include "runtime/base/clock.h"
+#include "runtime/program/costs_parts.h"
 
 #include <sched.h>
 #include <string.h>
@@ -17,6 +18,19 @@ enum {
 void simulator_begin(void)
 {
     prctl(PR_SET_TIMERSLACK, 1); /* ns; the default of 50 us is long compared to passes of a millisecond */
+}
+
+Simulator simulator_of(const Program *program, int rank, const Costs *costs, const ClockSample *compared)
+{
+    Simulator made = {.costs = costs,
+                      .program = &program->ranks[rank],
+                      .rank = rank,
+                      .compared = compared,
+                      .recipe = costs->follows_recipe ? program->recipe : NULL,
+                      .stages = program->stages};
+    if (made.recipe)
+        made.order = pair_order(made.recipe, costs);
+    return made;
 }
 
 /* Messages have a few bytes. Gradients are summed only in an asynchronous program, where the copies of a stage wait for
@@ -39,24 +53,34 @@ static void sleep_until(int64_t end)
         sched_yield();
 }
 
-/* Sleeps until `units` of the costs after `begun`. */
-static Status sleep_for(const Simulator *simulator, int64_t begun, double units, Error *error)
+/* Converts units of the costs to nanoseconds. */
+static Status duration(const Simulator *simulator, double units, int64_t *nanoseconds, Error *error)
 {
     const double seconds = units * costs_seconds(simulator->costs);
     if (seconds > MOST_SECONDS)
         return error_set(error, STATUS_BAD_USAGE,
                          "it would take %g s, more than a day: --cost unit=SECONDS says how long a unit of time is",
                          seconds);
-    sleep_until(begun + (int64_t)(seconds * 1e9));
+    *nanoseconds = (int64_t)(seconds * 1e9);
     return STATUS_OK;
 }
 
-/* Writes the time, on the clock of rank 0, into a message that a pass produces. */
+/* Sleeps until `units` of the costs after `begun`. */
+static Status sleep_for(const Simulator *simulator, int64_t begun, double units, Error *error)
+{
+    int64_t nanoseconds = 0;
+    TRY(duration(simulator, units, &nanoseconds, error));
+    sleep_until(begun + nanoseconds);
+    return STATUS_OK;
+}
+
+/* Writes the time, on the clock of rank 0, into a message that a pass produces. NULL: it produces none. */
 static void stamp(const Simulator *simulator, void *message)
 {
+    if (!message)
+        return;
     const int64_t now = clock_common(simulator->compared, clock_nanoseconds());
-    if (message)
-        memcpy(message, &now, sizeof now);
+    memcpy(message, &now, sizeof now);
 }
 
 static Status run_pass(void *host, const PassSlots *slots, StageCost cost, Error *error)
@@ -85,12 +109,73 @@ static Status backward_weight(void *host, const PassSlots *slots, Error *error)
     return run_pass(host, slots, COST_W, error);
 }
 
+/* --- an F&B or F&F --- */
+
+static Status run_whole(const Simulator *simulator, const PassPair *pair, Error *error)
+{
+    const StageCost second = pair->both_forward ? COST_F : pair->weights ? COST_B : COST_I;
+    const double units = costs_pair(simulator->costs, pair->forward.stage, pair->backward.stage, second);
+    return sleep_for(simulator, clock_nanoseconds(), units, error);
+}
+
+/* The time of what the recipe does not order. */
+static double time_outside(const Simulator *simulator, const PassPair *pair)
+{
+    const uint32_t stages = simulator->stages, second = pair->backward.stage;
+    double time = 0;
+    const RecipePass begin = pair->both_forward ? RECIPE_F : RECIPE_B, last = pair->both_forward ? RECIPE_F
+                                                                              : pair->weights    ? RECIPE_W
+                                                                                                 : RECIPE_B;
+    for (RecipePass pass = begin; pass <= last; pass++)
+        time += costs_outside_recipe(simulator->costs, simulator->recipe, stages, second, pass);
+    return time + costs_outside_recipe(simulator->costs, simulator->recipe, stages, pair->forward.stage, RECIPE_F);
+}
+
+/* The communications of a pair that are under way. */
+typedef struct PairLink {
+    int64_t free;       /* when the link has done all that was posted */
+    int64_t arrival[2]; /* when the last post of each half arrives */
+} PairLink;
+
+/* The link runs communications one after the other. */
+static Status post(const Simulator *simulator, const PairOp *op, PairLink *link, Error *error)
+{
+    const int64_t now = clock_nanoseconds();
+    int64_t time = 0;
+    TRY(duration(simulator, op->time, &time, error));
+    link->free = (link->free > now ? link->free : now) + time;
+    link->arrival[op->half] = link->free;
+    return STATUS_OK;
+}
+
+static Status run_operation(const Simulator *simulator, const PairOp *op, PairLink *link, Error *error)
+{
+    if (op->kind == PAIR_COMPUTE)
+        return sleep_for(simulator, clock_nanoseconds(), op->time, error);
+    if (op->kind == PAIR_POST)
+        return post(simulator, op, link, error);
+    sleep_until(link->arrival[op->half]);
+    return STATUS_OK;
+}
+
+static Status walk(const Simulator *simulator, const PassPair *pair, Error *error)
+{
+    const Costs *costs = simulator->costs;
+    PairWalk walk = {.order = &simulator->order,
+                     .layers = {costs_stage_layers(costs, simulator->stages, pair->forward.stage),
+                                costs_stage_layers(costs, simulator->stages, pair->backward.stage)},
+                     .weights = pair->weights};
+    PairLink link = {.free = 0};
+    TRY(sleep_for(simulator, clock_nanoseconds(), time_outside(simulator, pair), error));
+    for (PairOp op; pair_next(&walk, &op);)
+        TRY(run_operation(simulator, &op, &link, error));
+    return STATUS_OK;
+}
+
 static Status overlap(void *host, PassPair *pair, Error *error)
 {
     const Simulator *simulator = host;
-    const StageCost second = pair->both_forward ? COST_F : pair->weights ? COST_B : COST_I;
-    const double units = costs_pair(simulator->costs, pair->forward.stage, pair->backward.stage, second);
-    TRY(sleep_for(simulator, clock_nanoseconds(), units, error));
+    TRY((simulator->recipe ? walk : run_whole)(simulator, pair, error));
     stamp(simulator, pair->forward.y);
     stamp(simulator, pair->both_forward ? pair->backward.y : pair->backward.dx);
     return STATUS_OK;

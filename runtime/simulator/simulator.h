@@ -6,11 +6,17 @@
    A pass starts when its inputs have arrived and its rank is free, by the real clock; delays of the machine are not
    corrected. So if the measured timeline is as long as the predicted one, then executor and transports add no time. A
    message holds the time at which it was sent, and the latency of the costs counts from there, so it includes the time
-   that the transport takes. */
+   that the transport takes.
+
+   An F&B or F&F takes the time of the costs as a whole; or, if that follows from a recipe and the times of components
+   (Costs.follows_recipe), the simulator walks the operations of the pair as a real run does (pair.h). Computation
+   sleeps. A communication is posted and runs on the link of its rank, one after the other, while the walk goes on. A
+   wait ends when the communication has ended. */
 
 #include "runtime/executor/clocks.h"
 #include "runtime/executor/executor.h"
 #include "runtime/program/costs.h"
+#include "runtime/simulator/pair.h"
 
 /* The host of one rank. */
 typedef struct Simulator {
@@ -18,8 +24,14 @@ typedef struct Simulator {
     const RankProgram *program;
     int rank;
     const ClockSample *compared; /* [2]: converts to the clock of rank 0, in which messages hold their time */
+    const Recipe *recipe;        /* of the program's pairs; NULL: they take their time as a whole */
+    PairOrder order;             /* of their operations, if there is a recipe */
+    uint32_t stages;             /* of the model */
     double sum;                  /* the sum for which copies of a stage wait in an asynchronous program */
 } Simulator;
+
+/* The host of rank `rank`. `costs` are those of costs_resolve, `compared` as in Simulator; both are referred to. */
+Simulator simulator_of(const Program *program, int rank, const Costs *costs, const ClockSample *compared);
 
 extern const StageTable simulator_stages;
 

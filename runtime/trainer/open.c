@@ -42,11 +42,11 @@ static Status open_device(Rank *rank, Error *error)
 /* Uses the simulator. Nothing is computed, so there are no stages, weights or data. */
 static void simulate(Rank *rank)
 {
-    const Session *session = rank->session;
-    const RankProgram *own = &session->loaded->program->ranks[rank->number];
-    rank->simulator = (Simulator){
-        .costs = &session->options->costs, .program = own, .rank = rank->number, .compared = rank->times.compared};
+    const RunOptions *options = rank->session->options;
+    rank->simulator = simulator_of(rank->session->loaded->program, rank->number, &options->costs, rank->times.compared);
     rank->stages = simulator_stages;
+    if (options->in_turn)
+        rank->stages.overlap = NULL;
     simulator_begin();
 }
 

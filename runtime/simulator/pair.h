@@ -1,0 +1,43 @@
+#ifndef SIMULATOR_PAIR_H
+#define SIMULATOR_PAIR_H
+
+/* The operations of an F&B or F&F, in the order in which a rank of a real run issues them when it walks the merged list
+   of both halves (runtime/model/overlap.c). A component that computes is one operation. A component that communicates
+   is a post, and a wait right before the next component of the same half that needs its result. */
+
+#include "runtime/program/recipe_times.h"
+
+typedef enum PairOpKind { PAIR_COMPUTE, PAIR_POST, PAIR_WAIT } PairOpKind;
+
+typedef struct PairOp {
+    PairOpKind kind;
+    RecipeEntry entry;
+    uint8_t half;   /* 0 or 1 */
+    uint32_t layer; /* of an F counted from the first layer, of a backward from the last */
+    double time;    /* of the computation or the transfer, in units of the costs; 0 for a wait */
+} PairOp;
+
+/* What all pairs of a program have in common. */
+typedef struct PairOrder {
+    RecipeStep steps[RECIPE_ENTRIES]; /* [count], in the order of one round */
+    uint32_t count;
+    RecipeLate late;
+    bool both_forward; /* pairs are F&Fs */
+} PairOrder;
+
+PairOrder pair_order(const Recipe *recipe, const Costs *costs);
+
+/* A walk over the operations of one pair. Set the first four fields; all others are zero at first. */
+typedef struct PairWalk {
+    const PairOrder *order;
+    uint32_t layers[2];   /* of the stage of each half */
+    bool weights;         /* the backward is a whole B, not I alone */
+    uint32_t round, next; /* the next entry */
+    PairOp posted[2];     /* of each half: the post whose wait is still to come */
+    bool waits[2];        /* whether there is one */
+} PairWalk;
+
+/* Writes the next operation; false: there is none. */
+bool pair_next(PairWalk *walk, PairOp *op);
+
+#endif

@@ -1,0 +1,204 @@
+/* The simulator issues the operations of a pair in the order of the merged list that a real stage with experts runs:
+   the same components, posts and waits, as many of each. */
+
+#include "runtime/base/clock.h"
+#include "runtime/model/experts.h"
+#include "runtime/model/stage.h"
+#include "runtime/program/costs_resolve.h"
+#include "runtime/simulator/simulator.h"
+#include "tests/model/harness.h"
+
+#include <stdio.h>
+
+enum { STAGES = 3, EVENTS_BYTES = 1 << 14 };
+static const char *const verbs[] = {[PAIR_COMPUTE] = "run", [PAIR_POST] = "post", [PAIR_WAIT] = "wait"};
+
+/* A list of operations as text, one per line: "post dispatch(F) of layer 0". */
+typedef struct Events {
+    char text[EVENTS_BYTES];
+    char last[64];
+} Events;
+
+/* Operations of one component that follow each other are one event. */
+static void add_event(Events *events, PairOpKind kind, RecipeEntry entry, uint32_t layer)
+{
+    char name[32], line[64];
+    recipe_entry_text(entry, name, sizeof name);
+    snprintf(line, sizeof line, "%s %s of layer %u\n", verbs[kind], name, layer);
+    if (strcmp(line, events->last) == 0)
+        return;
+    memcpy(events->last, line, sizeof line);
+    assert_true(strlen(events->text) + strlen(line) < EVENTS_BYTES);
+    strcat(events->text, line);
+}
+
+/* --- the list of a real stage --- */
+
+static bool has_kind(const PairList *list, size_t begin, size_t end, OpKind kind)
+{
+    for (size_t i = begin; i < end; i++)
+        if (list->list.ops[i].kind == kind)
+            return true;
+    return false;
+}
+
+/* Shared experts need no communication, so the merged list may run them before the wait of mlp. If the recipe does not
+   name them, they are a part of mlp for the simulator, and this test leaves them out. */
+static bool is_left_out(const PairList *list, const Stage *stage, const PairPart *part)
+{
+    return stage->parts[part->index].component.kind == &component_shared &&
+           !recipe_has(&list->recipe, RECIPE_SHARED, RECIPE_FIRST);
+}
+
+/* The name that a recipe gives operations begin .. part->end - 1 of the list. */
+static RecipeEntry entry_of(const PairList *list, const Stage *stage, const PairPart *part, size_t begin)
+{
+    const ComponentKind *kind = stage->parts[part->index].component.kind;
+    const uint8_t pass = list->both_forward ? (uint8_t)(RECIPE_FIRST + part->half) : (uint8_t)part->pass;
+    const bool parted = recipe_has(&list->recipe, RECIPE_CORE, pass) && kind->part == RECIPE_ATTENTION;
+    const bool core = kind == &component_router || has_kind(list, begin, part->end, OPERATION_attention_forward);
+    const bool shared = recipe_has(&list->recipe, RECIPE_SHARED, pass) && kind == &component_shared;
+    return (RecipeEntry){(uint8_t)(parted   ? core ? RECIPE_CORE : RECIPE_QKV
+                                   : shared ? RECIPE_SHARED
+                                            : kind->part),
+                         pass};
+}
+
+static void real_events(const PairList *list, const Stage *stage, uint32_t layers, Events *events)
+{
+    *events = (Events){.text = ""};
+    for (size_t i = 0, begin = 0; i < list->part_count; begin = list->parts[i++].end) {
+        const PairPart *part = &list->parts[i];
+        const uint32_t layer = stage->parts[part->index].layer;
+        const bool is_forward = list->both_forward || !part->half;
+        const PairOpKind kind = has_kind(list, begin, part->end, OPERATION_rows_post)   ? PAIR_POST
+                                : has_kind(list, begin, part->end, OPERATION_rows_wait) ? PAIR_WAIT
+                                                                                        : PAIR_COMPUTE;
+        if (!is_left_out(list, stage, part))
+            add_event(events, kind, entry_of(list, stage, part, begin), is_forward ? layer : layers - 1 - layer);
+    }
+}
+
+/* --- the walk of the simulator --- */
+
+static void simulated_events(const Recipe *recipe, uint32_t layers, bool weights, Events *events)
+{
+    const PairOrder order = pair_order(recipe, &costs_unit);
+    PairWalk walk = {.order = &order, .layers = {layers, layers}, .weights = weights};
+    *events = (Events){.text = ""};
+    for (PairOp op; pair_next(&walk, &op);)
+        add_event(events, op.kind, op.entry, op.layer);
+}
+
+/* --- */
+
+#define ENTRY(component, pass)            \
+    {                                     \
+        RECIPE_##component, RECIPE_##pass \
+    }
+enum { PREFILL = 2 };
+static const Recipe recipes[] = {
+    /* schedules/dualpipe.dps */
+    {.entries = {{ENTRY(ATTENTION, F), ENTRY(MLP, B), ENTRY(MLP, W), ENTRY(MLP, F), ENTRY(ATTENTION, B),
+                  ENTRY(ATTENTION, W)},
+                 {ENTRY(COMBINE, B), ENTRY(DISPATCH, F), ENTRY(DISPATCH, B), ENTRY(COMBINE, F)}},
+     .counts = {6, 4}},
+    /* communication of both halves in flight at once; W late */
+    {.entries = {{ENTRY(ATTENTION, F), ENTRY(MLP, F), ENTRY(MLP, B), ENTRY(ATTENTION, B), ENTRY(MLP, W),
+                  ENTRY(ATTENTION, W)},
+                 {ENTRY(DISPATCH, F), ENTRY(COMBINE, B), ENTRY(COMBINE, F), ENTRY(DISPATCH, B)}},
+     .counts = {6, 4}},
+    /* schedules/prefill.dps */
+    [PREFILL] = {.entries = {{ENTRY(ATTENTION, SECOND), ENTRY(SHARED, FIRST), ENTRY(ATTENTION, FIRST),
+                              ENTRY(MLP, SECOND), ENTRY(MLP, FIRST), ENTRY(SHARED, SECOND)},
+                             {ENTRY(COMBINE, FIRST), ENTRY(DISPATCH, SECOND), ENTRY(DISPATCH, FIRST),
+                              ENTRY(COMBINE, SECOND)}},
+                 .counts = {6, 4}},
+    /* schedules/decode.dps */
+    {.entries = {{ENTRY(SHARED, FIRST), ENTRY(QKV, SECOND), ENTRY(MLP, FIRST), ENTRY(CORE, SECOND),
+                  ENTRY(SHARED, SECOND), ENTRY(QKV, FIRST), ENTRY(MLP, SECOND), ENTRY(CORE, FIRST)},
+                 {ENTRY(DISPATCH, FIRST), ENTRY(COMBINE, FIRST), ENTRY(DISPATCH, SECOND), ENTRY(COMBINE, SECOND)}},
+     .counts = {8, 4}},
+};
+
+static void compare(Device *device, const ModelConfig *config, const Recipe *recipe, uint32_t layers, bool weights)
+{
+    static Events real, simulated;
+    Stage *stage;
+    PairList *list;
+    OK(stage_open(config, device, 1, STAGES, 1, &stage, error));
+    const StagePair pair = {
+        .forward = stage, .backward = stage, .weights = weights, .both_forward = recipe_is_forward(recipe)};
+    OK(stage_pair_list(&pair, recipe, &list, error));
+    real_events(list, stage, layers, &real);
+    simulated_events(recipe, layers, weights, &simulated);
+    assert_string_equal(simulated.text, real.text);
+    stage_close(stage);
+}
+
+static void the_order_is_that_of_the_merged_list(void **state)
+{
+    (void)state;
+    const ExpertGroup group = {.members = 2};
+    Device *device;
+    OK(device_open("cpu", 0, &device, error));
+    for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++)
+        for (uint32_t layers = 1; layers <= 3; layers++) {
+            char count[16];
+            snprintf(count, sizeof count, "layers=%u", STAGES * layers);
+            const char *const settings[] = {"hidden=8",        "heads=2",        "sequence=4", "experts=4",
+                                            "expert_hidden=8", "dense_layers=0", count,        NULL};
+            ModelConfig config = config_of("moe", settings, STAGES);
+            config.expert_group = &group;
+            compare(device, &config, &recipes[r], layers, true);
+            compare(device, &config, &recipes[r], layers, false);
+        }
+    device_close(device);
+}
+
+/* The time of a walk whose sleeps end on time, on one link. */
+static double time_of_walk(const Recipe *recipe, const Costs *costs, uint32_t layers)
+{
+    const PairOrder order = pair_order(recipe, costs);
+    PairWalk walk = {.order = &order, .layers = {layers, layers}, .weights = true};
+    double now = 0, link = 0, arrival[2] = {0};
+    for (PairOp op; pair_next(&walk, &op);)
+        if (op.kind == PAIR_COMPUTE)
+            now += op.time;
+        else if (op.kind == PAIR_POST)
+            arrival[op.half] = link = fmax(link, now) + op.time;
+        else
+            now = fmax(now, arrival[op.half]);
+    return now;
+}
+
+/* An F&F of prefill.dps takes longer than its recipe says, as combine comes after the shared experts. */
+static void a_pair_takes_the_time_of_its_walk(void **state)
+{
+    (void)state;
+    const Recipe *recipe = &recipes[PREFILL];
+    Arena arena = {NULL};
+    RankProgram rank = {.chunk_count = 1};
+    const Program program = {.stages = 1, .rank_count = 1, .ranks = &rank, .recipe = (Recipe *)recipe};
+    Costs costs = costs_unit;
+    OK(costs_set(&costs, "attention.F=1,mlp.F=3,shared.F=2,dispatch.F=1,combine.F=2,layers=2", &arena, error));
+    costs = costs_resolve(&costs, 1, recipe, &arena);
+    assert_true(costs.follows_recipe);
+    const Simulator simulator = simulator_of(&program, 0, &costs, NULL);
+    PassPair pair = {.both_forward = true};
+    const double expected = time_of_walk(recipe, &costs, 2);
+    assert_true(expected > costs_pair(&costs, 0, 0, COST_F));
+    const int64_t begun = clock_nanoseconds();
+    OK(simulator_stages.overlap((void *)&simulator, &pair, error));
+    assert_true((double)(clock_nanoseconds() - begun) >= expected * 1e6 - 1000); /* times are rounded to ns */
+    arena_free(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_order_is_that_of_the_merged_list),
+        cmocka_unit_test(a_pair_takes_the_time_of_its_walk),
+    };
+    return cmocka_run_group_tests_name("simulated_pair", tests, NULL, NULL);
+}
