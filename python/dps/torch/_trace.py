@@ -6,7 +6,6 @@ events at the measured times."""
 import json
 import re
 from collections import defaultdict
-from statistics import median
 
 _NANOSECOND = 0.001  # in microseconds
 _PASS = re.compile(r"(?:p\d+:)?(\d+)([FIWB])\d+")
@@ -96,6 +95,8 @@ def merge(program, plans, steps_of_ranks):
 
 def costs(trace):
     """A file of costs for `dpc --cost @FILE`: medians of the passes of each stage, without the first step."""
+    from statistics import median  # not above: it takes 10 ms to import
+
     found = defaultdict(list)
     for event in trace["traceEvents"]:
         if event["ph"] == "X" and event["cat"] == "compute" and event["args"]["step"] > 1:

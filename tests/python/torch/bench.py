@@ -1,7 +1,8 @@
 """Measures what dps.torch costs if the stages do nothing: processor time per action (an F, I, W or B with its
-messages), with 2 ranks on gloo. Beside it stands the floor: the same modules, backwards and messages in the same order,
-called directly. Prints a name, a value, a unit and, for some, a goal on each line. `bench.py` starts the ranks
-itself."""
+messages), with 2 ranks on gloo. Beside it stands the time of the same modules, backwards and messages called directly
+in the same order. Also measures what precedes the first action: import dps, compile dualpipe for 8 ranks, and make the
+plan of a rank. Prints a name, a value, a unit and, for some, a goal on each line. `bench.py` starts the ranks itself.
+"""
 
 import os
 import sys
@@ -86,9 +87,12 @@ def one_rank():
     import torch
     import torch.distributed as dist
 
+    began = time.process_time()
     import dps
     import dps.torch
 
+    dps.torch._plan.Plan(dps.compile(dps.schedule("dualpipe"), ranks=8, microbatches=20), 0)
+    report("import_compile_plan_processor_time", f"{(time.process_time() - began) * 1e3:.0f} ms goal 50")
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     group = dps.torch._group.connect([0, 1], dps.torch._group.store_of([0, 1], "bench"), 60)
