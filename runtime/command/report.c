@@ -59,6 +59,15 @@ static void print_reference(Mesh mesh, FILE *words)
     putc('\n', words);
 }
 
+/* Says whether the simulator walks the inside of F&Bs or F&Fs. */
+static void print_walk(const Report *report)
+{
+    const uint32_t used = simulator_costs_used(report->facts.program);
+    if (report->options->costs.follows_recipe && !report->options->in_turn && used & (1u << COST_FB | 1u << COST_FF))
+        fprintf(report->words, "F&%c        component by component, communication beside computation\n",
+                used & 1u << COST_FF ? 'F' : 'B');
+}
+
 static void print_header(const Report *report)
 {
     FILE *const words = report->words;
@@ -77,6 +86,7 @@ static void print_header(const Report *report)
         fprintf(words, "experts    of a layer are divided among %u replicas\n", facts->shards);
     if (report->options->simulated) {
         fprintf(words, "model      none: passes take their modelled time, and there are no losses\n");
+        print_walk(report);
     } else {
         fprintf(words, "model      %s%s%s, %s parameters; %sB planned for all ranks\n",
                 report->options->model_name ? report->options->model_name : model_name(facts->model),

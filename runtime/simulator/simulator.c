@@ -1,6 +1,7 @@
 #include "runtime/simulator/simulator.h"
 
 #include "runtime/base/clock.h"
+#include "runtime/base/link.h"
 #include "runtime/program/costs_parts.h"
 
 #include <sched.h>
@@ -137,14 +138,16 @@ typedef struct PairLink {
     int64_t arrival[2]; /* when the last post of each half arrives */
 } PairLink;
 
+/* A transfer of one byte a nanosecond: the bytes of a communication are its time. */
+static const LinkModel pair_link = {.bandwidth = 1e9};
+
 /* The link runs communications one after the other. */
 static Status post(const Simulator *simulator, const PairOp *op, PairLink *link, Error *error)
 {
     const int64_t now = clock_nanoseconds();
     int64_t time = 0;
     TRY(duration(simulator, op->time, &time, error));
-    link->free = (link->free > now ? link->free : now) + time;
-    link->arrival[op->half] = link->free;
+    link->arrival[op->half] = link_arrival(&pair_link, &link->free, now, (size_t)time);
     return STATUS_OK;
 }
 

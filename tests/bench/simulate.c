@@ -1,10 +1,13 @@
 /* Compares the time of runs with simulated passes to the prediction, for all schedules on 8 ranks. The time above the
    prediction is that of interpreter, transport and machine. It also compares the measured and the predicted gain of
-   ebb-v. If the system allows it, the runs have a higher priority than other programs. Prints a table. */
+   ebb-v; and with the times of components, the steps of dualpipe and dualpipev, whose F&Bs the simulator then walks.
+   If the system allows it, the runs have a higher priority than other programs. Prints tables. With the name of a part
+   (schedules, gain, components) it runs only that part. */
 
 #include "tests/transport/plugin.h"
 
 #include <glob.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,57 +57,88 @@ static double measure(const char *build, const char *priority, const char *folde
     return values[STEPS / 2] / predicted;
 }
 
-/* Returns the makespan of the fastest of many steps of a schedule, in ms. Passes take about 2 ms. *predicted is the
-   makespan that dpc predicts. */
-static double fastest(const char *build, const char *priority, const char *folder, const char *schedule,
-                      double *predicted)
+/* Makespans of many steps of one run, and the one that dpc predicts, in ms. */
+typedef struct Makespans {
+    double fastest, tenth, median; /* tenth: the mean of the fastest tenth */
+    double predicted;
+} Makespans;
+
+/* `times` are in ms. In turn: the halves of an F&B run one after the other. */
+static Makespans run_steps(const char *build, const char *priority, const char *folder, const char *schedule,
+                           const char *times, bool in_turn)
 {
-    static const char times[] = "F=2,I=2.4,W=1.6,FB=4.8,comm=0.2"; /* ms; an F&B takes 0.8 of its halves */
-    enum { MOST = 25 };
+    enum { MOST = 25, TENTH = 3 };
     char command[1024];
     double values[MOST];
+    Makespans made = {0};
     snprintf(command, sizeof command,
-             "%s/dpc --ranks 8 --microbatches 16 --cost %s -o %s/prog.bin --emit=stats schedules/%s.dps", build, times,
-             folder, schedule);
-    if (numbers(command, "\"makespan\": ", predicted, 1) != 1)
+             "%s/dpc --ranks 8 --microbatches 16 --cost %s%s -o %s/prog.bin --emit=stats schedules/%s.dps", build,
+             times, in_turn ? ",overlap=1" : "", folder, schedule);
+    if (numbers(command, "\"makespan\": ", &made.predicted, 1) != 1)
         exit(1);
-    snprintf(command, sizeof command, "%s %s/dprun --device sim --cost %s --steps %d --json %s/prog.bin", priority,
-             build, times, MOST, folder);
-    const int count = numbers(command, "\"makespan_ms\":", values, MOST);
-    if (!count)
+    snprintf(command, sizeof command, "%s %s/dprun --device sim --cost %s%s --steps %d --json %s/prog.bin", priority,
+             build, times, in_turn ? " --in-turn" : "", MOST, folder);
+    if (numbers(command, "\"makespan_ms\":", values, MOST) != MOST)
         exit(1);
-    qsort(values, (size_t)count, sizeof *values, compare);
-    return values[0];
+    qsort(values, MOST, sizeof *values, compare);
+    for (int i = 0; i < TENTH; i++)
+        made.tenth += values[i] / TENTH;
+    made.fastest = values[0];
+    made.median = values[MOST / 2];
+    return made;
 }
 
 /* Prints how much shorter ebb-v (schedules/DISCOVERY.md) is than DualPipeV, measured and predicted, in percent. */
 static void print_gain(const char *build, const char *priority, const char *folder)
 {
-    double predicted[2];
-    const double published = fastest(build, priority, folder, "dualpipev", &predicted[0]),
-                 found = fastest(build, priority, folder, "ebb-v", &predicted[1]);
+    static const char times[] = "F=2,I=2.4,W=1.6,FB=4.8,comm=0.2"; /* ms; an F&B takes 0.8 of its halves */
+    const Makespans published = run_steps(build, priority, folder, "dualpipev", times, false),
+                    found = run_steps(build, priority, folder, "ebb-v", times, false);
     printf("simulate.gain_of_ebb_v_over_dualpipev_measured %.2f %% (fastest of 25 steps: %.2f ms instead of %.2f)\n",
-           100 * (1 - found / published), found, published);
-    printf("simulate.gain_of_ebb_v_over_dualpipev_predicted %.2f %%\n", 100 * (1 - predicted[1] / predicted[0]));
+           100 * (1 - found.fastest / published.fastest), found.fastest, published.fastest);
+    printf("simulate.gain_of_ebb_v_over_dualpipev_predicted %.2f %%\n",
+           100 * (1 - found.predicted / published.predicted));
 }
 
-int main(void)
+/* Steps with the component times of DeepSeek's published profile (maps/deepseek-train.map), which are of milliseconds.
+   Its computation had 112 of 132 multiprocessors. */
+static void print_components(const char *build, const char *priority, const char *folder)
 {
-    char folder[] = "/tmp/simulate.XXXXXX", command[1024];
-    const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
-    const char *priority = system("chrt -f 1 true 2>/dev/null") == 0 ? "chrt -f 1 " : "";
+    static const char times[] = "unit=1e-3,attention.F=4.599,mlp.B=5.363,mlp.W=5.073,mlp.F=4.641,attention.B=9.540,"
+                                "attention.W=2.396,combine.B=5.784,dispatch.F=6.738,dispatch.B=7.558,combine.F=8.696,"
+                                "compute_share=0.8484848";
+    static const char *const schedules[] = {"dualpipe", "dualpipev"};
+    printf("%-10s %-10s %10s %10s %10s   (ms; times of DeepSeek's components, one layer a stage, 25 steps)\n",
+           "schedule", "", "predicted", "tenth", "median");
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
+        for (int in_turn = 0; in_turn <= 1; in_turn++) {
+            const char *how = in_turn ? "in_turn" : "overlapped";
+            const Makespans made = run_steps(build, priority, folder, schedules[i], times, in_turn);
+            printf("%-10s %-10s %10.2f %10.2f %10.2f\n", schedules[i], how, made.predicted, made.tenth, made.median);
+            printf("simulate.%s_%s_fastest_tenth_over_predicted %.4f ratio (goal 1.03)\n", schedules[i], how,
+                   made.tenth / made.predicted);
+            printf("simulate.%s_%s_median_over_predicted %.4f ratio (goal 1.03)\n", schedules[i], how,
+                   made.median / made.predicted);
+            fflush(stdout);
+        }
+}
+
+/* Compares all schedules. False: dpc failed. */
+static bool print_schedules(const char *build, const char *priority, const char *folder)
+{
     glob_t schedules;
     double worst[2] = {0};
-    if (!mkdtemp(folder) || glob("schedules/*.dps", 0, NULL, &schedules) != 0)
-        return 1;
+    if (glob("schedules/*.dps", 0, NULL, &schedules) != 0)
+        return false;
     printf("%-22s %-6s %10s %10s %8s   (ms; %s; median of %d steps%s)\n", "schedule", "", "predicted", "measured",
            "ratio", costs, STEPS, *priority ? "" : "; beside other programs");
     for (size_t i = 0; i < schedules.gl_pathc; i++) {
+        char command[1024];
         double predicted;
         snprintf(command, sizeof command, "%s/dpc --ranks 8 --cost %s -o %s/prog.bin --emit=stats %s", build, costs,
                  folder, schedules.gl_pathv[i]);
         if (numbers(command, "\"makespan\": ", &predicted, 1) != 1)
-            return 1;
+            return false;
         for (int mpi = 0; mpi <= mpirun_is_there(); mpi++) {
             const double ratio =
                 measure(build, priority, folder, mpi ? "mpi" : "local", schedules.gl_pathv[i], predicted);
@@ -113,8 +147,22 @@ int main(void)
     }
     printf("simulate.worst_measured_over_predicted_local %.4f ratio (goal 1.03)\n", worst[0]);
     printf("simulate.worst_measured_over_predicted_mpi %.4f ratio (goal 1.03)\n", worst[1]);
-    print_gain(build, priority, folder);
     globfree(&schedules);
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    char folder[] = "/tmp/simulate.XXXXXX", command[64];
+    const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
+    const char *priority = system("chrt -f 1 true 2>/dev/null") == 0 ? "chrt -f 1 " : "";
+    const char *part = argc > 1 ? argv[1] : "";
+    if (!mkdtemp(folder) || ((!*part || strcmp(part, "schedules") == 0) && !print_schedules(build, priority, folder)))
+        return 1;
+    if (!*part || strcmp(part, "gain") == 0)
+        print_gain(build, priority, folder);
+    if (!*part || strcmp(part, "components") == 0)
+        print_components(build, priority, folder);
     snprintf(command, sizeof command, "rm -r %s", folder);
     return system(command);
 }

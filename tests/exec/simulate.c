@@ -146,6 +146,16 @@ static void test_forms(void **state)
     assert_int_equal(
         shell("%s/dprun --device sim --reference --steps 1 %s/prog.bin >%s/out 2>&1", build, folder, folder), 0);
     assert_int_equal(shell("grep -q 'no losses' %s/out && grep -q 'makespan of the last' %s/out", folder, folder), 0);
+    assert_int_equal(shell("%s/dpc --ranks 4 --microbatches 8 schedules/dualpipe.dps -o %s/prog.bin", build, folder),
+                     0);
+    assert_int_equal(shell("%s/dprun --device sim --steps 1 --cost mlp.F=1 %s/prog.bin >%s/out 2>&1 &&"
+                           "grep -q '^F&B        component by component' %s/out",
+                           build, folder, folder, folder),
+                     0);
+    assert_int_equal(shell("%s/dprun --device sim --steps 1 --cost mlp.F=1 --in-turn %s/prog.bin >%s/out 2>&1 &&"
+                           "! grep -q '^F&B' %s/out",
+                           build, folder, folder, folder),
+                     0);
 }
 
 /* A pass or a message that takes longer than the deadline does not count as a standstill; one that takes days is

@@ -302,7 +302,7 @@ static void test_parts_and_others(void **state)
     assert_true(shared.follows_recipe && !costs_resolve(&costs, 2, NULL, &arena).follows_recipe);
     const Costs pair = costs_from("model_layers=3,mlp.F=1,mlp.B=2,mlp.W=3,FB[1]=9");
     assert_false(costs_resolve(&pair, 2, &recipe, &arena).follows_recipe);
-    /* components that the recipe does not order run beside it, as the head does */
+    /* components that the recipe does not order run before or after it, as the head does */
     const Costs more = costs_from("model_layers=3,mlp.F=1,mlp.B=2,mlp.W=3,attention.F=4,attention.W=5,head.F=10");
     const Costs beside = costs_resolve(&more, 2, &recipe, &arena);
     assert_true(costs_pair(&beside, 0, 0, COST_B) == 2 * (2 * 6 + 9) &&
