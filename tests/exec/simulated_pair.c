@@ -177,7 +177,7 @@ static void a_pair_takes_the_time_of_its_walk(void **state)
 {
     (void)state;
     const Recipe *recipe = &recipes[PREFILL];
-    Arena arena = {NULL};
+    Arena arena = {0};
     RankProgram rank = {.chunk_count = 1};
     const Program program = {.stages = 1, .rank_count = 1, .ranks = &rank, .recipe = (Recipe *)recipe};
     Costs costs = costs_unit;
