@@ -181,7 +181,7 @@ static bool help_no_item(Reader *reader, const SyntaxError *error)
 {
     Diagnostics *diagnostics = reader->diagnostics;
     switch (error->found) {
-    case '}': diag_help(diagnostics, "this } closes nothing"); return true;
+    case '}': diag_help(diagnostics, "this } closes nothing: no { is open here"); return true;
     case ';': diag_help(diagnostics, "one ; ends an item; none is needed after a }"); return true;
     case TOKEN_ELSE:
         diag_help(diagnostics, "else follows the } of its if: if r == 0 { ... } else { ... }");

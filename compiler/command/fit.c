@@ -286,7 +286,7 @@ static bool fit_peak(Fitter *f)
 {
     FitSystem system = {.points = 0};
     f->checked = 0;
-    if (f->by_costs) /* the sizes have the orders of the last costs that were tried */
+    if (f->by_costs) /* the order, and the peak with it, may change with the costs: no formula in the sizes alone */
         return false;
     for (uint32_t i = 0; i < f->size_count; i++) {
         const Size *size = &f->sizes[i];

@@ -311,10 +311,11 @@ static Status run_diff_inside(Job *job, const KinetoMap *map, Error *error)
     KinetoTrace trace;
     KinetoProfile profile;
     if (job->options.emit_count || job->options.step || job->options.input_count != 2)
-        return error_set(error, STATUS_BAD_USAGE,
-                         "%s is about components, so dpc diff prints the inside of an F&B: of one schedule and one "
-                         "trace, without --emit and --step",
-                         map->path);
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "%s maps kernels to components. With such a map, dpc diff prints the inside of an F&B: it takes "
+            "one schedule and one trace, and neither --emit nor --step",
+            map->path);
     TRY(kineto_read(job->options.inputs[1], c->arena, &trace, error));
     TRY(kineto_profile(&trace, map, c->arena, &profile, error));
     TRY(source_read(job->options.input, c->arena, &job->source, error));

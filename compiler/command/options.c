@@ -149,8 +149,8 @@ static Status check_inputs(const Options *options, Error *error)
         if (options->input_count < 1)
             return error_set(
                 error, STATUS_BAD_USAGE,
-                "no trace given: dpc calibrate [-o FILE] [--fastest N] TRACE..., a trace being one of dprun --trace; "
-                "or, of the PyTorch profiler, dpc calibrate --map FILE [-o FILE] TRACE...");
+                "no trace given. With traces of dprun --trace: dpc calibrate [-o FILE] [--fastest N] TRACE...; "
+                "with traces of the PyTorch profiler: dpc calibrate --map FILE [-o FILE] TRACE...");
         return STATUS_OK;
     default:
         return options->input_count == 1 ? STATUS_OK : not_one_schedule(options->inputs, options->input_count, error);

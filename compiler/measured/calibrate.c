@@ -62,7 +62,8 @@ static Samples typical_messages(const Calibration *calibration)
     return all;
 }
 
-/* From traces with messages of different sizes: latency and bandwidth are those of the line through their means. */
+/* Writes the cost of a message. If the traces have messages of different sizes, a line is fitted to their typical times
+   by least squares: its value at 0 bytes is the latency, its slope the time of a byte. */
 static void put_messages(const Calibration *calibration, FILE *stream)
 {
     double n = 0, x = 0, y = 0, xx = 0, xy = 0;

@@ -220,7 +220,7 @@ static JsonKind read_scalar(JsonReader *reader)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (json_is(reader, words[i]))
             return JSON_WORD;
-    return fail(reader, "a word is no value");
+    return fail(reader, "a word is none of true, false, null, NaN and Infinity");
 }
 
 static JsonKind leave(JsonReader *reader)

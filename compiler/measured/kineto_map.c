@@ -106,7 +106,8 @@ Status kineto_map_read(const char *path, Arena *arena, KinetoMap *map, Error *er
     TRY(file_read(path, arena, &text, &size, error));
     TRY(settings_take(path, text, size, take, reading, error));
     if (!map->count)
-        return error_set(error, STATUS_BAD_INPUT, "%s: an empty map: no line says what a name means", path);
+        return error_set(error, STATUS_BAD_INPUT,
+                         "%s: the map is empty; it needs lines such as attention.F = PATTERN OF NAMES", path);
     return STATUS_OK;
 }
 

@@ -24,7 +24,7 @@ typedef struct RankState {
     Order merged;
     uint32_t done;      /* number of passes that have run */
     uint32_t missing;   /* number of messages that the next pass still needs */
-    uint32_t asked;     /* the first need of a message from this rank */
+    uint32_t asked;     /* head of the list of needs for messages from this rank; NOBODY: none */
     uint32_t free_from; /* the step from which it is free */
     bool passing;       /* busy with a pass, not with a message */
 } RankState;

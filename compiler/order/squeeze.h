@@ -6,8 +6,8 @@
 #include "compiler/schedule/timeline.h"
 #include "compiler/tree/ast.h"
 
-/* For a legal schedule and its times in costs_unit: squeeze_orders (slot_squeeze.h). False, with a diagnostic, if a
-   pass does not take one slot (B, F&B) or there are too many slots. */
+/* Runs squeeze_orders (slot_squeeze.h) on a legal schedule; `times` are its times under costs_unit, in which each pass
+   takes one slot. False, with a diagnostic: some pass takes two slots (a B or an F&B), or there are too many slots. */
 bool squeeze(const Item *item, Schedule *schedule, PassTable *table, Timeline *times, Arena *arena,
              Diagnostics *diagnostics);
 

@@ -257,7 +257,7 @@ static double rank_bound(const Bounder *b, uint32_t r)
     const double away = rank.returns - rank.arrives, late = fmax(0, rank.rest - rank.weights * rank.weight);
     double whole = INFINITY, input = INFINITY;
     for (uint32_t u = 1; u <= n; u++) {
-        const uint32_t first = u < n - 1 ? u : n - 1; /* F before the first backward: not all */
+        const uint32_t first = u < n - 1 ? u : n - 1; /* at most so many F before the first backward, but not all */
         const double wait = fmax(0, away - b->forward[first < rank.kept ? first : rank.kept]);
         const double end = fmax(late, rank.through - b->after[u]);
         whole = fmin(whole, rank.whole - b->saved[n - u] + wait + end);

@@ -195,8 +195,8 @@ void options_help(FILE *stream) { options_print_help(&table, stream); }
 
 static bool on_gpu(const RunOptions *run) { return strncmp(run->device, "cuda", 4) == 0; }
 
-/* `auto`: a transport between processes if mpirun has started several, else between threads; for the memory of the
-   device. */
+/* Resolves `auto`. The transport is one between processes if mpirun started this process, else one between threads, and
+   it can transfer the device's memory (host or GPU). A named transport in turn decides which device `auto` is. */
 static void choose_transport(CommandLine *line)
 {
     RunOptions *run = &line->run;

@@ -180,7 +180,7 @@ static Status make_kernel(Device *device, const KernelShape *shape, Kernel **ker
     case KERNEL_ATTENTION:
         if (shape->columns / shape->heads > ATTENTION_WIDTH)
             return error_set(error, STATUS_RUN_FAILED,
-                             "heads of %zu are wider than this device takes, %d: more heads help",
+                             "an attention head of width %zu: GPUs take up to %d; use more heads or a smaller hidden",
                              shape->columns / shape->heads, ATTENTION_WIDTH);
         context = shape->rows * shape->heads * sizeof(float);
         TRY(reserve(cuda, &cuda->delta, context, error));

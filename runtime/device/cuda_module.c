@@ -227,7 +227,8 @@ static Status load_all(const CudaProperties *gpu, CudaType type, Error *error)
 static Status prepare(const CudaProperties *gpu, int index, CudaType type, Error *error)
 {
     if (index >= 64)
-        return error_set(error, STATUS_RUN_FAILED, "%s, GPU %d: 64 are all that is counted", gpu->name, index);
+        return error_set(error, STATUS_RUN_FAILED, "%s is GPU %d of this machine; dprun uses the first 64 only",
+                         gpu->name, index);
     if (loaded.prepared[type] >> index & 1)
         return STATUS_OK;
     FOR_KERNELS(number, form_type, type, gpu)

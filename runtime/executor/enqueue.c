@@ -20,10 +20,11 @@ static Status await_mark(Executor *executor, size_t mark, int peer, Error *error
             return STATUS_OK;
         TRY(executor_progress(executor, error));
         if (config->deadline > 0 && (double)(clock_nanoseconds() - begun) > config->deadline * 1e9)
-            return peer < 0 ? error_set(error, STATUS_RUN_FAILED,
-                                        "the device has not come to its end within %g s (--deadline)", config->deadline)
-                            : world_no_answer(config->pipeline->world, config->pipeline->members[peer],
-                                              config->deadline, error);
+            return peer < 0
+                       ? error_set(error, STATUS_RUN_FAILED,
+                                   "the device has not finished its work within %g s (--deadline)", config->deadline)
+                       : world_no_answer(config->pipeline->world, config->pipeline->members[peer], config->deadline,
+                                         error);
         if (look >= LOOKS)
             nanosleep(&(struct timespec){.tv_nsec = SLEEP}, NULL);
     }

@@ -330,15 +330,19 @@ Status model_config_check(ModelConfig *config, uint32_t stages, Error *error)
                          (unsigned)stages);
     const uint64_t rows = (uint64_t)config->microbatch_size * config->sequence;
     if (rows > message_most / config->hidden)
-        return error_set(error, STATUS_BAD_INPUT, "microbatch_size * sequence * hidden is over %llu",
-                         (unsigned long long)message_most);
+        return error_set(error, STATUS_BAD_INPUT,
+                         "microbatch_size * sequence * hidden is %.4g; it can be %.4g at most, so make one smaller",
+                         (double)rows * config->hidden, (double)message_most);
     /* a generous estimate: each layer's context, stash, gradient and activations between components; the head's logits
        and their gradient */
     const double kept =
         (double)rows * (config->layers * (32.0 * config->hidden + (double)config->heads * config->sequence) +
                         2.0 * config->vocabulary);
     if (kept > kept_most)
-        return error_set(error, STATUS_BAD_INPUT,
-                         "this model is too large: a microbatch leaves about %.1g numbers in it", kept);
+        return error_set(
+            error, STATUS_BAD_INPUT,
+            "this model is too large: it would save about %.1g numbers for each microbatch, and %.1g is the "
+            "most; make layers, hidden, sequence or microbatch_size smaller",
+            kept, (double)kept_most);
     return config->model->check ? config->model->check(config, error) : STATUS_OK;
 }

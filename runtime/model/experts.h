@@ -21,7 +21,7 @@ typedef struct ExpertsFrame {
     Address counts_sent, counts_received;
     Address shared_wide, residual; /* [T, 2 shared] before their SwiGLU; [T, hidden] x + shared(n) */
     /* saved from F to W */
-    Address normed, statistics; /* [T, hidden] n; kernel->context elements of the norm, the last in the stash */
+    Address normed, statistics; /* [T, hidden] n; the norm's kernel->context elements, last in the stash */
     Address begins, balance;    /* int32 [experts + 1]: first row of each expert; [1] the balance loss */
     Address held;               /* int32 [experts + 1]: first row of each block of the experts held here */
     Address rows, active;       /* [R, hidden] in the order of `held`; [R, expert_hidden] after SwiGLU */

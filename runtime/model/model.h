@@ -189,7 +189,8 @@ typedef struct StageSegment {
     /* for a parameter of experts: elements of one expert, and of all experts of the layer, of which each member of a
        group has an equal part, in order; otherwise 0 */
     size_t expert, of_all;
-    size_t saved; /* numbers in the file: of_all, or `elements` if that is 0, and zeros up to a multiple of 16 */
+    /* numbers in the file: of_all (if that is 0, `elements`), rounded up to a multiple of 16; the padding is zeros */
+    size_t saved;
 } StageSegment;
 
 size_t stage_segments(const Stage *stage); /* how many */

@@ -78,7 +78,8 @@ static bool post_early(RankProgram *rank, uint32_t ranks, Arena *scratch)
 bool rank_post_early(RankProgram *rank, uint32_t ranks, Arena *arena)
 {
     rank->numbers = arena_array(arena, rank->instruction_count, sizeof *rank->numbers);
-    Arena scratch = {.functions = arena->functions}; /* after what may leave by arena->exhausted */
+    /* opened after the last allocation from `arena`: if that one is exhausted by a jump, nothing is left open */
+    Arena scratch = {.functions = arena->functions};
     const bool good = post_early(rank, ranks, &scratch);
     arena_free(&scratch);
     return good;

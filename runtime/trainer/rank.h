@@ -45,7 +45,7 @@ typedef struct RankRecord {
     int64_t busy;         /* ns in passes */
     int64_t products;     /* ns in matrix products */
     double operations;    /* floating-point operations of these matrix products */
-    /* of the stages with `counts`. This and the next field are only sent once, when the rank is ready */
+    /* These two are sent only once, when the rank is ready. parameters: of the rank's chunks with BoundChunk.counts */
     uint64_t parameters;
     uint64_t planned_bytes;
     uint32_t stop; /* the rank was asked to end after this step */
@@ -259,8 +259,8 @@ Status rank_train(void *rank, Error *error);
 
 /* --- diverged.c: a run whose numbers are no longer finite --- */
 
-/* All ranks reach the same result, set rank->diverged, and end the run together; rank 0 keeps the message. Checks the
-   losses and gradients after a step. */
+/* Checks the losses and gradients after a step. All ranks reach the same result and set rank->diverged, so they end the
+   run together. Rank 0 keeps the message. */
 void diverged_in_step(Rank *rank, const StepReport *report);
 /* Checks the held-out loss after the last step. */
 void diverged_on_held_out(Rank *rank, double loss);

@@ -120,7 +120,7 @@ static void measure_bandwidth(const Rank *rank)
         free(blocks[i]);
 }
 
-/* Computes, and calls progress every 50 us; returns the time of the last call. */
+/* Computes for `steps` times 50 us, with a call of progress after each. Returns the clock just before the last call. */
 static int64_t compute(const Rank *rank, int steps)
 {
     Error error;

@@ -46,7 +46,7 @@ struct ArrivalState {
     Block *block;   /* the block whose shared memory it is in */
     unsigned since; /* number of barriers of its cluster before it was initialized */
     unsigned count, missing, phase;
-    /* 1 + the last phase in which another block arrived or sent a box, if nobody has waited for its end */
+    /* 1 + the last phase in which another block arrived or sent a box. 0: none, or a thread has waited for its end */
     unsigned unseen;
     long bytes; /* announced bytes that have not arrived */
     std::vector<TensorCopy> copies;

@@ -88,7 +88,7 @@ static void json_says_what_is_wrong(void **state)
         {"[\"a\nb\"]", ":1: not JSON, so not a trace: a string has a control character in it"},
         {"[\"\\q\"]", ":1: not JSON, so not a trace: a string has an unknown escape in it"},
         {"[\"\\u12\"]", ":1: not JSON, so not a trace: a string has an unknown escape in it"},
-        {"[maybe]", ":1: not JSON, so not a trace: a word is no value"},
+        {"[maybe]", ":1: not JSON, so not a trace: a word is none of true, false, null, NaN and Infinity"},
         {"[] []", ":1: not JSON, so not a trace: something follows the end"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

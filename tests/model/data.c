@@ -68,7 +68,7 @@ static void test_microbatches(void **state)
     dataset_close(again);
 }
 
-/* Each window counts once: in whole microbatches and, at the end, in a number that divides one. */
+/* Each window counts once. Microbatches are full; only at the end they hold fewer windows, a divisor of their size. */
 static void test_held_out_windows(void **state)
 {
     (void)state;

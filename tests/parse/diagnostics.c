@@ -104,7 +104,7 @@ static void syntax(void **state)
             "help: the file begins with its name");
     REPORTS("", "t.dps:1:1: error: expected `schedule NAME;`, but the file ends");
     REPORTS(TWO "}", "error: expected an item of the schedule or the end of the file, not `}`",
-            "help: this } closes nothing");
+            "help: this } closes nothing: no { is open here");
     REPORTS(TWO "repeat i < 3 { F;", "t.dps:2:18: error: expected an item of the schedule or `}`, but the file ends",
             "t.dps:2:14: note: this `{` is not closed");
     REPORTS(TWO "F : M overlap overlap split from 1 split from 1;", "`overlap` is given twice",

@@ -75,8 +75,9 @@ static inline bool settle_one_of(Communicator *everybody, int rank, Flight fligh
     return settle(everybody, rank, &flights[chosen]);
 }
 
-/* Every rank draws the same messages from `seed`, posts its own in that order, and waits in a random order. It leaves
-   the message in flights[0] unwaited for most of the run. `blocks` are the rank's; it has as many afterwards. */
+/* Every rank draws the same messages from `seed`, posts its own in that order, and waits for them in a random order.
+   The message in flights[0] is in flight for most of the run. `blocks`: the rank's blocks. Afterwards they may be other
+   blocks, because transports exchange them, but their number is the same. */
 static inline bool exchange_at_random(Communicator *everybody, int rank, int ranks, uint64_t seed,
                                       void *blocks[IN_FLIGHT])
 {

@@ -117,7 +117,7 @@ template <int COUNT> DEVICE void registers_more() { asm volatile("setmaxnreg.inc
 
 template <int COUNT> DEVICE void registers_less() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT)); }
 
-/* Before the first product of a group: what threads did to the sums' registers comes first. */
+/* Called before the first product of a group: the products see what the threads wrote to the registers of the sums. */
 DEVICE void group_products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 DEVICE void group_products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -151,8 +151,8 @@ DEVICE float power_of_two(float exponent)
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
         "+f"(d[i + 7])
 
-/* d[64, 256] += a[64, 16] b[16, 256]. A_BY_K, B_BY_K: k is the contiguous index of the operand. Thread t of
-   the warpgroup holds, of row t / 32 * 16 + t % 32 / 4 + 8 h and columns 8 j + t % 4 * 2 + e, d[4 j + 2 h + e]. */
+/* d[64, 256] += a[64, 16] b[16, 256]. A_BY_K, B_BY_K: k is the contiguous index of the operand. In thread t of the
+   warpgroup, d[4 j + 2 h + e] is the element in row t / 32 * 16 + t % 32 / 4 + 8 h and column 8 j + t % 4 * 2 + e. */
 template <bool A_BY_K, bool B_BY_K>
 DEVICE void group_product(float (&d)[128], unsigned long long a, unsigned long long b)
 {
