@@ -46,7 +46,7 @@ uint32_t balance_first_slot(const BalanceShape *shape, uint32_t gpu);
    placement: [layers][replicas]. */
 void balance_eplb(const BalanceShape *shape, uint32_t layers, const double *loads, uint32_t *placement, Arena *arena);
 
-/* The wishes for balance_best. Without a current placement (`from` is NULL) moves and threshold have no effect. */
+/* What balance_best is asked for. Without a current placement (`from` is NULL) moves and threshold have no effect. */
 typedef struct BalanceRequest {
     bool distinct;        /* no expert twice on a GPU */
     const uint32_t *from; /* [replicas]: passes balance_check_placement */
@@ -83,7 +83,7 @@ double balance_of(const BalanceShape *shape, const double *loads, const uint32_t
 double balance_of_largest(const BalanceShape *shape, const double *loads, double largest);
 /* The number of physical experts of `to` that their GPU does not hold in `from`. */
 uint32_t balance_moves(const BalanceShape *shape, const uint32_t *from, const uint32_t *to, Arena *arena);
-/* The number of physical experts beyond the first of an expert on one GPU. */
+/* The number of duplicates: physical experts on a GPU that holds the same expert in an earlier slot. */
 uint32_t balance_duplicates(const BalanceShape *shape, const uint32_t *placement, Arena *arena);
 
 #endif

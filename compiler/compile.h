@@ -49,7 +49,8 @@ struct Compilation {
     Program *program;
 };
 
-/* Of a timeline's makespan: within the limits of the file and of `memory`, else within what the orders hold. */
+/* The gap between the makespan of a timeline and its lower bound, which keeps to the memory limits of the file and of
+   `memory`; without limits, to the memory that the orders hold. */
 Gap compilation_gap(const Compilation *compilation, double makespan);
 
 /* STATUS_OK: everything is there and verified. STATUS_BAD_INPUT: the diagnostics say why, or `error` if there is no

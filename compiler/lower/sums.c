@@ -63,7 +63,7 @@ static void post_of_stage(Run *run, uint32_t stage)
     run->missing[stage] = POSTED;
 }
 
-/* The sums of stages with several copies whose gradients are complete now. */
+/* Posts the sums of the stages with several copies whose gradients have become complete. */
 static void post_complete(Run *run)
 {
     for (uint32_t s = 0; s < run->schedule->pipes[0].stages; s++)
@@ -80,7 +80,7 @@ static bool is_other_end(const Action *action, const Action *other, uint32_t ran
     return other->kind == ends[action->kind] && other->peer == rank;
 }
 
-/* Whether both ends of a message have come to it: they go on. */
+/* Lets both ranks go on if both have reached their common message. False: one of them has not. */
 static bool exchange(Run *run, uint32_t rank)
 {
     const Action *action = next_action(run, rank);
@@ -94,7 +94,7 @@ static bool exchange(Run *run, uint32_t rank)
     return true;
 }
 
-/* A pass, or both halves of an F&B. */
+/* Begins a pass, or both halves of an F&B. */
 static void begin_pass(Run *run, uint32_t rank, const Action *pass)
 {
     RankRun *state = &run->ranks[rank];
@@ -110,7 +110,7 @@ static void begin_pass(Run *run, uint32_t rank, const Action *pass)
         run->complete[last->stage] = state->busy_until;
 }
 
-/* Every message whose ends have come to it, and those that come to theirs then. */
+/* Exchanges every message that both ranks have reached, and further ones that they reach by that. */
 static void exchange_all(Run *run)
 {
     for (bool more = true; more;) {
@@ -166,7 +166,7 @@ static uint32_t find_last(const Order *order, uint32_t chunk)
     return i;
 }
 
-/* Of a stage with one copy. */
+/* Posts the sum of a stage with one copy: after its last W and the sends that follow it. */
 static void post_alone(Run *run, uint32_t rank, uint32_t chunk)
 {
     const Order *order = &run->schedule->orders[rank];

@@ -39,7 +39,8 @@ typedef struct Calibration {
     size_t *pairs;                     /* [stages]: the number of F&Bs that it is in */
 } Calibration;
 
-/* From `count` traces, and of each the `fastest` steps; 0: all. The arena owns all memory. STATUS_BAD_INPUT: a file
+/* Reads `count` traces and takes the `fastest` shortest steps of each; 0: all steps. The arena owns all memory.
+   STATUS_BAD_INPUT: a file
    is not a trace, the traces have different numbers of stages, or a stage has no F. */
 Status calibration_read(int count, char *const *paths, uint32_t fastest, Arena *arena, Calibration *calibration,
                         Error *error);

@@ -315,8 +315,9 @@ static bool serve_in_slots(Expander *x)
         if (request->has_slot)
             continue;
         if (slotted && request->kind != ACTION_W) {
-            RankError *error = rank_error(&x->errors, x->rank, request->pass->span,
-                                          "this pass has no slot: beside passes that have one, only W can do without");
+            RankError *error =
+                rank_error(&x->errors, x->rank, request->pass->span,
+                           "this pass has no slot, but others of this rank have one: then only W may have none");
             if (error)
                 error->help = "write `at SLOT:` before its step";
             return false;

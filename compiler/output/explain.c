@@ -190,7 +190,7 @@ static void collect_rank(Explainer *x, uint32_t rank)
     }
 }
 
-/* Counts how often the rank runs each step. The count of a step in a block is that of its passes. */
+/* Counts how often the rank runs each step. For a step in a block it counts how often its most frequent pass ran. */
 static void count_steps(Explainer *x, uint32_t rank, int64_t *values, int64_t *counts)
 {
     Fault fault;

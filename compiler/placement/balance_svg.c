@@ -37,7 +37,7 @@ typedef struct Drawing {
     double *loads[PANELS]; /* [layers][gpus], divided by the layer's mean */
     double top;            /* the largest of them */
     double panel, row;     /* width of a panel, height of a layer's bars */
-    double rows;           /* the top of the first row */
+    double rows;           /* y of the first row's top */
     const char *heads[PANELS];
     FILE *stream;
 } Drawing;

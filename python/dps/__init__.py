@@ -24,7 +24,7 @@ __all__ = ["Balance", "Chunk", "Diagnostic", "Error", "Instruction", "Prediction
 
 
 def _schedule_folder():
-    """That of this package, or of the checkout that it is in."""
+    """The folder of the schedules: in the package, or in the checkout from which it is imported."""
     here = pathlib.Path(__file__).parent
     inside = here / "schedules"
     return inside if inside.is_dir() else here.parent.parent / "schedules"
@@ -36,7 +36,7 @@ def schedules():
 
 
 def schedule(name):
-    """The path of one of them, for compile() and for reading."""
+    """The path of the schedule `name` of schedules(), for compile() and for reading."""
     path = _schedule_folder() / f"{name}.dps"
     if not path.exists():
         raise UsageError(f"there is no schedule {name!r}; there are {', '.join(schedules())}")

@@ -116,7 +116,7 @@ static double quartile(const double *values, int which)
     return sorted[(ROUNDS - 1) * which / 4];
 }
 
-/* Of schedules a and b: how much longer a is, the median of the rounds. */
+/* The time of schedule a divided by that of b: the median of the rounds. */
 static double longer(double (*times)[ROUNDS], int a, int b)
 {
     double ratios[ROUNDS];

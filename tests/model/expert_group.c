@@ -195,9 +195,9 @@ static void close_members(const Subject *subject, Member *members)
     }
 }
 
-/* Compares gradients of a member with those of the stage with all experts. `experts`: the gradients of experts, which
-   that stage has added up over all microbatches; otherwise all other gradients, which it has of the member's microbatch
-   alone. */
+/* Compares gradients of a member with those of `all`, the stage with all experts. `experts`: compares the gradients of
+   experts, when `all` has run every member's microbatch; otherwise all other gradients, when `all` has run only this
+   member's microbatch. */
 static void compare_gradients(const Subject *subject, const Holder *member, int self, const Holder *all, bool experts)
 {
     const size_t size = all->device->run->size[MASTER_TYPE];

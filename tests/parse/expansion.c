@@ -142,7 +142,7 @@ static void slots_that_are_wrong(void **state)
 {
     (void)state;
     REPORTS(ONE(1) "F; at 0 : F : 2; at 1 : B : 3;",
-            "t.dps:2:1: error: rank 0: this pass has no slot: beside passes that have one, only W can");
+            "t.dps:2:1: error: rank 0: this pass has no slot, but others of this rank have one: then");
     REPORTS(ONE(1) "at 4 : F; at 1/(M-3) : F;", "division by zero");
     REPORTS(ONE(1) "at 4 : F : 3; at 7 : F; at 5 : B : 3;", "2:22: error: rank 0: 3 + 1 = 4 F of 3 microbatches",
             "2:8: note: 3 of them", "help: here in slot 7");

@@ -250,7 +250,7 @@ static bool stuck_body(Rank *self)
     const int rank = self->rank, members[] = {0, 1, 2};
     Error error;
     Communicator *communicator;
-    AllToAll uneven = {send, receive, begins[rank][0], begins[rank][1], 0};
+    AllToAll uneven = {send, receive, begins[rank][0], begins[rank][1], 0, 0};
     EXPECT(connect_all_to_all(self->world, rank, members, 3, 1, &communicator));
     EXPECT_GOOD(communicator->run->all_to_all_post(communicator, &uneven, &error));
     enum { PIECE = (1 * 3 + 0) * 3 + 1 }; /* of all-to-all 1, from rank 0 to rank 1 */

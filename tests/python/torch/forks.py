@@ -109,7 +109,7 @@ class TwoOutputs(nn.Module):
 
 
 def halves(module, inputs, *dy):
-    """Operations of I and W. The gradients equal those of a whole backward."""
+    """Checks that I and W together give the gradients of a whole backward; returns the operations of each."""
     results = []
     for kind in (None, GraphSplitter):
         module.zero_grad(set_to_none=True)
