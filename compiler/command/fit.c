@@ -1,16 +1,14 @@
 #include "compiler/command/fit.h"
 
-#include "compiler/command/fit_system.h"
-#include "compiler/compile.h"
+#include "compiler/command/fit_sizes.h"
+#include "compiler/command/fit_text.h"
 #include "compiler/search/random.h"
-
-#include "runtime/base/counted.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-enum { VARIABLES = 5, PIECES_MAX = 8, SIZES_MAX = 400, CHECKS = 24, LONGEST = 2000 };
+enum { PIECES_MAX = 8, CHECKS = 24, PEAK_DRAWS = 6, LONGEST = 2000 };
 
 typedef enum Quantity { MAKESPAN, BUBBLE, PEAK, QUANTITIES } Quantity;
 static const char *const quantity_names[QUANTITIES] = {"makespan", "bubble", "peak"};
@@ -18,87 +16,16 @@ static const char *const quantity_names[QUANTITIES] = {"makespan", "bubble", "pe
 static const StageCost keys[] = {COST_F, COST_I, COST_W, COST_FB};
 enum { MESSAGE = 4 }; /* the index of comm, after those of the keys */
 
-/* A domain of costs. Its formulas are in a few variables; F, I, W, FB and comm are sums of these. */
-typedef struct CostDomain {
-    const char *text;
-    struct {
-        const char *name;
-        int costs[VARIABLES]; /* how many times the variable is in F, I, W, FB, comm */
-    } variables[VARIABLES];
-    bool by_turns; /* FB is F+B */
-    bool (*admits)(const int64_t *costs);
-} CostDomain;
-
-static bool all(const int64_t *c) { return c[0] > 0; }
-static bool long_backward(const int64_t *c) { return c[1] + c[2] >= c[0]; }
-static bool ordered(const int64_t *c) { return c[2] <= c[0] && c[0] <= c[1]; }
-static bool short_messages(const int64_t *c) { return c[0] > 0 && 5 * c[4] <= c[0]; }
-static bool short_weight(const int64_t *c) { return c[2] <= c[0]; }
-
-/* Domains of costs, from the widest to the narrowest. */
-static const CostDomain cost_domains[] = {
-    {"comm <= F/5",
-     {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}, {"comm", {0, 0, 0, 0, 1}}},
-     false,
-     short_messages},
-    {"comm = 0", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, all},
-    {"comm = 0, B >= F", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, long_backward},
-    {"comm = 0, W <= F", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, short_weight},
-    {"comm = 0, W <= F <= I", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, ordered},
-    {"comm = 0, W <= F <= I, FB = F+B", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}}, true, ordered},
-    {"comm = 0, I = F, W <= F", {{"F", {1, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, short_weight},
-    {"comm = 0, I = F, W <= F, FB = F+B", {{"F", {1, 1}}, {"W", {0, 0, 1}}}, true, short_weight},
-    {"comm = 0, B = F", {{"F/2", {2, 1, 1}}, {"FB", {0, 0, 0, 1}}}, false, all},
-    {"comm = 0, F = I = W", {{"F", {1, 1, 1}}, {"FB", {0, 0, 0, 1}}}, false, all},
-    {"comm = 0, F = I = W, FB = F+B", {{"F", {1, 1, 1}}}, true, all},
-};
-
-typedef struct SizeDomain {
-    const char *text;
-    int64_t times, less; /* M >= times*P - less */
-    bool even, units;    /* P is even; P divides M */
-    int64_t least;       /* smallest P */
-} SizeDomain;
-
-static const SizeDomain size_domains[] = {
-    {"", 0, 0, false, false, 1},
-    {"M >= P", 1, 0, false, false, 1},
-    {"M >= 2P-1", 2, 1, false, false, 1},
-    {"M >= 2P", 2, 0, false, false, 1},
-    {"M >= 2P+2", 2, -2, false, false, 1},
-    {"P divides M", 1, 0, false, true, 1},
-    {"P >= 3, M >= 2P+2", 2, -2, false, false, 3},
-    {"P even", 0, 0, true, false, 1},
-    {"P even, M >= P", 1, 0, true, false, 1},
-    {"P even, M >= 2P", 2, 0, true, false, 1},
-    {"P even, P divides M", 1, 0, true, true, 1},
-    {"P even, P >= 4, M >= 2P+2", 2, -2, true, false, 4},
-    {"P even, P >= 4, P divides M", 1, 0, true, true, 4},
-};
-
-typedef struct Size {
-    int64_t ranks, microbatches;
-    bool other; /* fit_piece does not use it: it only checks formulas */
-    Arena arena;
-    Compilation c;
-} Size;
-
-typedef struct Piece {
-    Polynomial of[VARIABLES];
-} Piece;
-
 typedef struct Fitter {
-    const Options *options;
-    const Source *source;
     Arena *arena;
-    Size *sizes;
-    uint32_t size_count;
-    bool has_pairs, by_costs; /* by_costs: the order may depend on the costs */
+    FitSizes sizes;
+    bool by_costs; /* the order may depend on the costs */
     uint64_t seed;
     /* the formula that is being fitted */
     Quantity quantity;
     const CostDomain *costs;
     const SizeDomain *domain;
+    int64_t rest; /* the class of sizes: P % modulus */
     int variables;
     Piece pieces[PIECES_MAX];
     int piece_count;
@@ -107,26 +34,25 @@ typedef struct Fitter {
 
 /* --- points --- */
 
-static bool inside(const SizeDomain *domain, const Size *size)
+static bool inside(const Fitter *f, const FitSize *size)
 {
-    return size->ranks >= domain->least && size->microbatches >= domain->times * size->ranks - domain->less &&
-           (!domain->even || size->ranks % 2 == 0) && (!domain->units || size->microbatches % size->ranks == 0);
+    return size_domain_has(f->domain, f->rest, size->ranks, size->microbatches);
 }
 
-static void costs_of(const Fitter *f, const int64_t *values, int64_t costs[VARIABLES])
+static void costs_of(const Fitter *f, const int64_t *values, int64_t costs[FIT_VARIABLES])
 {
-    memset(costs, 0, VARIABLES * sizeof *costs);
+    memset(costs, 0, FIT_VARIABLES * sizeof *costs);
     for (int v = 0; v < f->variables; v++)
-        for (int k = 0; k < VARIABLES; k++)
+        for (int k = 0; k < FIT_VARIABLES; k++)
             costs[k] += values[v] * f->costs->variables[v].costs[k];
-    if (f->costs->by_turns || !f->has_pairs)
+    if (f->costs->by_turns || !f->sizes.has_pairs)
         costs[3] = costs[0] + costs[1] + costs[2];
 }
 
 static Costs costs_at(const Fitter *f, const int64_t *values)
 {
-    int64_t costs[VARIABLES];
-    Costs given = f->options->costs;
+    int64_t costs[FIT_VARIABLES];
+    Costs given = f->sizes.options->costs;
     costs_of(f, values, costs);
     for (int k = 0; k < MESSAGE; k++)
         given.all[keys[k]] = (double)costs[k];
@@ -134,26 +60,26 @@ static Costs costs_at(const Fitter *f, const int64_t *values)
     return given;
 }
 
-/* Compiles the size again under these costs if its order may depend on them. False: it does not compile. */
-static bool take_order(const Fitter *f, Size *size, const int64_t *values)
+/* Compiles the size again under these costs if its order may depend on them: up to the messages, which is enough for
+   its times, or to its program, which has its peak. False: it does not compile. */
+static bool take_order(const Fitter *f, FitSize *size, const int64_t *values)
 {
-    Error ignored;
+    int64_t costs[FIT_COSTS];
+    const bool lowered = f->quantity == PEAK;
     if (!f->by_costs)
         return true;
+    costs_of(f, values, costs);
+    if (memcmp(size->costs, costs, sizeof costs) == 0 && size->lowered >= lowered)
+        return true;
     const Costs given = costs_at(f, values);
-    arena_free(&size->arena);
-    Parameters *parameters = arena_allocate(&size->arena, sizeof *parameters);
-    *parameters = f->options->parameters;
-    parameters_set_ranks(parameters, size->ranks);
-    parameters_set_microbatches(parameters, size->microbatches);
-    size->c = (Compilation){.arena = &size->arena, .source = f->source, .parameters = parameters, .costs = &given};
-    const bool good = compile(&size->c, &ignored) == STATUS_OK;
-    size->c.costs = NULL;
-    return good;
+    const bool compiled = fit_size_compile(&f->sizes, size, &given, lowered);
+    memcpy(size->costs, costs, sizeof costs);
+    size->costs[0] = compiled ? costs[0] : 0;
+    return compiled;
 }
 
 /* The quantity of the size's order, times the number of ranks: a whole number. */
-static int64_t value_at(const Fitter *f, const Size *size, const int64_t *values)
+static int64_t value_at(const Fitter *f, const FitSize *size, const int64_t *values)
 {
     Timeline times;
     const Costs given = costs_at(f, values);
@@ -167,7 +93,7 @@ static int64_t value_at(const Fitter *f, const Size *size, const int64_t *values
     return llround(quantity * (double)size->ranks);
 }
 
-static int64_t peak_at(const Size *size)
+static int64_t peak_at(const FitSize *size)
 {
     uint32_t peak = 0;
     for (uint32_t r = 0; r < size->c.schedule.ranks; r++)
@@ -177,9 +103,9 @@ static int64_t peak_at(const Size *size)
 
 /* Draws values of the variables at random. The domain admits their costs, and an F&B takes at least its longer half and
    at most both halves. */
-static void random_values(Fitter *f, int64_t values[VARIABLES])
+static void random_values(Fitter *f, int64_t values[FIT_VARIABLES])
 {
-    int64_t costs[VARIABLES];
+    int64_t costs[FIT_VARIABLES];
     do {
         for (int v = 0; v < f->variables; v++)
             values[v] = 1 + random_of(&f->seed, f->costs->variables[v].costs[MESSAGE] ? LONGEST / 20 : LONGEST);
@@ -194,17 +120,17 @@ static void random_values(Fitter *f, int64_t values[VARIABLES])
    a polynomial. */
 static bool fit_piece(Fitter *f, const int64_t *values, Piece *piece)
 {
-    FitSystem systems[VARIABLES] = {{.points = 0}};
-    for (uint32_t i = 0; i < f->size_count; i++) {
-        Size *size = &f->sizes[i];
-        if (size->other || !inside(f->domain, size))
+    FitSystem systems[FIT_VARIABLES] = {{.points = 0}};
+    for (uint32_t i = 0; i < f->sizes.count; i++) {
+        FitSize *size = &f->sizes.all[i];
+        if (size->other || !inside(f, size))
             continue;
         if (!take_order(f, size, values))
             return false;
         const int64_t here = value_at(f, size, values);
         int64_t sum = 0;
         for (int v = 0; v < f->variables; v++) {
-            int64_t moved[VARIABLES];
+            int64_t moved[FIT_VARIABLES];
             memcpy(moved, values, sizeof moved);
             moved[v]++;
             const int64_t slope = value_at(f, size, moved) - here;
@@ -221,7 +147,7 @@ static bool fit_piece(Fitter *f, const int64_t *values, Piece *piece)
     return true;
 }
 
-static double formula_at(const Fitter *f, const Size *size, const int64_t *values)
+static double formula_at(const Fitter *f, const FitSize *size, const int64_t *values)
 {
     double most = -INFINITY;
     for (int p = 0; p < f->piece_count; p++) {
@@ -234,14 +160,14 @@ static double formula_at(const Fitter *f, const Size *size, const int64_t *value
 }
 
 /* Checks the maximum of the pieces at all sizes and at new random costs. False: it is wrong at the costs `values`. */
-static bool holds(Fitter *f, int64_t values[VARIABLES])
+static bool holds(Fitter *f, int64_t values[FIT_VARIABLES])
 {
     f->checked = 0;
     for (int check = 0; check < CHECKS; check++) {
         random_values(f, values);
-        for (uint32_t i = 0; i < f->size_count; i++) {
-            Size *size = &f->sizes[i];
-            if (!inside(f->domain, size))
+        for (uint32_t i = 0; i < f->sizes.count; i++) {
+            FitSize *size = &f->sizes.all[i];
+            if (!inside(f, size))
                 continue;
             if (!take_order(f, size, values))
                 return false;
@@ -265,7 +191,7 @@ static bool same_piece(const Fitter *f, const Piece *a, const Piece *b)
 /* Adds pieces until their maximum passes the check. */
 static bool fit_formula(Fitter *f)
 {
-    int64_t values[VARIABLES];
+    int64_t values[FIT_VARIABLES];
     f->piece_count = 0;
     random_values(f, values);
     while (f->piece_count < PIECES_MAX) {
@@ -282,80 +208,42 @@ static bool fit_formula(Fitter *f)
     return false;
 }
 
+/* Finds the peak at all sizes. Where the order may depend on the costs, the peak must be the same at random costs. */
 static bool fit_peak(Fitter *f)
 {
     FitSystem system = {.points = 0};
+    int64_t values[FIT_VARIABLES];
     f->checked = 0;
-    if (f->by_costs) /* the order, and the peak with it, may change with the costs: no formula in the sizes alone */
-        return false;
-    for (uint32_t i = 0; i < f->size_count; i++) {
-        const Size *size = &f->sizes[i];
-        if (!inside(f->domain, size))
-            continue;
-        if (!fit_point(&system, size->ranks, size->microbatches, peak_at(size)))
-            return false;
-        f->checked += size->other;
+    for (int draw = 0; draw < (f->by_costs ? PEAK_DRAWS : 1); draw++) {
+        random_values(f, values);
+        for (uint32_t i = 0; i < f->sizes.count; i++) {
+            FitSize *size = &f->sizes.all[i];
+            if (!inside(f, size))
+                continue;
+            if (!take_order(f, size, values) || !fit_point(&system, size->ranks, size->microbatches, peak_at(size)))
+                return false;
+            f->checked += size->other;
+        }
     }
     return f->checked > 0 && fit_solve(&system, &f->pieces[0].of[0]);
 }
 
 /* --- output --- */
 
-/* Writes the variables from `first` on whose coefficients are whole multiples of that of `first`, such as "F+I-W", and
-   marks them in `written`. I and W with equal coefficients become B. */
-static const char *group_text(const Fitter *f, const Piece *piece, int first, bool *written)
-{
-    const char *text = "";
-    int count = 0;
-    for (int v = first; v < f->variables; v++) {
-        const Fraction ratio = polynomial_ratio(&piece->of[v], &piece->of[first]);
-        if (written[v] || ratio.above == 0 || ratio.below != 1)
-            continue;
-        const int64_t times = ratio.above < 0 ? -ratio.above : ratio.above;
-        const bool backward = strcmp(f->costs->variables[v].name, "I") == 0 && v + 1 < f->variables &&
-                              memcmp(&piece->of[v], &piece->of[v + 1], sizeof piece->of[v]) == 0;
-        const char *sign = ratio.above < 0 ? "-" : *text ? "+" : "";
-        const char *name = backward ? "B" : f->costs->variables[v].name;
-        text = times == 1 ? arena_format(f->arena, "%s%s%s", text, sign, name)
-                          : arena_format(f->arena, "%s%s%" PRId64 "%s", text, sign, times, name);
-        written[v] = true;
-        written[v + 1 < f->variables ? v + 1 : v] |= backward;
-        count++;
-    }
-    const bool alone = count == 1 || !*polynomial_text(&piece->of[first], true, f->arena);
-    return alone ? text : arena_format(f->arena, "(%s)", text);
-}
-
-static const char *piece_text(const Fitter *f, const Piece *piece)
-{
-    bool written[VARIABLES] = {false};
-    const char *text = "";
-    for (int v = 0; v < f->variables; v++) {
-        if (written[v] || polynomial_is_zero(&piece->of[v]))
-            continue;
-        const char *const factor = polynomial_text(&piece->of[v], true, f->arena);
-        const char *const group = group_text(f, piece, v, written);
-        const char *const blank = strchr("0123456789P", *group) ? " " : "";
-        const bool subtracts = *text && *factor == '-';
-        text = arena_format(f->arena, "%s%s%s%s%s", text,
-                            subtracts ? " - "
-                            : *text   ? " + "
-                                      : "",
-                            factor + subtracts, *factor ? blank : "", group);
-    }
-    return *text ? text : "0";
-}
-
 static void print_formula(const Fitter *f, FILE *stream)
 {
     const char *text = "";
     for (int p = 0; p < f->piece_count; p++)
-        text = arena_format(f->arena, "%s%s%s", text, p ? ", " : "", piece_text(f, &f->pieces[p]));
+        text = arena_format(f->arena, "%s%s%s", text, p ? ", " : "",
+                            piece_text(&f->pieces[p], f->costs, f->variables, f->arena));
     if (f->piece_count > 1)
         text = arena_format(f->arena, "max(%s)", text);
     if (f->quantity == PEAK)
-        text = polynomial_text(&f->pieces[0].of[0], false, f->arena);
-    const char *const costs = f->quantity == PEAK ? "" : f->costs->text, *const sizes = f->domain->text;
+        text = polynomial_product_text(&f->pieces[0].of[0], "", f->arena);
+    const char *const costs = f->quantity == PEAK && !f->by_costs ? "" : f->costs->text, *const sizes =
+                                                                                             size_domain_text(f->domain,
+                                                                                                              f->rest,
+                                                                                                              f->arena);
     fprintf(stream, "%-8s  %s\n          %s%s%s; checked at %" PRIu64 " points\n", quantity_names[f->quantity], text,
             *costs || *sizes ? "where " : "for all sizes tried", costs,
             *costs && *sizes ? arena_format(f->arena, ", %s", sizes) : sizes, f->checked);
@@ -367,83 +255,64 @@ static void take_domain(Fitter *f, const CostDomain *costs)
 {
     f->costs = costs;
     f->variables = 0;
-    while (f->variables < VARIABLES && costs->variables[f->variables].name)
+    while (f->variables < FIT_VARIABLES && costs->variables[f->variables].name)
         f->variables++;
 }
 
-/* Prints a formula for the widest domain of costs that has one, then those of narrower domains of costs that hold for
-   more sizes. */
+/* Whether to look for a formula here: some sizes have none yet, or all, if the domain is one class of several. */
+static bool needs_formula(const Fitter *f)
+{
+    uint32_t all = 0, known = 0;
+    for (uint32_t i = 0; i < f->sizes.count; i++) {
+        all += inside(f, &f->sizes.all[i]);
+        known += inside(f, &f->sizes.all[i]) && f->sizes.all[i].has_formula;
+    }
+    return f->domain->modulus > 1 ? known == 0 : known < all;
+}
+
+static void mark_sizes(Fitter *f)
+{
+    for (uint32_t i = 0; i < f->sizes.count; i++)
+        f->sizes.all[i].has_formula |= inside(f, &f->sizes.all[i]);
+}
+
+static void clear_sizes(Fitter *f)
+{
+    for (uint32_t i = 0; i < f->sizes.count; i++)
+        f->sizes.all[i].has_formula = false;
+}
+
+/* Prints the formulas of the domain, one for each class of sizes that has one. Returns their number. */
+static uint32_t fit_domain(Fitter *f, FILE *stream)
+{
+    uint32_t found = 0;
+    for (f->rest = 0; f->rest < f->domain->modulus; f->rest++) {
+        f->seed = 1;
+        if (!needs_formula(f) || !(f->quantity == PEAK ? fit_peak(f) : fit_formula(f)))
+            continue;
+        print_formula(f, stream);
+        mark_sizes(f);
+        found++;
+    }
+    return found;
+}
+
+/* Prints a formula for the widest domain that has one, then those of narrower domains of costs that hold for more
+   sizes. */
 static void fit_quantity(Fitter *f, FILE *stream)
 {
-    const size_t cost_count = f->quantity == PEAK ? 1 : sizeof cost_domains / sizeof *cost_domains;
-    size_t size_count = sizeof size_domains / sizeof *size_domains;
-    const size_t all_sizes = size_count;
+    const size_t cost_count = f->quantity == PEAK ? 1 : cost_domain_count;
+    uint32_t found = 0;
+    clear_sizes(f);
     for (size_t c = 0; c < cost_count; c++) {
         take_domain(f, &cost_domains[c]);
-        for (size_t s = 0; s < size_count && (f->has_pairs || !f->costs->by_turns); s++) {
+        for (size_t s = 0; s < size_domain_count && (f->sizes.has_pairs || !f->costs->by_turns); s++) {
             f->domain = &size_domains[s];
-            f->seed = 1;
-            if (f->quantity == PEAK ? fit_peak(f) : fit_formula(f)) {
-                print_formula(f, stream);
-                size_count = s;
-            }
+            found += fit_domain(f, stream);
         }
     }
-    if (size_count == all_sizes)
+    if (!found)
         fprintf(stream, "%-8s  no formula found\n", quantity_names[f->quantity]);
-}
-
-/* Adds a size if the file admits it. */
-static void add_size(Fitter *f, int64_t ranks, int64_t microbatches, bool other)
-{
-    Error ignored;
-    if (f->size_count == SIZES_MAX)
-        return;
-    Size *size = &f->sizes[f->size_count];
-    *size =
-        (Size){.ranks = ranks, .microbatches = microbatches, .other = other, .arena.exhausted = f->arena->exhausted};
-    Parameters *parameters = arena_allocate(&size->arena, sizeof *parameters);
-    *parameters = f->options->parameters;
-    parameters_set_ranks(parameters, ranks);
-    parameters_set_microbatches(parameters, microbatches);
-    size->c = (Compilation){
-        .arena = &size->arena, .source = f->source, .parameters = parameters, .costs = &f->options->costs};
-    if (compile(&size->c, &ignored) == STATUS_OK) {
-        f->has_pairs |= (schedule_costs_used(&size->c.schedule) & 1u << COST_FB) != 0;
-        f->size_count++;
-    } else {
-        arena_free(&size->arena);
-    }
-}
-
-static void add_sizes(Fitter *f)
-{
-    static const int64_t ranks[] = {2, 3, 4, 5, 6, 8, 10};
-    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
-        for (int64_t m = ranks[i] > 6 ? 2 : 1; m <= 3 * ranks[i] + 2; m += ranks[i] > 6 ? 2 : 1)
-            add_size(f, ranks[i], m, false);
-    for (int64_t p = 7; p <= 12; p += 5)
-        for (int64_t m = p - 1; m <= 3 * p; m += p / 2)
-            add_size(f, p, m, true);
-    for (int64_t m = 12; m <= 48; m += 12)
-        add_size(f, 12, m, true);
-}
-
-static void print_sizes(const Fitter *f, const char *name, FILE *stream)
-{
-    int64_t ranks[] = {INT64_MAX, 0}, microbatches[] = {INT64_MAX, 0}; /* least and most */
-    for (uint32_t i = 0; i < f->size_count; i++) {
-        const Size *size = &f->sizes[i];
-        ranks[0] = size->ranks < ranks[0] ? size->ranks : ranks[0];
-        ranks[1] = size->ranks > ranks[1] ? size->ranks : ranks[1];
-        microbatches[0] = size->microbatches < microbatches[0] ? size->microbatches : microbatches[0];
-        microbatches[1] = size->microbatches > microbatches[1] ? size->microbatches : microbatches[1];
-    }
-    fprintf(stream, "%s: for P ranks and M microbatches", name);
-    if (f->size_count)
-        fprintf(stream, "; tried at %s, P = %" PRId64 "..%" PRId64 ", M = %" PRId64 "..%" PRId64,
-                counted(f->size_count, "size").text, ranks[0], ranks[1], microbatches[0], microbatches[1]);
-    putc('\n', stream);
 }
 
 Status fit(const Options *options, Arena *arena, Diagnostics **diagnostics, FILE *stream, Error *error)
@@ -460,14 +329,12 @@ Status fit(const Options *options, Arena *arena, Diagnostics **diagnostics, FILE
     if (own.tree->order)
         return error_set(error, STATUS_BAD_USAGE,
                          "%s searches its order, so it has no formula; fit takes files with steps", source->path);
-    Fitter f = {.options = options, .source = source, .arena = arena};
-    f.sizes = arena_array(arena, SIZES_MAX, sizeof *f.sizes);
+    Fitter f = {.arena = arena, .sizes = {.options = options, .source = source}};
     f.by_costs = own.tree->cost != NULL;
-    add_sizes(&f);
-    print_sizes(&f, own.schedule.name, stream);
+    fit_sizes_compile(&f.sizes, arena);
+    fit_sizes_print(&f.sizes, own.schedule.name, stream);
     for (f.quantity = 0; f.quantity < QUANTITIES; f.quantity++)
         fit_quantity(&f, stream);
-    for (uint32_t i = 0; i < f.size_count; i++)
-        arena_free(&f.sizes[i].arena);
+    fit_sizes_free(&f.sizes);
     return STATUS_OK;
 }

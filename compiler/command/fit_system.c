@@ -1,8 +1,9 @@
 #include "compiler/command/fit_system.h"
 
 #include <inttypes.h>
+#include <string.h>
 
-static int64_t divisor(int64_t a, int64_t b)
+int64_t common_divisor(int64_t a, int64_t b)
 {
     a = a < 0 ? -a : a;
     b = b < 0 ? -b : b;
@@ -125,44 +126,69 @@ Fraction polynomial_ratio(const Polynomial *a, const Polynomial *b)
     return ratio;
 }
 
-const char *polynomial_text(const Polynomial *polynomial, bool factor, Arena *arena)
+static const struct {
+    const char *name;
+    int term;
+} written_order[FIT_TERMS] = {{"PM", 3}, {"P^2", 4}, {"M", 2}, {"P", 1}, {"M/P", 5}, {"", 0}};
+
+int polynomial_sign(const Polynomial *polynomial)
 {
-    static const struct {
-        const char *name;
-        int term;
-    } order[FIT_TERMS] = {{"PM", 3}, {"P^2", 4}, {"M", 2}, {"P", 1}, {"M/P", 5}, {"", 0}};
-    int64_t content = 0, below = 1;
+    for (int i = 0; i < FIT_TERMS; i++) {
+        const int64_t above = polynomial->terms[written_order[i].term].above;
+        if (above)
+            return above < 0 ? -1 : 1;
+    }
+    return 1;
+}
+
+bool polynomial_is_one(const Polynomial *polynomial)
+{
+    for (int i = 0; i < FIT_TERMS; i++)
+        if (polynomial->terms[i].above != (i == 0))
+            return false;
+    return polynomial->terms[0].below == 1;
+}
+
+Polynomial polynomial_scaled(const Polynomial *polynomial, Fraction by)
+{
+    Polynomial scaled;
+    bool overflow = false; /* the coefficients of formulas are small */
+    for (int i = 0; i < FIT_TERMS; i++)
+        scaled.terms[i] = fraction((__int128)polynomial->terms[i].above * by.above,
+                                   (__int128)polynomial->terms[i].below * by.below, &overflow);
+    return scaled;
+}
+
+const char *polynomial_product_text(const Polynomial *polynomial, const char *name, Arena *arena)
+{
+    int64_t content = 0, below = 1; /* the common factor of the terms is content/below */
     int count = 0;
     for (int i = 0; i < FIT_TERMS; i++) {
         const Fraction term = polynomial->terms[i];
-        below = below / divisor(below, term.below) * term.below;
+        below = below / common_divisor(below, term.below) * term.below;
         count += term.above != 0;
     }
     for (int i = 0; i < FIT_TERMS; i++)
-        content = divisor(content, polynomial->terms[i].above * (below / polynomial->terms[i].below));
-    const char *text = "", *minus = "";
-    const bool outside = content > 1 && count > 1 && below == 1;
-    for (int i = FIT_TERMS; i-- > 0 && count > 1;)
-        if (polynomial->terms[order[i].term].above)
-            minus = polynomial->terms[order[i].term].above < 0 ? "-" : "";
-    if (*minus)
-        content = outside ? -content : -1;
+        content = common_divisor(content, polynomial->terms[i].above * (below / polynomial->terms[i].below));
+    if (count == 0)
+        return "0";
+    const char *text = "";
+    const int64_t outside = count > 1 ? content : 1;
     for (int i = 0; i < FIT_TERMS; i++) {
-        const Fraction term = polynomial->terms[order[i].term];
-        if (!term.above)
-            continue;
-        const int64_t scaled = term.above * (below / term.below) / (outside || *minus ? content : 1);
-        const int64_t size = scaled < 0 ? -scaled : scaled;
-        const char *const sign = scaled < 0 ? "-" : *text ? "+" : "";
-        text = size == 1 && *order[i].name ? arena_format(arena, "%s%s%s", text, sign, order[i].name)
-                                           : arena_format(arena, "%s%s%" PRId64 "%s", text, sign, size, order[i].name);
+        const Fraction term = polynomial->terms[written_order[i].term];
+        const int64_t scaled = term.above * (below / term.below) / outside, size = scaled < 0 ? -scaled : scaled;
+        const bool bare = size == 1 && (*written_order[i].name || (count == 1 && *name));
+        if (scaled)
+            text = arena_format(arena, "%s%s", text, scaled < 0 ? "-" : *text ? "+" : "");
+        if (scaled && !bare)
+            text = arena_format(arena, "%s%" PRId64, text, size);
+        if (scaled)
+            text = arena_format(arena, "%s%s", text, written_order[i].name);
     }
-    if (outside)
-        return arena_format(arena, "%" PRId64 "(%s)", content, text);
-    if (*minus && below == 1)
-        return arena_format(arena, "-(%s)", text);
-    if (factor && count == 1 && below == 1 && polynomial->terms[0].above == 1)
-        return "";
-    text = count == 0 ? "0" : (factor || below > 1) && count > 1 ? arena_format(arena, "(%s)", text) : text;
-    return below > 1 ? arena_format(arena, factor ? "%s(%s/%" PRId64 ")" : "%s%s/%" PRId64, minus, text, below) : text;
+    if (outside > 1)
+        text = arena_format(arena, "%" PRId64 "(%s)", outside, text);
+    else if ((*name || below > 1) && (count > 1 || (*name && strchr(text, '/'))))
+        text = arena_format(arena, "(%s)", text);
+    text = arena_format(arena, "%s%s", text, name);
+    return below > 1 ? arena_format(arena, "%s/%" PRId64, text, below) : text;
 }

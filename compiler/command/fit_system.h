@@ -14,6 +14,9 @@ typedef struct Fraction {
 
 enum { FIT_TERMS = 6 }; /* 1, P, M, P*M, P*P, M/P */
 
+/* The largest number that divides both; of 0 and b it is b. */
+int64_t common_divisor(int64_t a, int64_t b);
+
 typedef struct Polynomial {
     Fraction terms[FIT_TERMS];
 } Polynomial;
@@ -37,8 +40,12 @@ double polynomial_at(const Polynomial *polynomial, int64_t ranks, int64_t microb
 bool polynomial_is_zero(const Polynomial *polynomial);
 /* The factor c for which a = c*b; 0 if there is none, or b is zero. */
 Fraction polynomial_ratio(const Polynomial *a, const Polynomial *b);
-/* The polynomial as text: "2(P-1)", "M+P-1". With `factor` it is the text of a factor: 1 is "", and a sum is in
-   parentheses. */
-const char *polynomial_text(const Polynomial *polynomial, bool factor, Arena *arena);
+/* -1 if the term that polynomial_product_text writes first is negative, else 1. */
+int polynomial_sign(const Polynomial *polynomial);
+bool polynomial_is_one(const Polynomial *polynomial);
+Polynomial polynomial_scaled(const Polynomial *polynomial, Fraction by);
+/* The polynomial times `name` as text: "2(P-1)F", "(M+P-1)F", "PF/2". With the name "" it is the polynomial alone:
+   "M+P-1". */
+const char *polynomial_product_text(const Polynomial *polynomial, const char *name, Arena *arena);
 
 #endif

@@ -1,0 +1,62 @@
+#include "compiler/command/fit_domains.h"
+
+#include <inttypes.h>
+
+static bool all(const int64_t *c) { return c[0] > 0; }
+static bool long_backward(const int64_t *c) { return c[1] + c[2] >= c[0]; }
+static bool ordered(const int64_t *c) { return c[2] <= c[0] && c[0] <= c[1]; }
+static bool short_messages(const int64_t *c) { return c[0] > 0 && 5 * c[4] <= c[0]; }
+static bool short_weight(const int64_t *c) { return c[2] <= c[0]; }
+
+const CostDomain cost_domains[] = {
+    {"comm <= F/5",
+     {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}, {"comm", {0, 0, 0, 0, 1}}},
+     false,
+     short_messages},
+    {"comm = 0", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, all},
+    {"comm = 0, B >= F", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, long_backward},
+    {"comm = 0, W <= F", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, short_weight},
+    {"comm = 0, W <= F <= I", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, ordered},
+    {"comm = 0, W <= F <= I, FB = F+B", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}}, true, ordered},
+    {"comm = 0, I = F, W <= F", {{"F", {1, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, short_weight},
+    {"comm = 0, I = F, W <= F, FB = F+B", {{"F", {1, 1}}, {"W", {0, 0, 1}}}, true, short_weight},
+    {"comm = 0, B = F", {{"F", {2, 1, 1}}, {"FB", {0, 0, 0, 1}}}, false, all},
+    {"comm = 0, F = I = W", {{"F", {1, 1, 1}}, {"FB", {0, 0, 0, 1}}}, false, all},
+    {"comm = 0, F = I = W, FB = F+B", {{"F", {1, 1, 1}}}, true, all},
+};
+const size_t cost_domain_count = sizeof cost_domains / sizeof *cost_domains;
+
+const SizeDomain size_domains[] = {
+    {"", 0, 0, 1, 1, false},
+    {"M >= P", 1, 0, 1, 1, false},
+    {"M >= 2P-1", 2, 1, 1, 1, false},
+    {"M >= 2P", 2, 0, 1, 1, false},
+    {"M >= 2P+2", 2, -2, 1, 1, false},
+    {"P divides M", 1, 0, 1, 1, true},
+    {"P >= 3, M >= 2P+2", 2, -2, 1, 3, false},
+    {"", 0, 0, 2, 1, false},
+    {"M >= P", 1, 0, 2, 1, false},
+    {"M >= 2P", 2, 0, 2, 1, false},
+    {"P divides M", 1, 0, 2, 1, true},
+    {"P >= 4, M >= 2P+2", 2, -2, 2, 4, false},
+    {"P >= 4, P divides M", 1, 0, 2, 4, true},
+    {"M >= P", 1, 0, 3, 1, false},
+    {"M >= 2P", 2, 0, 3, 1, false},
+};
+const size_t size_domain_count = sizeof size_domains / sizeof *size_domains;
+
+bool size_domain_has(const SizeDomain *domain, int64_t rest, int64_t ranks, int64_t microbatches)
+{
+    return ranks >= domain->least && ranks % domain->modulus == rest &&
+           microbatches >= domain->times * ranks - domain->less && (!domain->units || microbatches % ranks == 0);
+}
+
+const char *size_domain_text(const SizeDomain *domain, int64_t rest, Arena *arena)
+{
+    if (domain->modulus == 1)
+        return domain->text;
+    const char *const between = *domain->text ? ", " : "";
+    if (domain->modulus == 2)
+        return arena_format(arena, "P %s%s%s", rest ? "odd" : "even", between, domain->text);
+    return arena_format(arena, "P %% %" PRId64 " = %" PRId64 "%s%s", domain->modulus, rest, between, domain->text);
+}

@@ -1,0 +1,46 @@
+#ifndef COMMAND_FIT_DOMAINS_H
+#define COMMAND_FIT_DOMAINS_H
+
+/* The domains in which dpc fit looks for formulas: costs and sizes. Both tables go from the widest domain to the
+   narrowest. */
+
+#include "runtime/base/arena.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FIT_COSTS = 5, FIT_VARIABLES = FIT_COSTS }; /* F, I, W, FB, comm, in this order */
+
+/* A domain of costs. Its formulas are in a few variables; F, I, W, FB and comm are sums of these. */
+typedef struct CostDomain {
+    const char *text;
+    struct {
+        const char *name;     /* of the first cost in the next line that is not zero */
+        int costs[FIT_COSTS]; /* how many times the variable is in F, I, W, FB, comm */
+    } variables[FIT_VARIABLES];
+    bool by_turns; /* FB is F+B */
+    bool (*admits)(const int64_t *costs);
+} CostDomain;
+
+extern const CostDomain cost_domains[];
+extern const size_t cost_domain_count;
+
+/* M >= times*P - less. With a `modulus` the sizes fall into as many classes, by the remainder of P, and each class may
+   have a formula of its own. */
+typedef struct SizeDomain {
+    const char *text; /* without the class */
+    int64_t times, less;
+    int64_t modulus; /* 1: all sizes are one class */
+    int64_t least;   /* smallest P */
+    bool units;      /* P divides M */
+} SizeDomain;
+
+extern const SizeDomain size_domains[];
+extern const size_t size_domain_count;
+
+bool size_domain_has(const SizeDomain *domain, int64_t rest, int64_t ranks, int64_t microbatches);
+/* "P even, M >= 2P"; "" for all sizes. `rest` is P % modulus. */
+const char *size_domain_text(const SizeDomain *domain, int64_t rest, Arena *arena);
+
+#endif

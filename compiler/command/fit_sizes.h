@@ -1,0 +1,40 @@
+#ifndef COMMAND_FIT_SIZES_H
+#define COMMAND_FIT_SIZES_H
+
+/* The sizes at which dpc fit evaluates a schedule, each compiled in an arena of its own. */
+
+#include "compiler/command/fit_domains.h"
+#include "compiler/command/options.h"
+#include "compiler/compile.h"
+
+typedef struct FitSize {
+    int64_t ranks, microbatches;
+    bool other;       /* fit_piece does not use it: it only checks formulas */
+    bool has_formula; /* of the current quantity, in some domain of costs */
+    /* the costs that its order was made for, if orders depend on the costs; F = 0: those of the options */
+    int64_t costs[FIT_COSTS];
+    bool lowered; /* its order has a program */
+    Arena arena;
+    Compilation c;
+} FitSize;
+
+typedef struct FitSizes {
+    const Options *options; /* with the parameters of all sizes */
+    const Source *source;
+    FitSize *all;
+    uint32_t count;
+    bool has_pairs; /* some orders have F&Bs */
+} FitSizes;
+
+/* Compiles all sizes that the file admits, under the costs of the options. The caller frees them. */
+void fit_sizes_compile(FitSizes *sizes, Arena *arena);
+void fit_sizes_free(FitSizes *sizes);
+
+/* Compiles a size again under other costs: to its messages, which is enough for its times, or, if `lowered`, to its
+   program. False: it does not compile. */
+bool fit_size_compile(const FitSizes *sizes, FitSize *size, const Costs *costs, bool lowered);
+
+/* Prints the name of the schedule and the ranges of the sizes. */
+void fit_sizes_print(const FitSizes *sizes, const char *name, FILE *stream);
+
+#endif
