@@ -90,7 +90,7 @@ $(BUILD)/lib%.a:
 # The order of linking: a library may use those after it.
 COMPILER_LIBRARIES := compiler balance program base
 LIBDPS_LIBRARIES   := compiler balance executor transport program base
-DPRUN_LIBRARIES    := command trainer simulator executor model device transport launcher program base
+DPRUN_LIBRARIES    := command trainer balance simulator executor model device transport launcher program base
 libraries = $(foreach name,$(1),$(call library,$(name)))
 
 DPC_LIBS   := -lz -lm
@@ -205,8 +205,8 @@ TEST_LIBRARIES_device    := device base
 TEST_LIBRARIES_model     := model transport launcher device base
 TEST_LIBRARIES_transport := transport launcher base
 TEST_LIBRARIES_executor  := executor transport launcher program base
-TEST_LIBRARIES_exec      := compiler balance $(DPRUN_LIBRARIES)
-TEST_LIBRARIES_cuda      := mock compiler balance $(DPRUN_LIBRARIES)
+TEST_LIBRARIES_exec      := compiler $(DPRUN_LIBRARIES)
+TEST_LIBRARIES_cuda      := mock compiler $(DPRUN_LIBRARIES)
 TEST_LIBRARIES_gpu       := device base
 TEST_LINK_search         := $(CADICAL)
 TEST_LINK_library        := -L$(BUILD) -ldps -Wl,-rpath,'$$$$ORIGIN/../..'
@@ -327,7 +327,7 @@ rebase: all $(BUILD)/tests/golden/golden
 
 # --- figures: name, value and unit on each line. Ratios come from one run; absolute times are those of this machine ---
 BENCHES := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
-$(BENCHES): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(call libraries,compiler balance $(DPRUN_LIBRARIES))
+$(BENCHES): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(call libraries,compiler $(DPRUN_LIBRARIES))
 	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS)
 $(BUILD)/tests/bench/library: $(BUILD)/libdps.a
 .PHONY: bench

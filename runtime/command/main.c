@@ -119,6 +119,12 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     if (line.run.outputs && !loaded.program->forward_only)
         return error_set(error, STATUS_BAD_USAGE,
                          "--outputs goes with --forward-only or a program without backward passes");
+    if ((line.run.expert_replicas || line.run.rebalance) && !loaded.program->forward_only)
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "--%s goes with --forward-only or a program without backward passes: copies of experts are not "
+            "trained",
+            line.run.expert_replicas ? "expert-replicas" : "rebalance");
     line.run.costs = costs_resolve(&line.run.costs, loaded.program->stages, loaded.program->recipe, arena);
     signal(SIGPIPE, SIG_IGN); /* a write returns an error if the reader has left (SIGPIPE), */
     signal(SIGXFSZ, SIG_IGN); /* or if a file would exceed its limit (ulimit -f) */

@@ -1,5 +1,6 @@
 #include "runtime/command/options.h"
 
+#include "runtime/base/counted.h"
 #include "runtime/base/file.h"
 #include "runtime/base/option_table.h"
 #include "runtime/launcher/launched.h"
@@ -142,6 +143,16 @@ static const Option rows[] = {
     {"link", "KEY=VALUE,...", take_link,
      .help = "no transfer between ranks arrives earlier than over such a network: latency=20us, bandwidth=2G bytes a "
              "second, ranks=A-B (default: all)"},
+    {"expert-replicas", "R", option_number, FIELD(run.expert_replicas), .least = 1, .most = UINT16_MAX,
+     .needs = "expert-parallel", .excludes = "reference check",
+     .because = "divides the rows of an expert among its copies, which rounds differently",
+     .help = "each layer has R copies of experts in addition, and the ranks that hold an expert share its rows; for "
+             "--forward-only"},
+    {"rebalance", "N", option_number, FIELD(run.rebalance), .least = 1, .most = UINT32_MAX - 1,
+     .needs = "expert-parallel", .excludes = "reference", .because = "moves experts between ranks",
+     .help = "after every N steps experts move between ranks so that all get about as many rows; for --forward-only"},
+    {"moves", "M", option_number, FIELD(run.moves), .least = 1, .most = UINT16_MAX, .needs = "rebalance",
+     .help = "at most M experts of a layer move at a time (default: any number)"},
     {"rank-map", "LIST", take_rank_map, .help = "process i runs rank LIST[i], such as 0,2,1,3; under mpirun"},
     {"deadline", "SECONDS", take_deadline,
      .help = "the run is given up when no rank has moved for so long (default 60; 0: never)"},
@@ -288,6 +299,7 @@ LoadOptions options_loading(const CommandLine *line, bool reference)
 
 Status options_parse(int argc, char **argv, Arena *arena, CommandLine *line, Error *error)
 {
+    static const char *const of_groups[] = {"expert-rows", "expert-replicas", "rebalance"};
     OptionsGiven given;
     *line = (CommandLine){
         .settings = arena_array(arena, (size_t)argc + 1, sizeof *line->settings),
@@ -303,13 +315,18 @@ Status options_parse(int argc, char **argv, Arena *arena, CommandLine *line, Err
         return error_set(error, STATUS_BAD_USAGE,
                          "no program: dprun runs the prog.bin that dpc made; dprun --help lists the options");
     TRY(options_check(&table, 0, &given, error));
-    if (options_given(&table, &given, "expert-rows") && line->shards < 2)
-        return error_set(error, STATUS_BAD_USAGE, "--expert-rows goes with --expert-parallel of 2 or more");
+    for (size_t i = 0; i < sizeof of_groups / sizeof *of_groups; i++)
+        if (options_given(&table, &given, of_groups[i]) && line->shards < 2)
+            return error_set(error, STATUS_BAD_USAGE, "--%s goes with --expert-parallel of 2 or more", of_groups[i]);
     line->run.simulated = options_given(&table, &given, "device=sim");
     choose_transport(line);
     TRY(check_transport(line, error));
     TRY(check_files(line, error));
     TRY(configure_model(line, &given, error));
     choose_length(line);
+    if (line->run.rebalance >= line->run.steps)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--rebalance %u: a run of %s ends before experts move; --steps runs more", line->run.rebalance,
+                         counted(line->run.steps, "step").text);
     return STATUS_OK;
 }

@@ -73,7 +73,7 @@ static void print_header(const Report *report)
     FILE *const words = report->words;
     const RunFacts *facts = &report->facts;
     const Program *program = facts->program;
-    char parameters[16], bytes[16];
+    char parameters[16], bytes[16], copies[80] = "";
     fprintf(words, "schedule   %s (%s): %s, %s, %s%s\n", program->schedule, program->source,
             counted(program->rank_count, "rank").text, counted(program->stages, "stage").text,
             counted(program->microbatches, "microbatch").text, program->forward_only ? ", forward only" : "");
@@ -82,8 +82,12 @@ static void print_header(const Report *report)
     if (facts->replicas > 1)
         fprintf(words, "replicas   %u, with %s and %s a step together\n", facts->replicas,
                 counted(all_ranks(facts), "rank").text, counted(step_microbatches(facts), "microbatch").text);
+    if (report->options->expert_replicas)
+        snprintf(copies, sizeof copies, ", with %s: %u on each rank",
+                 counted(report->options->expert_replicas, "further copy").text,
+                 (facts->model->experts + report->options->expert_replicas) / facts->shards);
     if (facts->shards > 1)
-        fprintf(words, "experts    of a layer are divided among %u replicas\n", facts->shards);
+        fprintf(words, "experts    of a layer are divided among %u replicas%s\n", facts->shards, copies);
     if (report->options->simulated) {
         fprintf(words, "model      none: passes take their modelled time, and there are no losses\n");
         print_walk(report);
@@ -176,6 +180,11 @@ static void print_json(const Report *report, const StepReport *step)
         print_number(",\"expert_load\":", step->expert_load, 6);
         print_number(",\"worst_expert_load\":", step->worst_expert_load, 6);
     }
+    if (step->rank_load > 0) {
+        print_number(",\"rank_load\":", step->rank_load, 6);
+        print_number(",\"worst_rank_load\":", step->worst_rank_load, 6);
+        printf(",\"moved_experts\":%llu", (unsigned long long)step->moved);
+    }
     print_number(",\"tokens_per_s\":", report->tokens / step->seconds, 6);
     print_json_times(report, step);
     printf(",\"product_ms\":%.6g,\"product_gflops\":%.6g,\"planned_bytes\":%llu", step->product_seconds * 1e3,
@@ -247,6 +256,10 @@ static void take_step(void *context, const StepReport *step)
     report->last_load = step->expert_load;
     report->first_load = step->step == 1 ? step->expert_load : report->first_load;
     report->last_balance_loss = step->balance_loss;
+    report->rank_loads[report->placements > 0] += step->rank_load;
+    report->unplaced += report->placements == 0;
+    report->placements += step->placed;
+    report->moved += step->moved;
     report->has_held_out = step->has_held_out;
     report->held_out_loss = step->held_out_loss;
     report->held_out_tokens = step->held_out_tokens;
@@ -274,6 +287,21 @@ void report_open(Report *report, const CommandLine *line, atomic_bool *stop, Obs
     *observer = (Observer){.context = report, .ready = ready, .step = take_step};
 }
 
+/* Prints the load of the busiest rank before and after experts were first placed by load. */
+static void print_placing(const Report *report)
+{
+    const uint64_t before = report->unplaced, after = report->steps - before;
+    if (report->rank_loads[0] <= 0)
+        return;
+    fprintf(report->words, "ranks      the busiest gets %.2f times the mean of a layer's rows",
+            report->rank_loads[0] / (double)before);
+    if (after)
+        fprintf(report->words, " up to step %llu, %.2f after it; %s moved in %s", (unsigned long long)before,
+                report->rank_loads[1] / (double)after, counted(report->moved, "expert").text,
+                counted(report->placements, "placement").text);
+    fputc('\n', report->words);
+}
+
 static void print_results(const Report *report)
 {
     FILE *const words = report->words;
@@ -287,6 +315,7 @@ static void print_results(const Report *report)
                 "experts    the busiest of a layer gets %.2f times the mean of tokens (first step %.2f); "
                 "balance loss %.2g\n",
                 report->last_load, report->first_load, report->last_balance_loss);
+    print_placing(report);
     if (report->has_held_out)
         fprintf(words, "held out   loss %.4f nats a byte over %llu bytes; the frequency of bytes alone gives %.4f\n",
                 report->held_out_loss, (unsigned long long)report->held_out_tokens, report->facts.byte_entropy);

@@ -21,8 +21,11 @@ typedef struct Report {
     uint64_t held_out_tokens;
     double held_out_loss, last_loss, last_makespan;
     double first_load, last_load, last_balance_loss; /* of the experts; 0: the model has none */
-    uint64_t steps;                                  /* number of steps that have run */
-    int output_error;                                /* errno of the first failure of standard output */
+    /* sums over the steps before and after experts were first placed by load (StepReport.rank_load) */
+    double rank_loads[2];
+    uint64_t unplaced, placements, moved; /* steps before that; how often experts were placed; experts that moved */
+    uint64_t steps;                       /* number of steps that have run */
+    int output_error;                     /* errno of the first failure of standard output */
 } Report;
 
 /* Fills in `report`, and the observer that reports the run to it. */

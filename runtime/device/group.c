@@ -17,6 +17,57 @@ GroupExchange *group_make_exchange(const GroupExchange *fields)
     return made;
 }
 
+/* --- copies of experts --- */
+
+ExpertCopies *group_make_copies(uint32_t experts, uint32_t physical, uint32_t self)
+{
+    const size_t numbers = 3 * (size_t)physical + 2 * (size_t)experts + 1;
+    ExpertCopies *made = calloc(1, sizeof *made + numbers * sizeof *made->numbers);
+    if (!made)
+        return NULL;
+    *made = (ExpertCopies){.experts = experts, .physical = physical, .self = self};
+    made->expert = made->numbers;
+    made->copies = made->expert + physical;
+    made->rows = made->copies + physical;
+    made->next = made->rows + physical;
+    made->begins = made->next + experts;
+    for (uint32_t p = 0; p < physical; p++)
+        made->expert[p] = p % experts;
+    group_place_copies(made, made->expert);
+    return made;
+}
+
+void group_place_copies(ExpertCopies *copies, const uint32_t *placement)
+{
+    uint32_t count = 0;
+    for (uint32_t e = 0; e < copies->experts; e++) {
+        copies->begins[e] = count;
+        for (uint32_t p = 0; p < copies->physical; p++)
+            if (placement[p] == e)
+                copies->copies[count++] = p;
+    }
+    copies->begins[copies->experts] = count;
+    for (uint32_t p = 0; p < copies->physical; p++)
+        copies->expert[p] = placement[p];
+}
+
+EXCHANGE(choose_copies)
+{
+    ExpertCopies *copies = op->copies;
+    for (uint32_t e = 0; e < copies->experts; e++)
+        copies->next[e] = copies->self;
+    for (size_t i = 0; i < op->count; i++) {
+        const size_t expert = (size_t)o->chosen[i];
+        const uint32_t first = copies->begins[expert], count = copies->begins[expert + 1] - first;
+        const uint32_t physical = copies->copies[first + copies->next[expert]++ % count];
+        copies->rows[physical]++;
+        o->placed[i] = (int32_t)physical;
+    }
+    return STATUS_OK;
+}
+
+/* --- all-to-alls --- */
+
 static Status post(GroupExchange *exchange, const void *send, void *receive, Error *error)
 {
     exchange->posted.send = send;

@@ -4,7 +4,10 @@
 /* Expert parallelism: the experts of a layer are divided among the members of a group. Each member holds an equal
    number of consecutive experts, and has tokens of its own. Dispatch sends the rows of tokens to the members that hold
    their experts; combine sends the results back. Both are operations of lists (operations.def) that post all-to-alls
-   and wait for them. The host provides the all-to-alls, so devices know no transport. */
+   and wait for them. The host provides the all-to-alls, so devices know no transport.
+
+   An expert may have copies on several members, as in DeepSeek's EPLB (github.com/deepseek-ai/EPLB). All copies
+   together are the physical experts of the layer, and the members divide these. */
 
 #include "runtime/base/all_to_all.h"
 #include "runtime/device/operation.h"
@@ -13,7 +16,9 @@
 
 /* The members that share the experts of a stage. All of them post their all-to-alls in the same order. */
 typedef struct ExpertGroup {
-    int members, self; /* self: the index of this member; `members` divides the number of experts of a layer */
+    int members, self; /* self: the index of this member; `members` divides the physical experts of a layer */
+    uint32_t replicas; /* a layer has so many more physical experts than experts */
+    bool moves;        /* the host moves experts between members. With this or `replicas`, layers have ExpertCopies */
     void *context;
     Status (*post)(void *context, AllToAll *all_to_all, Error *error);
     Status (*wait)(void *context, AllToAll *all_to_all, Error *error);
@@ -21,11 +26,29 @@ typedef struct ExpertGroup {
     Status (*progress)(void *context, Error *error);
 } ExpertGroup;
 
+/* Which expert each physical expert of a layer is. A member holds an equal number of consecutive physical experts. */
+struct ExpertCopies {
+    uint32_t experts, physical;
+    uint32_t self;      /* this member. Of an expert with n copies, copy self % n gets the first row of a pass */
+    uint32_t *expert;   /* [physical] */
+    uint32_t *begins;   /* [experts + 1] where the copies of each expert begin in `copies` */
+    uint32_t *copies;   /* [physical] the physical experts, sorted by (expert, physical expert) */
+    uint32_t *rows;     /* [physical] how many rows of this member's tokens each got since the host set it to 0 */
+    uint32_t *next;     /* [experts] for choose_copies: the copy that gets the next row */
+    uint32_t numbers[]; /* the arrays */
+};
+
+/* Makes a table in which physical expert p is expert p % experts. NULL: no memory. The caller releases it by free(). */
+ExpertCopies *group_make_copies(uint32_t experts, uint32_t physical, uint32_t self);
+/* Changes which expert each physical expert is. placement: [physical]; every expert is there. Not while a list that
+   uses the table runs. */
+void group_place_copies(ExpertCopies *copies, const uint32_t *placement);
+
 /* One all-to-all of a list of operations, with its tables. Every run of the list uses it again. */
 typedef struct GroupExchange {
     const ExpertGroup *group;
     char name[40];    /* in messages: "dispatch of layer 3" */
-    size_t experts;   /* of the layer, all members together */
+    size_t experts;   /* physical experts of the layer, all members together */
     size_t row_bytes; /* of a token's row */
     size_t room;      /* the most rows that the experts of this member may get */
     size_t equal;     /* rows that they get when all experts are chosen equally often */

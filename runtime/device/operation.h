@@ -13,6 +13,7 @@
 typedef struct Device Device;
 typedef struct Kernel Kernel;
 typedef struct GroupExchange GroupExchange; /* group.h */
+typedef struct ExpertCopies ExpertCopies;   /* group.h */
 typedef struct PreparedList PreparedList;   /* defined by the device: DeviceFusion */
 
 typedef enum OpKind {
@@ -60,6 +61,7 @@ typedef struct Op {
     OpKind kind;
     const Kernel *kernel, *gelu;
     GroupExchange *exchange;
+    ExpertCopies *copies;
     size_t count, rows, columns, sequence;
     double scale;
     union {

@@ -64,7 +64,8 @@ struct Component {
     Parameter parameters[COMPONENT_PARAMETERS];
     Tally tallies[COMPONENT_PARAMETERS]; /* of each parameter */
     /* A parameter of experts has one matrix for each expert: the elements of the matrices of all experts of the layer.
-       The members of an expert group hold equal parts of these, in order. 0: not a parameter of experts */
+       The members of an expert group at first hold equal parts of these, in order; after the last matrix the first one
+       comes again (ExpertGroup.replicas). 0: not a parameter of experts */
     size_t of_experts[COMPONENT_PARAMETERS];
     size_t parameter_count;
     size_t context, stash, gradient, workspace; /* elements */
@@ -72,6 +73,7 @@ struct Component {
     size_t outputs;    /* the last component: elements of the model's output */
     const Kernel *kernels[COMPONENT_KERNELS];
     GroupExchange *exchanges[COMPONENT_EXCHANGES]; /* its all-to-alls; the stage frees them */
+    ExpertCopies *copies; /* dispatch: where the copies of experts are; NULL: each is there once. The stage frees it */
 };
 
 /* For `open`: adds a parameter. */

@@ -1,5 +1,6 @@
-/* Copies each token to the rows of its experts; the rows are sorted by expert, then by token. If a group shares the
-   experts, the rows then go to the members that hold them. The backward is a combine without gates: the gradients
+/* Copies each token to the rows of its experts; the rows are sorted by expert, then by token. If experts are there
+   several times, each row first gets one of the copies of its expert, and rows are sorted by that. If a group shares
+   the experts, the rows then go to the members that hold them. The backward is a combine without gates: the gradients
    return to their tokens and are added up. */
 
 #include "runtime/model/experts.h"
@@ -9,12 +10,18 @@ enum { COUNTS, OUT, BACK }; /* indices of its exchanges */
 
 static Status open(Component *c, Error *error)
 {
-    const KernelShape route = {
+    KernelShape route = {
         .kind = KERNEL_ROUTER, .rows = c->rows, .sequence = c->config.sequence, .routing = experts_routing(&c->config)};
+    route.routing.experts = experts_physical(&c->config);
     const KernelShape permute = {
         .kind = KERNEL_PERMUTE, .rows = c->rows, .columns = c->config.hidden, .routing = experts_routing(&c->config)};
     TRY(device_kernel(c->device, &route, &c->kernels[ROUTE], error));
     TRY(device_kernel(c->device, &permute, &c->kernels[PERMUTE], error));
+    if (experts_have_copies(&c->config)) {
+        c->copies = group_make_copies(c->config.experts, route.routing.experts, (uint32_t)c->config.expert_group->self);
+        if (!c->copies)
+            return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    }
     TRY(experts_exchange(c, COUNTS, "dispatch", false, error));
     TRY(experts_exchange(c, OUT, "dispatch", false, error));
     return experts_exchange(c, BACK, "the gradient's way back from dispatch", true, error);
@@ -23,7 +30,12 @@ static Status open(Component *c, Error *error)
 static void forward(const Component *c, const PassAddresses *at, OpList *list)
 {
     const ExpertsFrame f = experts_frame(c, at);
-    APPEND(list, group_rows, c->kernels[ROUTE], f.chosen, f.places, f.begins);
+    if (c->copies)
+        op_append(list, &(Op){.kind = OPERATION_choose_copies,
+                              .copies = c->copies,
+                              .count = c->rows * c->config.experts_per_token,
+                              .choose_copies = {f.chosen, f.placed}});
+    APPEND(list, group_rows, c->kernels[ROUTE], f.placed, f.places, f.begins);
     APPEND(list, permute, c->kernels[PERMUTE], f.normed, f.places, f.sent);
     if (c->exchanges[COUNTS]) {
         op_append(list, &(Op){.kind = OPERATION_counts_post,

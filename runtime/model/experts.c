@@ -20,7 +20,7 @@ static Status open(Component *c, Error *error)
     add_parameter(c, "experts.wide", hidden * 2 * width, component_deviation(c));
     add_parameter(c, "experts.narrow", width * hidden, component_residual_deviation(c));
     routing.experts = experts_held(&c->config);
-    const size_t sources = c->config.experts / routing.experts;
+    const size_t sources = experts_physical(&c->config) / routing.experts;
     const KernelShape to_wide = {.kind = KERNEL_GROUPED,
                                  .rows = rows,
                                  .columns = hidden,

@@ -13,17 +13,20 @@
    `dmade` is `drows`, and `dsent` is `dresults`. */
 typedef struct ExpertsFrame {
     /* saved from F to I */
-    Address logits, gates;  /* [T, experts], [T, K] */
-    Address chosen, places; /* int32 [T, K]: experts, and their rows when rows are sorted by expert */
-    Address wide, results;  /* [R, 2 expert_hidden] before SwiGLU; [T K, hidden] */
-    Address made, sent;     /* [R, hidden] results of the experts held here; [T K, hidden] n, sorted by expert */
-    /* int32 [experts]: the rows that this member has for each expert; the rows of each block here. Only with a group */
+    Address logits, gates; /* [T, experts], [T, K] */
+    /* int32 [T, K]: experts; the physical experts that compute them (`chosen` if each expert is there once); their rows
+       when rows are sorted by physical expert */
+    Address chosen, placed, places;
+    Address wide, results; /* [R, 2 expert_hidden] before SwiGLU; [T K, hidden] */
+    Address made, sent;    /* [R, hidden] results of the experts held here; [T K, hidden] n, sorted by expert */
+    /* int32 [physical experts]: the rows that this member has for each; the rows of each block here. Only with a
+       group */
     Address counts_sent, counts_received;
     Address shared_wide, residual; /* [T, 2 shared] before their SwiGLU; [T, hidden] x + shared(n) */
     /* saved from F to W */
     Address normed, statistics; /* [T, hidden] n; the norm's kernel->context elements, last in the stash */
-    Address begins, balance;    /* int32 [experts + 1]: first row of each expert; [1] the balance loss */
-    Address held;               /* int32 [experts + 1]: first row of each block of the experts held here */
+    Address begins, balance;    /* int32 [physical experts + 1]: first row of each; [1] the balance loss */
+    Address held;               /* int32 [physical experts + 1]: first row of each block of the experts held here */
     Address rows, active;       /* [R, hidden] in the order of `held`; [R, expert_hidden] after SwiGLU */
     Address shared_active;
     /* within I */
@@ -45,8 +48,12 @@ enum { ROUTER_GAIN, ROUTER_SHIFT, ROUTER_EXPERTS, ROUTER_BIAS, ROUTER_BALANCE };
 
 /* The total width of the shared experts, which are computed as one. */
 size_t shared_width(const ModelConfig *config);
+/* Whether layers with experts have ExpertCopies. */
+bool experts_have_copies(const ModelConfig *config);
 Routing experts_routing(const ModelConfig *config);
-/* The number of experts of a layer that this stage holds: all, or those of its member of the group. */
+/* The number of physical experts of a layer: its experts and their further copies (ExpertGroup.replicas). */
+uint32_t experts_physical(const ModelConfig *config);
+/* The number of physical experts of a layer that this stage holds: all, or those of its member of the group. */
 uint32_t experts_held(const ModelConfig *config);
 /* The most rows that these experts can get in a pass, or fewer if ModelConfig.expert_rows limits them. */
 size_t experts_room(const Component *component);

@@ -36,9 +36,10 @@ static void take_context(ExpertsFrame *frame, const Component *c, Address begin)
     frame->logits = take(&cursor, rows * c->config.experts);
     frame->gates = take(&cursor, routed);
     frame->chosen = take_numbers(&cursor, routed);
+    frame->placed = experts_have_copies(&c->config) ? take_numbers(&cursor, routed) : frame->chosen;
     frame->places = take_numbers(&cursor, routed);
-    frame->counts_sent = c->config.expert_group ? take_numbers(&cursor, c->config.experts) : no_address;
-    frame->counts_received = c->config.expert_group ? take_numbers(&cursor, c->config.experts) : no_address;
+    frame->counts_sent = c->config.expert_group ? take_numbers(&cursor, experts_physical(&c->config)) : no_address;
+    frame->counts_received = c->config.expert_group ? take_numbers(&cursor, experts_physical(&c->config)) : no_address;
     frame->wide = take(&cursor, 2 * experts_room(c) * c->config.expert_hidden);
     frame->results = take(&cursor, routed * c->config.hidden);
     frame->made = take_apart(&cursor, experts_room(c) * c->config.hidden, frame->results);
@@ -52,8 +53,9 @@ static void take_stash(ExpertsFrame *frame, const Component *c, Address begin)
     const size_t rows = c->rows, room = experts_room(c), shared = rows * shared_width(&c->config);
     Cursor cursor = {c, begin, 0};
     frame->normed = take(&cursor, rows * c->config.hidden);
-    frame->begins = take_numbers(&cursor, c->config.experts + (size_t)1);
-    frame->held = c->config.expert_group ? take_numbers(&cursor, c->config.experts + (size_t)1) : frame->begins;
+    const size_t begins = experts_physical(&c->config) + (size_t)1;
+    frame->begins = take_numbers(&cursor, begins);
+    frame->held = c->config.expert_group ? take_numbers(&cursor, begins) : frame->begins;
     frame->balance = take(&cursor, 1);
     frame->rows = take(&cursor, room * c->config.hidden);
     frame->sent = c->config.expert_group ? frame->results : frame->rows;
@@ -100,7 +102,17 @@ static size_t members(const ModelConfig *config)
     return config->expert_group ? (size_t)config->expert_group->members : 1;
 }
 
-uint32_t experts_held(const ModelConfig *config) { return config->experts / (uint32_t)members(config); }
+uint32_t experts_physical(const ModelConfig *config)
+{
+    return config->experts + (config->expert_group ? config->expert_group->replicas : 0);
+}
+
+uint32_t experts_held(const ModelConfig *config) { return experts_physical(config) / (uint32_t)members(config); }
+
+bool experts_have_copies(const ModelConfig *config)
+{
+    return config->expert_group && (config->expert_group->replicas || config->expert_group->moves);
+}
 
 size_t experts_room(const Component *component)
 {
@@ -119,7 +131,7 @@ Status experts_exchange(Component *component, int number, const char *what, bool
         return STATUS_OK;
     GroupExchange fields = {
         .group = config->expert_group,
-        .experts = config->experts,
+        .experts = experts_physical(config),
         .row_bytes = config->hidden * component->device->run->size[COMPUTE_TYPE],
         .room = experts_room(component),
         .equal = component->rows * config->experts_per_token,

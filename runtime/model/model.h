@@ -219,6 +219,17 @@ Status stage_sum_squares(Stage *stage, const void *values, uint32_t members, dou
    up linearly and is then constant. Gradients are first multiplied by `clip`, and are zero afterwards. */
 Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, double clip, Error *error);
 
+/* --- copies.c: physical experts (group.h), for a host that moves them between the members of a group --- */
+
+/* The table of the index-th layer with experts; NULL: there are fewer layers, or the group has no copies of experts. */
+ExpertCopies *stage_copies(const Stage *stage, size_t index);
+/* The bytes of the weights of one expert; 0: the stage has no experts. */
+size_t stage_expert_bytes(const Stage *stage);
+/* Copies the weights of the slot-th physical expert that the stage holds in its index-th layer with experts from
+   `parameters`, the stage's weights, to `block` (take), or from `block` to there. block: stage_expert_bytes bytes. */
+Status stage_copy_expert(const Stage *stage, size_t index, uint32_t slot, void *parameters, void *block, bool take,
+                         Error *error);
+
 /* --- data.c --- */
 typedef struct Dataset Dataset;
 /* Opens the data. gpt: the bytes of a file; NULL: a text that every Debian has; the last tenth is held out. mlp: seeded

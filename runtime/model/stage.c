@@ -259,9 +259,11 @@ void stage_close(Stage *stage)
         op_list_free(&pair->list);
         free(pair);
     }
-    for (size_t i = 0; i < stage->part_count; i++)
+    for (size_t i = 0; i < stage->part_count; i++) {
         for (int x = 0; x < COMPONENT_EXCHANGES; x++)
             free(stage->parts[i].component.exchanges[x]);
+        free(stage->parts[i].component.copies);
+    }
     free(stage->counts);
     free(stage); /* the device owns its kernels */
 }

@@ -13,12 +13,13 @@ static Status initialize(const Component *component, size_t index, NumberKind ki
         return run->fill(component->device, kind, parameter->elements, parameter->constant, destination, error);
     const uint64_t key = random_key(random_key(component->config.seed, component->place), index);
     const ExpertGroup *group = component->config.expert_group;
+    const size_t of_all = component->of_experts[index] ? component->of_experts[index] : parameter->elements;
     const size_t first = group && component->of_experts[index] ? (size_t)group->self * parameter->elements : 0;
     float piece[PIECE];
     for (size_t done = 0; done < parameter->elements;) {
         const size_t left = parameter->elements - done, count = left < PIECE ? left : PIECE;
         for (size_t i = 0; i < count; i++)
-            piece[i] = (float)parameter->deviation * random_normal(key, first + done + i);
+            piece[i] = (float)parameter->deviation * random_normal(key, (first + done + i) % of_all);
         TRY(run->load_floats(component->device, kind, count, piece, destination + done * run->size[kind], error));
         done += count;
     }

@@ -32,6 +32,8 @@ static void put_options(const Session *session, FILE *stream)
     const RunOptions *options = session->options;
     fprintf(stream, "--expert-parallel %u\n--expert-rows %g\n--in-turn %s\n", session->loaded->shards,
             options->expert_rows, options->in_turn ? "given" : "not given");
+    fprintf(stream, "--expert-replicas %u\n--rebalance %u\n--moves %u\n", options->expert_replicas, options->rebalance,
+            options->moves);
     fprintf(stream, "--replicas %d\n--transport %s\n--device %s\n--steps %llu\n--held-out %llu\n--trace-steps %llu\n",
             session->mesh.replicas, options->transport->name, options->simulated ? "sim" : session->device,
             (unsigned long long)options->steps, (unsigned long long)options->held_out,

@@ -159,7 +159,10 @@ static Status read_chunk(Rank *rank, const BoundChunk *chunk, uint64_t at, FILE 
     for (size_t i = 0; i < stage_segments(chunk->stage); i++) {
         const StageSegment segment = stage_segment(chunk->stage, i);
         const size_t own = segment.of_all && group ? (size_t)group->self * segment.elements : 0;
-        TRY(read_numbers(rank, &chunk->weights, segment.offset, segment.elements, at + own, file, error));
+        const size_t each = segment.of_all ? segment.expert : segment.elements;
+        for (size_t done = 0; done < segment.elements; done += each) /* with copies, all experts, and again the first */
+            TRY(read_numbers(rank, &chunk->weights, segment.offset + done, each,
+                             at + (segment.of_all ? (own + done) % segment.of_all : 0), file, error));
         at += segment.saved;
     }
     return STATUS_OK;

@@ -38,6 +38,14 @@ typedef struct BoundChunk {
 
 enum { PLACE_NONE = UINT32_MAX };
 
+/* What a step says about physical experts that are placed by load; all 0 if there are none. */
+typedef struct PlacingRecord {
+    /* of each layer, the rows of the busiest rank of the group divided by the mean: their sum, and their largest */
+    double loads, worst_load;
+    uint32_t layers, moved; /* how many layers; how many experts moved after the step, counted once for each group */
+    bool placed;            /* experts were placed anew after the step */
+} PlacingRecord;
+
 /* What a rank sends to all others at the end of a step. It contains only values. `losses` has the same size on all
    ranks. */
 typedef struct RankRecord {
@@ -52,6 +60,7 @@ typedef struct RankRecord {
     uint32_t reserved;
     double norm; /* asynchronous program: the largest norm of its updates */
     StageTallies tallies;
+    PlacingRecord placing;
     /* losses of the microbatches whose last stage is here: chunk after chunk, each in ascending order */
     double losses[];
 } RankRecord;
@@ -97,6 +106,22 @@ typedef struct Collection {
 
 typedef struct Profile Profile;
 
+typedef struct PlacedLayer PlacedLayer; /* rebalance.c */
+
+/* Physical experts that are placed by load (rebalance.c), of all layers of a rank. */
+typedef struct Placing {
+    PlacedLayer *layers;
+    uint32_t layer_count; /* 0: there are none */
+    uint32_t physical;    /* physical experts of a layer */
+    uint32_t moves;       /* the most that may move in a layer at once */
+    size_t expert_bytes;  /* of the weights of an expert */
+    size_t *begins;       /* [2][members + 1] offsets of an all-to-all */
+    uint32_t *placement;  /* [physical] the next placement of a layer */
+    /* [members][layers][physical] rows of each physical expert: this member's for every member, and every member's */
+    uint32_t *sent, *received;
+    char *outgoing, *incoming; /* weights of experts; NULL if none move */
+} Placing;
+
 /* One rank of one replica, which is one member of the mesh. One thread uses it. */
 typedef struct Rank {
     Session *session;
@@ -107,6 +132,7 @@ typedef struct Rank {
     Device *device;
     Executor *executor;
     RankCommunicators communicators;
+    Placing placing;
     ExpertGroup experts;  /* its all-to-alls use communicators.shards */
     ModelConfig model;    /* Session.model, with the expert group if there is one */
     StageTable stages;    /* the functions that the executor calls: the model's or the simulator's */
@@ -227,6 +253,14 @@ void stages_close(Rank *rank);
 Status stages_fill(Rank *rank, uint64_t step, bool held_out, Error *error);
 /* Copies the losses of the instruction stream that ran from the device's memory to the record. */
 Status stages_read_losses(Rank *rank, Error *error);
+
+/* --- rebalance.c --- */
+
+/* Makes the tables and buffers for physical experts that are placed by load, if there are any. */
+Status placing_open(Rank *rank, Error *error);
+/* After the passes of a step: counts the rows of experts, and moves experts if it is time. A collective of the group.
+   Nothing is allocated but the working memory of the search for a placement. */
+Status placing_step(Rank *rank, Error *error);
 
 /* --- passes.c: the functions that the executor calls --- */
 

@@ -1,6 +1,7 @@
 /* A run: opens, runs and closes what all ranks of this process share. */
 #include "runtime/trainer/rank.h"
 
+#include "balance/balance.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/counted.h"
 #include "runtime/base/file.h"
@@ -155,6 +156,29 @@ static uint64_t windows_to_try(const Session *session)
     return wanted >= all ? all : wanted > 0 ? wanted : 1;
 }
 
+/* Checks --expert-replicas, given the members of an expert group. */
+static Status check_copies(const Session *session, Error *error)
+{
+    const uint32_t shards = session->loaded->shards, experts = session->model.experts,
+                   copies = session->options->expert_replicas;
+    const uint64_t physical = (uint64_t)experts + copies, most = (uint64_t)experts * shards;
+    if (physical > most)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--expert-replicas %u: a rank would hold an expert twice; with %u experts over %u ranks at "
+                         "most %llu make sense",
+                         copies, experts, shards, (unsigned long long)(most - experts));
+    if (physical % shards != 0)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--expert-replicas %u: %llu physical experts do not divide among --expert-parallel %u ranks; "
+                         "--expert-replicas %llu would",
+                         copies, (unsigned long long)physical, shards,
+                         (unsigned long long)(copies + shards - physical % shards));
+    if (physical > BALANCE_REPLICAS_MAX)
+        return error_set(error, STATUS_BAD_USAGE, "--expert-replicas %u: a layer may have %d physical experts", copies,
+                         BALANCE_REPLICAS_MAX);
+    return STATUS_OK;
+}
+
 static Status check_shards(const Session *session, Error *error)
 {
     const ModelConfig *model = &session->model;
@@ -162,7 +186,11 @@ static Status check_shards(const Session *session, Error *error)
     if (shards > 1 && !model->experts)
         return error_set(error, STATUS_BAD_USAGE, "--expert-parallel %u: model %s has no experts; --model moe has",
                          shards, model_name(model));
-    if (shards > 1 && model->experts % shards != 0)
+    if (shards < 2)
+        return STATUS_OK;
+    if (session->options->expert_replicas)
+        return check_copies(session, error);
+    if (model->experts % shards != 0)
         return error_set(error, STATUS_BAD_USAGE, "--expert-parallel %u does not divide the %u experts of a layer",
                          shards, model->experts);
     return STATUS_OK;

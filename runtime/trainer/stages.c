@@ -173,14 +173,17 @@ static Status progress(void *context, Error *error)
 static void divide_experts(Rank *rank)
 {
     const int members = expert_members(rank->session);
+    const RunOptions *options = rank->session->options;
     rank->model = rank->session->model;
-    rank->model.expert_rows = rank->session->options->expert_rows;
+    rank->model.expert_rows = options->expert_rows;
     rank->experts = (ExpertGroup){.members = members,
                                   .self = rank->replica % members,
+                                  .replicas = options->expert_replicas,
+                                  .moves = options->rebalance > 0,
                                   .context = rank,
                                   .post = post_pieces,
                                   .wait = await_pieces,
-                                  .progress = rank->session->options->transport->processes ? progress : NULL};
+                                  .progress = options->transport->processes ? progress : NULL};
     if (members > 1)
         rank->model.expert_group = &rank->experts;
 }

@@ -48,6 +48,7 @@ static Status run_stream(Rank *rank, bool evaluating, Error *error)
     note_times(rank, evaluating ? loaded->forward : loaded->program);
     rank->records.own->products = products->nanoseconds;
     rank->records.own->operations = products->operations;
+    TRY(placing_step(rank, error));
     return tell(rank, error);
 }
 
@@ -98,7 +99,7 @@ static StepReport make_report(Rank *rank, int64_t begun)
     for (uint32_t m = 0; m < microbatches; m++)
         report.loss += rank->records.losses[m] = told_loss(rank, m);
     report.loss /= microbatches;
-    double cost = 0, busy = 0, layers = 0;
+    double cost = 0, busy = 0, layers = 0, placed = 0;
     int64_t first = INT64_MAX, last = INT64_MIN;
     for (int r = 0; r < members; r++) {
         const RankRecord *record = rank_record(rank, r);
@@ -109,6 +110,11 @@ static StepReport make_report(Rank *rank, int64_t begun)
         report.expert_load += record->tallies.loads;
         report.worst_expert_load = fmax(report.worst_expert_load, record->tallies.worst_load);
         report.balance_loss += record->tallies.balance_loss / microbatches;
+        placed += record->placing.layers;
+        report.rank_load += record->placing.loads;
+        report.worst_rank_load = fmax(report.worst_rank_load, record->placing.worst_load);
+        report.moved += record->placing.moved;
+        report.placed |= record->placing.placed;
         first = record->begun < first ? record->begun : first;
         last = record->ended > last ? record->ended : last;
         rank->records.busy[r] = (double)record->busy * 1e-9;
@@ -117,6 +123,7 @@ static StepReport make_report(Rank *rank, int64_t begun)
         report.operations += record->operations;
     }
     report.expert_load /= fmax(layers, 1);
+    report.rank_load /= fmax(placed, 1);
     report.makespan = (double)(last - first) * 1e-9;
     const double all = cost * members;
     const bool crowded = rank->times.processors && rank->times.processors < (uint32_t)members;

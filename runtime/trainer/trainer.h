@@ -34,7 +34,10 @@ typedef struct RunOptions {
     bool in_turn, overcommit;
     LinkModel link;     /* the network that transfers imitate */
     double expert_rows; /* ModelConfig.expert_rows */
-    bool simulated;     /* passes take the time that `costs` gives, and compute nothing */
+    /* Physical experts of a layer beyond one for each expert; after how many steps experts are placed anew, 0: never;
+       how many experts of a layer may move then, 0: any number. Only for a forward-only program with shards */
+    uint32_t expert_replicas, rebalance, moves;
+    bool simulated; /* passes take the time that `costs` gives, and compute nothing */
     Costs costs;
 } RunOptions;
 
@@ -70,6 +73,11 @@ typedef struct StepReport {
        no experts */
     double expert_load, worst_expert_load;
     double balance_loss; /* what the sequence-wise balance losses of all layers add to a microbatch's loss */
+    /* of each layer whose experts have copies or move, the rows of the busiest rank divided by the mean of its expert
+       group: the mean and the largest of all layers and groups. 0: no such layers */
+    double rank_load, worst_rank_load;
+    uint64_t moved; /* physical experts that moved to another rank after this step */
+    bool placed;    /* such experts were placed anew after this step */
     double seconds;
     double makespan; /* seconds from the first start of a pass to the last end */
     /* (ranks * cost - busy) / (ranks * cost), over the ranks of all replicas; cost is the longest start-to-end of a

@@ -22,6 +22,7 @@ typedef struct Subject {
     KernelShape shape, gelu; /* no rows: none */
     bool table, in_bytes;    /* takes rows, columns and sequence; its count is in bytes */
     bool posts, waits;       /* the operation has an exchange, and posts its all-to-all or waits for it */
+    bool copies;             /* it has a table of copies of experts */
     struct {
         Form form;
         int count;
@@ -100,6 +101,7 @@ static void subjects_of(Subject *subjects)
          .operands = {E(2 * ROUTED_IN), {BEGIN, EXPERTS + 1}, E(ROUTED_IN)}},
         {OPERATION_swiglu_backward, .shape = swiglu,
          .operands = {E(2 * ROUTED_IN), E(ROUTED_IN), {BEGIN, EXPERTS + 1}, E(2 * ROUTED_IN)}},
+        {OPERATION_choose_copies, .copies = true, .operands = {{TOKEN, NUMBERS}, {TOKEN, NUMBERS}}},
         {OPERATION_counts_post, .posts = true,
          .operands = {{BEGIN, EXPERTS + 1}, {TOKEN, EXPERTS}, {TOKEN, EXPERTS}}},
         {OPERATION_counts_wait, .waits = true,
@@ -234,6 +236,9 @@ static void begin_trial(Trial *trial, const Subject *subject, Device *device)
     }
     if (subject->posts || subject->waits)
         begin_exchange(trial);
+    if (subject->copies)
+        trial->op.copies = group_make_copies(EXPERTS, 2 * EXPERTS, 1);
+    assert_true(!subject->copies || trial->op.copies);
     run_trial(trial, -1);
     for (int i = 0; i < OPERATION_OPERANDS && trial->bytes[i]; i++)
         memcpy(trial->first[i], trial->memory.operands[i], trial->bytes[i]);
@@ -242,6 +247,7 @@ static void begin_trial(Trial *trial, const Subject *subject, Device *device)
 static void end_trial(Trial *trial)
 {
     free(trial->op.exchange);
+    free(trial->op.copies);
     for (int i = 0; i < OPERATION_OPERANDS && trial->bytes[i]; i++) {
         trial->device->run->deallocate(trial->device, trial->memory.operands[i]);
         free(trial->first[i]);

@@ -2,6 +2,7 @@
    permuting, products of each expert's rows, SwiGLU. The oracle's results are compared with results by hand, where
    these are short; its gradients with central differences in tests/model/gradients.c. */
 
+#include "runtime/device/group.h"
 #include "tests/device/pair.h"
 
 #include <string.h>
@@ -273,12 +274,43 @@ static void sums_agree(void **state)
     release(addend);
 }
 
+/* Rows go to the copies of their expert in turn. Member 1 begins with the second copy, if there is one. */
+static void rows_go_to_copies_in_turn(void **state)
+{
+    enum { EXPERTS = 3, PHYSICAL = 6, ROWS = 8 };
+    static const int32_t chosen[ROWS] = {0, 1, 0, 0, 2, 0, 1, 2};
+    static const uint32_t placement[PHYSICAL] = {2, 1, 0, 0, 0, 1};
+    /* at first the copies of expert 0 are physical experts 0 and 3, of expert 1 1 and 4, of expert 2 2 and 5 */
+    static const int32_t wanted[2][2][ROWS] = {{{0, 1, 3, 0, 2, 3, 4, 5}, {2, 1, 3, 4, 0, 2, 5, 0}},
+                                               {{3, 4, 0, 3, 5, 0, 1, 2}, {3, 5, 4, 2, 0, 3, 1, 0}}};
+    static const uint32_t rows[2][PHYSICAL] = {{4, 2, 3, 3, 2, 2}, {4, 2, 2, 4, 2, 2}};
+    (void)state;
+    for (uint32_t self = 0; self < 2; self++) {
+        ExpertCopies *copies = group_make_copies(EXPERTS, PHYSICAL, self);
+        assert_non_null(copies);
+        for (int moved = 0; moved < 2; moved++) {
+            int32_t placed[ROWS];
+            if (moved)
+                group_place_copies(copies, placement);
+            OK(op_run_one(devices[CPU], &(Op){.kind = OPERATION_choose_copies, .copies = copies, .count = ROWS},
+                          &(OpMemory){.choose_copies = {chosen, placed}}, &error));
+            assert_memory_equal(placed, wanted[self][moved], sizeof placed);
+        }
+        assert_memory_equal(copies->rows, rows[self], sizeof rows[self]);
+        free(copies);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(routers_agree), cmocka_unit_test(choices_are_as_defined),
-        cmocka_unit_test(experts_agree), cmocka_unit_test(gates_and_balance_by_hand),
-        cmocka_unit_test(swiglu_agrees), cmocka_unit_test(sums_agree),
+        cmocka_unit_test(rows_go_to_copies_in_turn),
+        cmocka_unit_test(routers_agree),
+        cmocka_unit_test(choices_are_as_defined),
+        cmocka_unit_test(experts_agree),
+        cmocka_unit_test(gates_and_balance_by_hand),
+        cmocka_unit_test(swiglu_agrees),
+        cmocka_unit_test(sums_agree),
     };
     return cmocka_run_group_tests(tests, open_cpu_and_oracle, close_pair);
 }

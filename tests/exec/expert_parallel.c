@@ -2,34 +2,11 @@
    equal to the bit to those of the whole model on one rank, as threads and as processes. A file saved under one
    division of the experts loads under any other. */
 #include "tests/exec/sanitized.h"
-#include "tests/exec/training.h"
-#include "tests/transport/plugin.h"
+#include "tests/exec/divided.h"
 
 #include <glob.h>
-#include <sys/wait.h>
 
-enum { MICROBATCHES = 4, REPLICAS = 4 };
-
-static const char settings[] = "model = moe\ndense_layers = 1\nexperts = 8\nexperts_per_token = 2\nexpert_groups = 4\n"
-                               "groups_per_token = 2\nexpert_hidden = 8\nbias_rate = 0.01\nbalance_loss = 0.01\n";
-static char model[sizeof folder + 20];
-
-static int make_model(void **state)
-{
-    if (make_folder(state))
-        return 1;
-    snprintf(model, sizeof model, "%s/divided.model", folder);
-    FILE *file = fopen(model, "w");
-    return !file || fputs(settings, file) < 0 || fclose(file) != 0;
-}
-
-static void compile_schedule(const char *schedule, int ranks, char program[static 200])
-{
-    char arguments[300];
-    snprintf(arguments, sizeof arguments, "--ranks %d --microbatches %d schedules/%s.dps", ranks, MICROBATCHES,
-             schedule);
-    compile_program(arguments, program);
-}
+enum { REPLICAS = 4 };
 
 static void check(const char *schedule, int ranks, int replicas, int shards)
 {
@@ -72,48 +49,6 @@ static void divided_experts_equal_the_reference(void **state)
     globfree(&found);
 }
 
-/* Runs dprun with these arguments. `before` is the start of the command line, for example mpirun. Returns the exit
-   status; the output goes to folder/output. */
-static int run_dprun(const char *before, const char *arguments)
-{
-    char command[4096];
-    const char *build = getenv("BUILD");
-    snprintf(command, sizeof command,
-             "timeout -k 5 300 %s %s/dprun --model %s --set hidden=16 --set sequence=8 --set "
-             "layers=8 --set heads=2 --held-out 1024 %s %s/prog.bin >%s/output 2>&1",
-             before, build ? build : "build", model, arguments, folder, folder);
-    const int status = system(command);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static void assert_prints(const char *text)
-{
-    static char output[1 << 14];
-    char path[100];
-    snprintf(path, sizeof path, "%s/output", folder);
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    output[fread(output, 1, sizeof output - 1, file)] = '\0';
-    fclose(file);
-    if (!strstr(output, text))
-        fail_msg("no \"%s\" in:\n%s", text, output);
-}
-
-static void assert_runs(const char *before, const char *arguments)
-{
-    if (run_dprun(before, arguments) != 0) {
-        assert_prints("this run should succeed");
-        fail();
-    }
-}
-
-static void assert_same_files(const char *one, const char *other)
-{
-    char command[300];
-    snprintf(command, sizeof command, "cmp %s/%s %s/%s", folder, one, folder, other);
-    assert_int_equal(system(command), 0);
-}
-
 /* The second run changes no weights: its learning rate is 0, and so is the rate of the router's bias. */
 static void a_saved_file_loads_under_any_division(void **state)
 {
@@ -135,7 +70,7 @@ static void a_saved_file_loads_under_any_division(void **state)
 static void processes_give_the_same_bits(void **state)
 {
     (void)state;
-    char program[200], arguments[300], before[200];
+    char program[200], arguments[300], before[300];
     if (!mpirun_is_there())
         skip();
     compile_schedule("dualpipe", 2, program);
@@ -190,12 +125,6 @@ static void a_network_changes_only_times(void **state)
     compile_schedule("1f1b", 1, program);
     assert_runs("", "--steps 1 --json --replicas 2 --expert-parallel 2 --link latency=2ms");
     assert_true(printed_number("\"makespan_ms\":") >= 7 * MICROBATCHES * 5 * 2.0);
-}
-
-static void assert_refused(const char *arguments, int status, const char *text)
-{
-    assert_int_equal(run_dprun("", arguments), status);
-    assert_prints(text);
 }
 
 static void what_cannot_be_divided_is_refused(void **state)

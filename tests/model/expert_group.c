@@ -27,6 +27,7 @@ typedef struct Subject {
     double bias_of_first; /* added to the bias of expert 0: a large one gives it all tokens, a negative one none */
     double expert_rows;
     int members;
+    uint32_t replicas; /* physical experts beyond one for each expert; then only F runs */
     bool pair, merged; /* pair: runs an F&B; merged: by a recipe, otherwise one half after the other */
 } Subject;
 
@@ -146,8 +147,10 @@ static Status run_passes(Holder *holder, Error *error)
 static void *run_member(void *argument)
 {
     Member *member = argument;
-    member->status = member->subject->pair ? run_pair(&member->holder, member->subject->merged, &member->error)
-                                           : run_passes(&member->holder, &member->error);
+    Holder *holder = &member->holder;
+    member->status = member->subject->replicas ? stage_forward(holder->stage, &holder->slots.buffers, &member->error)
+                     : member->subject->pair   ? run_pair(&member->holder, member->subject->merged, &member->error)
+                                               : run_passes(&member->holder, &member->error);
     if (member->status != STATUS_OK)
         world_abort(member->world, member->error.text);
     return NULL;
@@ -168,6 +171,7 @@ static void open_members(const Subject *subject, Member *members)
         OK(worlds[m]->connect(worlds[m], &connecting, &members[m].communicator, error));
         members[m].group = (ExpertGroup){.members = subject->members,
                                          .self = m,
+                                         .replicas = subject->replicas,
                                          .context = members[m].communicator,
                                          .post = post,
                                          .wait = wait_for,
@@ -283,6 +287,62 @@ static void one_stage_and_a_group_give_the_same_bits(void **state)
         }
 }
 
+/* Gives every member the experts of this placement in each of its layers, with the weights of the stage with all
+   experts. */
+static void place(const Subject *subject, Member *members, const Holder *all, const uint32_t *placement)
+{
+    void *block = malloc(stage_expert_bytes(all->stage));
+    assert_non_null(block);
+    for (int m = 0; m < subject->members; m++) {
+        const Holder *holder = &members[m].holder;
+        ExpertCopies *copies;
+        size_t layer = 0;
+        for (; (copies = stage_copies(holder->stage, layer)); layer++) {
+            const uint32_t held = copies->physical / (uint32_t)subject->members;
+            for (uint32_t slot = 0; slot < held; slot++) {
+                const uint32_t expert = placement[(uint32_t)m * held + slot];
+                OK(stage_copy_expert(all->stage, layer, expert, all->weights.parameters, block, true, error));
+                OK(stage_copy_expert(holder->stage, layer, slot, holder->weights.parameters, block, false, error));
+            }
+            group_place_copies(copies, placement);
+        }
+        assert_int_equal(layer, 2);
+    }
+    free(block);
+}
+
+/* The F of a group whose experts have copies, as they are placed at first, and elsewhere. The oracle computes each row
+   by itself, so its results are equal to the bit, whichever rows are in one product. */
+static void copies_compute_the_same(void **state)
+{
+    (void)state;
+    static const uint32_t placement[] = {7, 6, 5, 4, 3, 2, 1, 0, 0, 0, 5, 0};
+    for (int count = 2; count <= MEMBERS_MOST; count *= 2) {
+        const Subject subject = {.device = "oracle",
+                                 .settings = SETTINGS("sequence=24", "microbatch_size=2"),
+                                 .members = count,
+                                 .replicas = 4};
+        Member members[MEMBERS_MOST];
+        Holder all;
+        open_members(&subject, members);
+        open_holder(&subject, NULL, &all);
+        for (int moved = 0; moved < 2; moved++) {
+            if (moved)
+                place(&subject, members, &all, placement);
+            run_members(&subject, members);
+            for (int m = 0; m < count; m++) {
+                assert_int_equal(members[m].status, STATUS_OK);
+                draw(&all, m);
+                OK(stage_forward(all.stage, &all.slots.buffers, error));
+                assert_memory_equal(members[m].holder.slots.y, all.slots.y,
+                                    stage_sizes(all.stage)->message * sizeof(double));
+            }
+        }
+        close_members(&subject, members);
+        close_holder(&all);
+    }
+}
+
 /* An F&B whose all-to-alls are in flight while the other half computes gives the same bits as its halves one after the
    other. */
 static void overlapped_is_in_turn_to_the_bit(void **state)
@@ -372,6 +432,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_stage_and_a_group_give_the_same_bits),
+        cmocka_unit_test(copies_compute_the_same),
         cmocka_unit_test(overlapped_is_in_turn_to_the_bit),
         cmocka_unit_test(waits_come_late),
         cmocka_unit_test(too_many_rows_are_refused),

@@ -1,0 +1,156 @@
+/* Copies of experts on several ranks, and moves of experts between ranks, change the loads of ranks and not the
+   outputs, as threads and as processes. */
+#include "tests/exec/sanitized.h"
+#include "tests/exec/divided.h"
+
+/* The difference of two files of outputs (gradient_difference). */
+static double outputs_differ(const char *one, const char *other)
+{
+    Arena arena = {0};
+    Error error;
+    char *contents[2], path[100];
+    size_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, i ? other : one);
+        if (file_read(path, &arena, &contents[i], &bytes[i], &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+    }
+    assert_true(bytes[0] > 0 && bytes[0] == bytes[1]);
+    const double difference =
+        gradient_difference((float *)(void *)contents[0], (float *)(void *)contents[1], bytes[0] / sizeof(float));
+    arena_free(&arena);
+    return difference;
+}
+
+/* The value of a key in the line of a step, counted from 0, of the output of --json. */
+static double json_number(int step, const char *key)
+{
+    char line[1 << 14], path[100];
+    snprintf(path, sizeof path, "%s/output", folder);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    for (int i = -1; i < step; i += line[0] == '{') /* the output also has notes */
+        assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    const char *found = strstr(line, key);
+    if (!found)
+        fail_msg("no %s in %s", key, line);
+    return strtod(found + strlen(key), NULL);
+}
+
+#define FORWARD "--forward-only --set sequence=32 --json --steps 5 "
+
+/* Runs with these options, and compares the last step's outputs with those without. */
+static void check_outputs(const char *before, const char *common, const char *options, bool same_blocks)
+{
+    char arguments[600];
+    snprintf(arguments, sizeof arguments, FORWARD "%s --outputs %s/plain", common, folder);
+    assert_runs(before, arguments);
+    snprintf(arguments, sizeof arguments, FORWARD "%s %s --outputs %s/placed", common, options, folder);
+    assert_runs(before, arguments);
+    if (same_blocks)
+        assert_same_files("plain", "placed");
+    else
+        assert_true(outputs_differ("plain", "placed") <= GRADIENT_LIMIT);
+}
+
+/* Without copies the products are of the same blocks of rows, so outputs are equal to the bit. */
+static void copies_and_moves_change_no_outputs(void **state)
+{
+    (void)state;
+    static const char *const schedules[] = {"1f1b", "prefill"};
+    char program[200];
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        compile_schedule(schedules[i], 2, program);
+        check_outputs("", "--replicas 2 --expert-parallel 2", "--rebalance 2", true);
+        check_outputs("", "--replicas 2 --expert-parallel 2", "--expert-replicas 4 --rebalance 2 --moves 3", false);
+        if (SANITIZED)
+            continue;
+        check_outputs("", "--replicas 4 --expert-parallel 4", "--expert-replicas 4 --rebalance 1", false);
+        check_outputs("", "--replicas 4 --expert-parallel 2", "--expert-replicas 8", false);
+    }
+}
+
+/* Every rank reads the copies that it holds from the file. */
+static void loaded_experts_have_copies(void **state)
+{
+    (void)state;
+    char program[200], arguments[300];
+    compile_schedule("1f1b", 2, program);
+    snprintf(arguments, sizeof arguments,
+             "--set sequence=32 --steps 2 --replicas 2 --expert-parallel 2 --save %s/trained", folder);
+    assert_runs("", arguments);
+    snprintf(arguments, sizeof arguments, "--replicas 2 --expert-parallel 2 --load %s/trained", folder);
+    check_outputs("", arguments, "--expert-replicas 4 --rebalance 2", false);
+}
+
+/* At most --moves experts of each of the 7 layers with experts move, and the ranks' loads get closer. */
+static void loads_get_closer_within_the_moves(void **state)
+{
+    (void)state;
+    char program[200];
+    compile_schedule("1f1b", 2, program);
+    assert_runs("", FORWARD "--replicas 2 --expert-parallel 2 --expert-replicas 2 --rebalance 2 --moves 1");
+    assert_true(json_number(0, "\"moved_experts\":") == 0);
+    const double moved = json_number(1, "\"moved_experts\":");
+    assert_true(moved >= 1 && moved <= 7);
+    assert_runs("", FORWARD "--replicas 2 --expert-parallel 2 --expert-replicas 2 --rebalance 2");
+    assert_true(json_number(1, "\"moved_experts\":") > moved);
+    const double before = json_number(1, "\"rank_load\":"), after = json_number(2, "\"rank_load\":");
+    if (!(before > 1.1 && after - 1 < 0.7 * (before - 1)))
+        fail_msg("the busiest rank gets %g times the mean before, and %g after", before, after);
+    assert_true(json_number(2, "\"worst_rank_load\":") >= after);
+    assert_runs("", "--forward-only --steps 3 --replicas 2 --expert-parallel 2 --expert-replicas 2 --rebalance 2");
+    assert_prints("experts    of a layer are divided among 2 replicas, with 2 further copies: 5 on each rank");
+    assert_prints("times the mean of a layer's rows up to step 2, ");
+    assert_prints(" moved in 1 placement\n");
+}
+
+static void processes_move_experts(void **state)
+{
+    (void)state;
+    char program[200], before[300];
+    if (!mpirun_is_there())
+        skip();
+    compile_schedule("1f1b", 2, program);
+    snprintf(before, sizeof before, "%s -n 4", mpirun_command());
+    check_outputs(before, "--replicas 2 --expert-parallel 2", "--expert-replicas 4 --rebalance 2", false);
+    assert_true(json_number(1, "\"moved_experts\":") > 0);
+}
+
+static void copies_that_make_no_sense_are_refused(void **state)
+{
+    (void)state;
+    char program[200];
+    compile_schedule("1f1b", 1, program);
+    assert_refused("--replicas 2 --expert-parallel 2 --expert-replicas 2", 2,
+                   "--expert-replicas goes with --forward-only or a program without backward passes");
+    assert_refused("--replicas 2 --expert-parallel 2 --rebalance 2", 2, "--rebalance goes with --forward-only");
+#define TOGETHER "--forward-only --replicas 4 --expert-parallel 4 "
+    assert_refused(TOGETHER "--expert-replicas 6", 2,
+                   "--expert-replicas 6: 14 physical experts do not divide among --expert-parallel 4 ranks; "
+                   "--expert-replicas 8 would");
+    assert_refused(
+        TOGETHER "--expert-replicas 28", 2,
+        "--expert-replicas 28: a rank would hold an expert twice; with 8 experts over 4 ranks at most 24 make "
+        "sense");
+    assert_refused(TOGETHER "--rebalance 2 --steps 2", 2,
+                   "--rebalance 2: a run of 2 steps ends before experts move; --steps runs more");
+    assert_refused(TOGETHER "--expert-replicas 4 --check", 2, "--check");
+    assert_refused(TOGETHER "--expert-replicas 4 --reference", 2, "--reference");
+    assert_refused(TOGETHER "--expert-replicas 4 --model gpt", 2, "model gpt has no experts");
+    assert_refused(TOGETHER "--moves 4", 2, "--rebalance");
+    assert_refused("--forward-only --replicas 2 --expert-parallel 1 --expert-replicas 2", 2,
+                   "--expert-replicas goes with --expert-parallel of 2 or more");
+    assert_refused("--forward-only --rebalance 2 --steps 4", 2, "--expert-parallel");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_and_moves_change_no_outputs),    cmocka_unit_test(loaded_experts_have_copies),
+        cmocka_unit_test(loads_get_closer_within_the_moves),     cmocka_unit_test(processes_move_experts),
+        cmocka_unit_test(copies_that_make_no_sense_are_refused),
+    };
+    return cmocka_run_group_tests(tests, make_model, remove_folder);
+}
