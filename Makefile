@@ -341,6 +341,7 @@ bench-torch:
 	@.ci/packages $(TEST_PACKAGES) python3-torch
 	@$(TESTING) all
 	@$(TESTING_PYTHON) $(FIND_TORCH) tests/python/torch/bench.py
+	$(if $(DUALPIPE),@$(TESTING_PYTHON) $(FIND_TORCH) tests/python/torch/peers.py $(DUALPIPE))
 
 # --- a package for a machine with a GPU and perhaps nothing else: programs, libraries and schedules in one folder ---
 GPU_KIT      := $(BUILD)/gpu
