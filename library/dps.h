@@ -354,8 +354,8 @@ void dps_reason(dps_rank *rank, const char *text);
    It may call dps_reason and dps_gather with its rank, and no other function of the rank. */
 typedef int (*dps_function)(void *user, const dps_instruction *instruction);
 
-/* A function that the program does not need may be NULL: a program without DPS_BACKWARD_INPUT needs no backward_input
-   if there is a backward. */
+/* A function may be NULL if the program does not need it. For example, a program without DPS_BACKWARD_INPUT does not
+   need backward_input if `backward` is given. */
 typedef struct dps_functions {
     size_t size;
     void *user;                   /* passed to all of them */

@@ -178,8 +178,9 @@ static size_t gather_pairs(const Calibration *calibration, Pair **gathered)
     return kinds;
 }
 
-/* An F&B takes the share of one stage of its F and that of another stage of its backward. Fits the shares to all
-   F&Bs by least squares. If the F&Bs cannot tell two stages apart, both get the share of all. */
+/* In this model each stage has a share, and an F&B takes its F times the share of the F's stage plus its backward times
+   the share of the backward's stage. Fits the shares to all F&Bs by least squares. If the F&Bs cannot tell two stages
+   apart, both get the share of all. */
 static void fit_shares(Calibration *calibration)
 {
     enum { SWEEPS = 200 };

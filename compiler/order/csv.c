@@ -396,7 +396,7 @@ static bool place_pipe(Reader *reader, uint32_t p)
     if (!find_stages(reader, p, ranks))
         return false;
     const size_t count = (size_t)pipe->stages * pipe->microbatches;
-    if (count > SCHEDULE_PASSES_MAX / 2) { /* there cannot be so many cells, or there are too many */
+    if (count > SCHEDULE_PASSES_MAX / 2) { /* some of these passes have no cell, or the file has too many cells */
         diag_error(reader->diagnostics, (Span){0, 1}, "%s and %s are %llu forward and backward passes: there can be %d",
                    counted(pipe->stages, "stage").text, counted(pipe->microbatches, "microbatch").text, 2ull * count,
                    SCHEDULE_PASSES_MAX);

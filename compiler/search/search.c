@@ -6,7 +6,7 @@
 
 enum {
     RUNS = 16000,              /* most orders in a unit of effort */
-    RUN_PASSES = 40 * 1000000, /* most passes of all orders in a unit of effort, divided by the chunks of a rank */
+    RUN_PASSES = 40 * 1000000, /* most passes of all orders in a unit of effort, each times the chunks of a rank */
     FEW_RUNS = 2000,           /* with fewer orders than this there is only one start */
 };
 

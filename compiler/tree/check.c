@@ -438,7 +438,7 @@ static void check_order(Checker *c, Item *item)
     if (item->order.settings[SETTING_MEMORY])
         return;
     diag_error(c->diagnostics, item->span, "`order auto` does not say how much memory a rank has");
-    diag_help(c->diagnostics, "in halves of a stage's activation; as much as 1F1B: order auto(memory = 2*P);");
+    diag_help(c->diagnostics, "memory counts halves of a stage's activation; 1F1B needs order auto(memory = 2*P);");
 }
 
 /* Items about steps are wrong beside a searched order. */

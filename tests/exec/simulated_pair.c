@@ -156,7 +156,7 @@ static void the_order_is_that_of_the_merged_list(void **state)
     device_close(device);
 }
 
-/* The time of a walk whose sleeps end on time, on one link. */
+/* The time of a simulated walk through the F&B's operations if every sleep ends on time, over one link. */
 static double time_of_walk(const Recipe *recipe, const Costs *costs, uint32_t layers)
 {
     const PairOrder order = pair_order(recipe, costs);

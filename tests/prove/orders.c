@@ -143,7 +143,7 @@ static bool completes(const Orders *orders, Done *done)
     return memcmp(next, orders->counts, sizeof next) == 0;
 }
 
-/* Whether every message between ranks is there once at each end, and no other one. */
+/* Whether every message in the orders is one between two ranks and comes only once. */
 static bool messages_complete(const Orders *orders, const Done *done)
 {
     for (int r = 0; r < orders->ranks; r++)

@@ -92,7 +92,7 @@ DEVICE void cluster_barrier()
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-/* At the arrivals that lie in the shared memory of the cluster's block `number` where `arrivals` lies in one's own. */
+/* Arrives at the barrier of the cluster's block `number` that has the address of `arrivals` in its shared memory. */
 DEVICE void arrive_at(Arrivals *arrivals, unsigned number)
 {
     asm volatile("{\n.reg .b32 there;\n"
