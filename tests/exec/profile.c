@@ -54,7 +54,7 @@ static void profile(const char *model)
     assert_non_null(strstr(output, *model ? "# Model mlp: layers 5," : "# Model gpt: layers 5,"));
 }
 
-/* Of ten steps only the fastest counts: each of its samples, from all ranks. */
+/* Checks the number of samples of `key`. Of ten steps only the fastest counts, with the samples of all ranks. */
 static void expect_samples(const char *key, int count)
 {
     char words[64];

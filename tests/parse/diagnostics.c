@@ -123,8 +123,8 @@ static void searched(void **state)
     REPORTS(TWO "order auto(memory = 2, memory = 3, memroy = 4, x = 5);", "`memory` is given twice",
             "has no setting `memroy`", "help: did you mean `memory`?", "has no setting `x`",
             "help: there are memory, input, weight, effort and overlap");
-    REPORTS(TWO "order auto(effort = r);", "`order auto` does not say how much memory a rank has", "help: in halves",
-            "no rank r here: this setting is");
+    REPORTS(TWO "order auto(effort = r);", "`order auto` does not say how much memory a rank has",
+            "help: memory counts halves", "no rank r here: this setting is");
     REPORTS(TWO "nFB : M;\norder auto(memory = 4);", "t.dps:2:2: error: `order auto` replaces all steps",
             "t.dps:3:1: note: here");
     REPORTS(TWO "if P { order auto(memory = 4); }", "this belongs at the top of the file");

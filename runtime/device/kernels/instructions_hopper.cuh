@@ -92,7 +92,8 @@ DEVICE void cluster_barrier()
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-/* Arrives at the barrier of the cluster's block `number` that has the address of `arrivals` in its shared memory. */
+/* Arrives at a barrier of the cluster's block `number`: the one that lies in its shared memory where `arrivals` lies in
+   the shared memory of this block. */
 DEVICE void arrive_at(Arrivals *arrivals, unsigned number)
 {
     asm volatile("{\n.reg .b32 there;\n"
