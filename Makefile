@@ -5,6 +5,8 @@
 #   make test-sanitized  the same under ASan and UBSan (gcc) and TSan (clang), and reads the machine code for GPUs
 #   make test-torch      trains PyTorch modules under every synchronous schedule; make test takes a few if PyTorch is there
 #
+#   make check-torch TORCH_VENV=FOLDER   the same for PyPI's PyTorch, beside DeepSeek's DualPipe and torch's own schedules
+#
 #   make all       builds                       make check      the tests, without installing anything
 #   make gpu-code  compiles the kernels for GPUs (nvcc); install, gpu-kit and a machine with a GPU do it by themselves
 #   make gpu-kit   packs what a machine with a GPU needs into one file             make bench-gpu  runs it here
@@ -282,6 +284,17 @@ check-python: all check-python-torch
 check-python-torch: all
 	$(if $(SANITIZE),,@python=$(FIND_TORCH); if [ "$$python" ]; then $(TESTING_PYTHON) $$python -m unittest -q tests/python/torch/test_torch.py; \
 	    else echo "no PyTorch here (Debian: python3-torch): the tests of dps.torch are skipped"; fi)
+
+# dps.torch under PyPI's PyTorch, beside DeepSeek's DualPipe and the schedules of torch.distributed.pipelining.
+# TORCH_VENV: a virtual environment with PyTorch; it is made if it does not exist. DUALPIPE: a clone of DeepSeek's repository.
+TORCH_VERSION ?= 2.8.0
+.PHONY: check-torch
+check-torch: all
+	@[ "$(TORCH_VENV)" ] || { echo "say where PyTorch is, or is to be installed (6 GB): make check-torch TORCH_VENV=FOLDER" >&2; exit 1; }
+	@[ -x $(TORCH_VENV)/bin/python ] || python3 -m venv $(TORCH_VENV)
+	@$(TORCH_VENV)/bin/python -c 'import torch' 2>/dev/null || $(TORCH_VENV)/bin/pip install -q torch==$(TORCH_VERSION) numpy
+	@[ "$(DUALPIPE)" ] || echo "DeepSeek's examples are skipped: git clone https://github.com/deepseek-ai/DualPipe, and add DUALPIPE=FOLDER"
+	$(TESTING_PYTHON) DUALPIPE=$(DUALPIPE) $(TORCH_VENV)/bin/python -W ignore -m unittest -q tests/python/torch/test_torch.py tests/python/torch/test_peers.py
 
 # --- fuzzing: of schedules, of programs, of loads and placements of experts ---
 FUZZ_SEEDS   := $(wildcard schedules/*.dps tests/fuzz/corpus/*)

@@ -48,6 +48,7 @@ class Actions:
 
         def in_turn():
             first()
+            self._middle = time.perf_counter()
             second()
         return in_turn
 

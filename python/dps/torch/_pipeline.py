@@ -20,7 +20,7 @@ from ._stage import Stage, run_backward
 from ._sums import GradientSum, fill_gradients, owned_parameters
 
 
-_RECORDED = 16  # steps that trace() writes
+_RECORDED = 16  # most steps that trace() writes
 
 
 class _Step:
@@ -180,9 +180,9 @@ class Pipeline(Actions):
         return _trace.merge(self.program, [Plan(self.program, rank) for rank in ranks], steps)
 
     def trace(self, path):
-        """Writes the last training steps (at most 16) as Chrome trace events, in the form of `dprun --trace`, for
-        `dpc diff`, `dpc calibrate` and ui.perfetto.dev. All ranks must call it; rank 0 of the program writes. The times
-        of different ranks are comparable only if the ranks run on one machine."""
+        """Writes the last training steps, or steps of a forward-only program, at most 16, as Chrome trace events in the
+        form of `dprun --trace`, for `dpc diff`, `dpc calibrate` and ui.perfetto.dev. All ranks must call it; rank 0 of
+        the program writes. The times of different ranks are comparable only if the ranks run on one machine."""
         measured = self._measured()
         if measured is not None:
             with open(path, "w") as file:
@@ -227,7 +227,7 @@ class Pipeline(Actions):
             self._runs[mode] = self._functions(mode)
         with torch.set_grad_enabled(mode):
             recorded = self._run(*self._runs[mode][learnt], mode)
-        if mode:
+        if mode or self.program.is_forward_only:
             self._recorded.append(recorded)
         return self._results()
 

@@ -10,7 +10,7 @@ import dps
 import dps.torch
 
 dist.init_process_group("gloo")
-for name, microbatches in (("zb-h1", 4), ("dualpipe", 4)):
+for name, microbatches in (("zb-h1", 4), ("dualpipe", 4), ("decode", 4)):
     program = dps.compile(dps.schedule(name), ranks=2, microbatches=microbatches)
     stages = [nn.Linear(64, 64) for _ in program.rank(dist.get_rank()).chunks]
     pipeline = dps.torch.Pipeline(program, stages, nn.functional.mse_loss)

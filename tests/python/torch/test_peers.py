@@ -1,0 +1,59 @@
+"""Compares dps.torch with DeepSeek's DualPipe and with torch.distributed.pipelining (`make check-torch`).
+
+DUALPIPE=folder   a clone of github.com/deepseek-ai/DualPipe that has the commit 3da1bbe"""
+
+import importlib.util
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+from launch import launch
+from test_torch import Ranks
+
+COMMIT = "3da1bbe"
+# What changes in DeepSeek's examples: the import, the device and the backend.
+CHANGES = (("from dualpipe import", "from dps.torch import"), ("from dualpipe.utils import", "from dps.torch import"),
+           ("backend='nccl'", "backend='gloo'"), ("torch.cuda.set_device(rank)", "torch.set_num_threads(1)"),
+           ('torch.set_default_device(f"cuda:{rank}")', 'torch.set_default_device("cpu")'),
+           ("torch.cuda.device_count()", "4"))
+
+
+@unittest.skipUnless(os.environ.get("DUALPIPE"), "DUALPIPE names no clone of github.com/deepseek-ai/DualPipe")
+class DeepSeek(unittest.TestCase):
+    """The examples of DeepSeek's classes pass their own assertions with the classes of dps.torch."""
+
+    def passes(self, name):
+        text = subprocess.run(["git", "-C", os.environ["DUALPIPE"], "show", f"{COMMIT}:examples/{name}"],
+                              stdout=subprocess.PIPE, text=True, check=True).stdout
+        for old, new in CHANGES:
+            self.assertIn(old, text)
+            text = text.replace(old, new)
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder, name)
+            script.write_text(text)
+            (status, output), = launch(str(script), 1, seconds=900)  # it starts its ranks itself
+        self.assertEqual(status, 0, output)
+        self.assertIn("pp_size=4", output)
+
+    def test_dualpipe(self):
+        self.passes("example_dualpipe.py")
+
+    def test_dualpipev(self):
+        self.passes("example_dualpipev.py")
+
+
+class Torch(Ranks):
+    @unittest.skipUnless(importlib.util.find_spec("torch.distributed.pipelining"), "torch.distributed.pipelining is new")
+    def test_equal_gradients(self):
+        """Torch's schedules give the same gradients as those of dps."""
+        first, _ = self.run_ranks("torch_schedules.py", 2, seconds=300)
+        self.assertGreaterEqual(first.count(": equal"), 4, first)
+
+
+del Ranks  # it has no tests of its own
+
+
+if __name__ == "__main__":
+    unittest.main()

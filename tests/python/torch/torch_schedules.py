@@ -1,0 +1,66 @@
+"""One rank. Runs schedules of torch.distributed.pipelining, and the same schedules of dps on the same stages: the losses
+and the gradients are equal. Both are given PipelineStages."""
+
+import copy
+import warnings
+
+import torch
+import torch.distributed as dist
+from torch.distributed.pipelining import PipelineStage, schedules
+from torch.nn import functional as F
+
+import dps
+import dps.torch
+from equal import difference
+from models import WIDTH, Attention
+
+warnings.simplefilter("ignore")
+# The class of torch, the schedule of dps, the number of stages on a rank.
+PAIRS = (("ScheduleGPipe", "gpipe", 1), ("Schedule1F1B", "1f1b", 1), ("ScheduleInterleaved1F1B", "interleaved-1f1b", 2),
+         ("ScheduleInterleavedZeroBubble", "interleaved-zb", 2), ("ScheduleZBVZeroBubble", "zb-v", 2),
+         ("ScheduleDualPipeV", "dualpipev", 2))
+# A rank holds two consecutive stages. Older versions send a message from the rank to itself, which gloo cannot do.
+V_SHAPED = {"ScheduleZBVZeroBubble", "ScheduleDualPipeV"}
+MICROBATCHES = 8
+
+
+def compare(kind, name, per_rank):
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    program = dps.compile(dps.schedule(name), ranks=ranks, microbatches=MICROBATCHES)
+    count = per_rank * ranks
+    assert program.stages == count
+    torch.manual_seed(1)
+    model = [Attention().double() for _ in range(count)]
+    x, y = torch.randn(2, 2 * MICROBATCHES, 5, WIDTH, dtype=torch.float64)
+    numbers = [chunk.stage for chunk in program.rank(rank).chunks]
+
+    def stages():
+        return [PipelineStage(copy.deepcopy(model[s]), s, count, torch.device("cpu")) for s in numbers]
+
+    theirs, ours, losses = stages(), stages(), []
+    mine = theirs if per_rank > 1 else theirs[0]
+    schedule = kind(mine, MICROBATCHES, loss_fn=F.mse_loss)
+    given = [x] if 0 in numbers else []
+    schedule.step(*given, **(dict(target=y, losses=losses) if count - 1 in numbers else {}))
+    pipeline = dps.torch.Pipeline(program, ours, F.mse_loss)
+    found, _ = pipeline.step(*given, target=y if count - 1 in numbers else None)
+    assert found is None or torch.allclose(found, torch.stack(losses), rtol=1e-13, atol=0), (found, losses)
+    for ends, made in zip(theirs, ours):
+        for (parameter, wanted), got in zip(ends.submod.named_parameters(), made.submod.parameters()):
+            assert difference(got.grad, wanted.grad) < 1e-13, f"{name}: {parameter}: {got.grad}, not {wanted.grad}"
+    if rank == 0:
+        print(f"{kind.__name__} and {name}: equal", flush=True)
+
+
+def main():
+    dist.init_process_group("gloo")
+    torch.set_num_threads(1)
+    for kind, name, per_rank in PAIRS:
+        if kind not in V_SHAPED or issubclass(getattr(schedules, kind, object), schedules._PipelineScheduleRuntime):
+            compare(getattr(schedules, kind), name, per_rank)
+        elif dist.get_rank() == 0:
+            print(f"{kind}: not compared, because PyTorch {torch.__version__} does not run it on gloo", flush=True)
+    dist.destroy_process_group()
+
+
+main()
