@@ -4,8 +4,7 @@
 #   make test            installs what is missing, builds, runs every test once
 #   make test-sanitized  the same under ASan and UBSan (gcc) and TSan (clang), and reads the machine code for GPUs
 #   make test-torch      trains PyTorch modules under every synchronous schedule; make test takes a few if PyTorch is there
-#
-#   make check-torch TORCH_VENV=FOLDER   the same for PyPI's PyTorch, beside DeepSeek's DualPipe and torch's own schedules
+#   make check-torch     PyPI's PyTorch (in TORCH_VENV=FOLDER), compared with DeepSeek's DualPipe and with torch's schedules
 #
 #   make all       builds                       make check      the tests, without installing anything
 #   make gpu-code  compiles the kernels for GPUs (nvcc); install, gpu-kit and a machine with a GPU do it by themselves
@@ -287,7 +286,7 @@ check-python-torch: all
 
 # dps.torch under PyPI's PyTorch, beside DeepSeek's DualPipe and the schedules of torch.distributed.pipelining.
 # TORCH_VENV: a virtual environment with PyTorch; it is made if it does not exist. DUALPIPE: a clone of DeepSeek's repository.
-TORCH_VERSION ?= 2.8.0
+TORCH_VERSION ?= 2.15.0
 .PHONY: check-torch
 check-torch: all
 	@[ "$(TORCH_VENV)" ] || { echo "say where PyTorch is, or is to be installed (6 GB): make check-torch TORCH_VENV=FOLDER" >&2; exit 1; }

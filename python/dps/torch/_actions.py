@@ -45,10 +45,11 @@ class Actions:
     def _make_overlap_forward(self, i, mode):
         """The two forwards of an F&F run one after the other."""
         first, second = self._make_forward(i, mode), self._make_forward(i.second, mode)
+        key = i.chunk, i.microbatch
 
         def in_turn():
             first()
-            self._middle = time.perf_counter()
+            self._middles[key] = time.perf_counter()
             second()
         return in_turn
 

@@ -182,17 +182,20 @@ class GraphSplitter:
         self.has_checkpoint = None  # None: not known before the first backward
         self.reported = False
 
-    def record(self, module, inputs, arguments):
-        """Runs a forward. Also returns the nodes, other than those of the inputs, at which its trunk begins."""
+    def begin(self, inputs):
+        """Before a forward: returns its inputs, and the nodes, other than those of the inputs, at which the trunk
+        begins."""
         if any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
-            return module(*inputs, **arguments), []
+            return inputs, []
         leaves = [x.detach().requires_grad_() if isinstance(x, torch.Tensor) and x.is_floating_point() else None
                   for x in inputs]
         # A module may change its input in place, but not a leaf.
         traced = [x if leaf is None else torch.ops.aten._unsafe_view(leaf, leaf.shape)
                   for x, leaf in zip(inputs, leaves)]
-        sources = [graph.get_gradient_edge(leaf).node for leaf in leaves if leaf is not None]
-        return module(*traced, **arguments), sources
+        return traced, [graph.get_gradient_edge(leaf).node for leaf in leaves if leaf is not None]
+
+    def end(self):
+        """After a forward."""
 
     def backward_input(self, held, gradients):
         """Returns the gradients of the inputs, and the functions that compute the deferred gradients of parameters."""

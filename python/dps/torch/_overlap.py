@@ -19,7 +19,7 @@ def run_overlapped(forward, backward, forward_of, backward_of, function):
     kept.inputs, kept.units, kept.deferred = inputs, None, None
     loss = None if held.loss is None else held.loss * backward.loss_scale
     if split and forward.splitter is not None:
-        kept.units = forward.splitter.units = []
+        inputs, kept.units = forward.splitter.begin(inputs)
     WeightGradStore.enabled = is_input_half
     try:
         criterion = forward.loss_fn if forward.is_last else None
@@ -29,7 +29,7 @@ def run_overlapped(forward, backward, forward_of, backward_of, function):
     finally:
         WeightGradStore.enabled = False
         if forward.splitter is not None:
-            forward.splitter.units = None
+            forward.splitter.end()
     dx = backward.input_gradients(held)
     if is_input_half:
         held.deferred = WeightGradStore.take()

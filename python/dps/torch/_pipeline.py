@@ -74,8 +74,8 @@ class Pipeline(Actions):
         self._held = {}
         self._step = _Step()
         self._runs = {}  # for training and for evaluation: the result of _functions()
-        self._middles = {}  # when the F of each F&B of this step ended, by its (chunk, microbatch)
-        self._recorded = deque(maxlen=_RECORDED)  # what _run() returns, for each training step
+        self._middles = {}  # when the first F of each F&B or F&F of this step ended, by its (chunk, microbatch)
+        self._recorded = deque(maxlen=_RECORDED)  # what _run() returns, for each step that trace() may write
         self._traces = 0
 
     def _stage(self, chunk):
@@ -290,9 +290,9 @@ class Pipeline(Actions):
 
 
 def _spans(actions, times, middles):
-    """(instruction, start, when the F of an F&B ended, end) of each action of a step."""
+    """(instruction, start, when the first F of an F&B or F&F ended, end) of each action of a step."""
     def middle(i):
-        return middles.get((i.chunk, i.microbatch)) if i.opcode == "OVERLAP" else None
+        return middles.get((i.chunk, i.microbatch)) if i.opcode.startswith("OVERLAP") else None
 
     return [(action.index, start, middle(action.instruction), end)
             for action, start, end in zip(actions, times, times[1:])]

@@ -90,12 +90,14 @@ class Splitter:
             if _is_layer(layer):
                 layer.register_forward_hook(self._called)
 
-    def record(self, module, inputs, arguments):
+    def begin(self, inputs):
+        """Before a forward: returns its inputs, and the list of the calls of its layers, which the forward fills."""
         self.units = []
-        try:
-            return module(*inputs, **arguments), self.units
-        finally:
-            self.units = None
+        return inputs, self.units
+
+    def end(self):
+        """After a forward."""
+        self.units = None
 
     def _called(self, layer, inputs, output):
         if self.units is None or not inputs or not output.requires_grad:  # a hook does not see keyword arguments

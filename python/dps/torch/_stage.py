@@ -46,7 +46,11 @@ class Stage:
         held = Held()
         held.inputs, held.units, held.deferred = inputs, None, None
         if split and self.splitter is not None:
-            outputs, held.units = self.splitter.record(self.module, inputs, arguments)
+            inputs, held.units = self.splitter.begin(inputs)
+            try:
+                outputs = self.module(*inputs, **arguments)
+            finally:
+                self.splitter.end()
         else:
             outputs = self.module(*inputs, **arguments)
         return self.keep(held, _as_tuple(outputs), targets)

@@ -113,6 +113,7 @@ class Traces(Ranks):
                 trace, costs = (pathlib.Path(folder, f"{name}.{end}") for end in ("json", "costs"))
                 found = subprocess.run([dpc, "calibrate", trace], capture_output=True, text=True, check=True).stdout
                 self.assertRegex(found, r"F\[1\] +=")
+                self.assertRegex(costs.read_text(), r"F\[0\] = .*\nF\[1\] = ")
                 if name != "decode":
                     self.assertRegex(found, r"I\[0\] +=")
                 table = subprocess.run([dpc, "diff", *sizes, "--cost", f"@{costs}", source, trace], capture_output=True,

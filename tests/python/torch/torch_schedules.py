@@ -1,5 +1,5 @@
-"""One rank. Runs schedules of torch.distributed.pipelining, and the same schedules of dps on the same stages: the losses
-and the gradients are equal. Both are given PipelineStages."""
+"""One rank. Runs schedules of torch.distributed.pipelining, and the same schedules of dps on the same stages. Losses and
+gradients are equal. Both are given PipelineStages."""
 
 import copy
 import warnings
