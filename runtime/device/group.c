@@ -5,15 +5,22 @@
 
 static size_t members_of(const GroupExchange *exchange) { return (size_t)exchange->group->members; }
 
-GroupExchange *group_make_exchange(const GroupExchange *fields)
+static void fill(GroupExchange *made, const GroupExchange *fields)
 {
-    const size_t begins = members_of(fields) + 1;
-    GroupExchange *made = calloc(1, sizeof *made + 2 * begins * sizeof *made->begins);
-    if (!made)
-        return NULL;
     *made = *fields;
     made->posted.send_begins = made->begins;
-    made->posted.receive_begins = made->begins + begins;
+    made->posted.receive_begins = made->begins + members_of(fields) + 1;
+}
+
+GroupExchange *group_make_exchange(const GroupExchange *fields)
+{
+    const size_t bytes = sizeof *fields + 2 * (members_of(fields) + 1) * sizeof *fields->begins;
+    GroupExchange *made = calloc(2, bytes);
+    if (!made)
+        return NULL;
+    fill(made, fields);
+    made->second = (GroupExchange *)(void *)((char *)made + bytes);
+    fill(made->second, fields);
     return made;
 }
 

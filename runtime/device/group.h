@@ -45,7 +45,7 @@ ExpertCopies *group_make_copies(uint32_t experts, uint32_t physical, uint32_t se
 void group_place_copies(ExpertCopies *copies, const uint32_t *placement);
 
 /* One all-to-all of a list of operations, with its tables. Every run of the list uses it again. */
-typedef struct GroupExchange {
+struct GroupExchange {
     const ExpertGroup *group;
     char name[40];    /* in messages: "dispatch of layer 3" */
     size_t experts;   /* physical experts of the layer, all members together */
@@ -53,11 +53,15 @@ typedef struct GroupExchange {
     size_t room;      /* the most rows that the experts of this member may get */
     size_t equal;     /* rows that they get when all experts are chosen equally often */
     bool back;        /* true: rows go back to the members that own their tokens */
-    AllToAll posted;  /* points into `begins` */
-    size_t begins[];  /* [2][members + 1] */
-} GroupExchange;
+    /* The same all-to-all for the second half of an F&F. Both halves may be of one stage, and then have theirs in flight
+       at once */
+    GroupExchange *second;
+    AllToAll posted; /* points into `begins` */
+    size_t begins[]; /* [2][members + 1] */
+};
 
-/* Makes an exchange; copies the fields before `posted`. NULL: no memory. The caller releases it by free(). */
+/* Makes an exchange and its second; copies the fields before `second`. NULL: no memory. The caller releases both by one
+   free(). */
 GroupExchange *group_make_exchange(const GroupExchange *fields);
 
 /* The functions of the GROUP_OPERATIONs of operations.def, for devices whose operations are done when their calls

@@ -71,7 +71,7 @@ static Status connect_sums(const Joining *joining, uint32_t chunk, const ChunkPl
 }
 
 /* Makes the communicator for all-to-alls among the replicas of this rank that together hold all shards. Each half of an
-   F&B has at most one all-to-all in flight. */
+   F&B or F&F has at most one all-to-all in flight. */
 static Status connect_shards(const Joining *joining, Error *error)
 {
     const CommunicatorConfig config = {

@@ -36,15 +36,15 @@ static void forward(const Component *c, const PassAddresses *at, OpList *list)
                               .count = c->rows * c->config.experts_per_token,
                               .choose_copies = {f.chosen, f.placed}});
     APPEND(list, group_rows, c->kernels[ROUTE], f.placed, f.places, f.begins);
-    APPEND(list, permute, c->kernels[PERMUTE], f.normed, f.places, f.sent);
-    if (c->exchanges[COUNTS]) {
+    if (c->exchanges[COUNTS]) /* in flight while the rows are copied */
         op_append(list, &(Op){.kind = OPERATION_counts_post,
                               .exchange = c->exchanges[COUNTS],
                               .counts_post = {f.begins, f.counts_sent, f.counts_received}});
+    APPEND(list, permute, c->kernels[PERMUTE], f.normed, f.places, f.sent);
+    if (c->exchanges[COUNTS])
         op_append(list, &(Op){.kind = OPERATION_counts_wait,
                               .exchange = c->exchanges[COUNTS],
                               .counts_wait = {f.counts_sent, f.counts_received, f.held}});
-    }
     experts_send_rows(c, &f, OUT, f.sent, f.rows, list);
 }
 

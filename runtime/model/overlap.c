@@ -53,8 +53,8 @@ typedef struct Overlap {
 
 static const Stage *stage_of(const Overlap *o, uint8_t half) { return half ? o->pair->backward : o->pair->forward; }
 
-/* Appends operations of a component's pass. Operations of the second half use the bases after those of the first
-   half. */
+/* Appends operations of a component's pass. Operations of the second half use the bases after those of the first half,
+   and all-to-alls of their own. */
 static void append_operations(Overlap *o, uint8_t half, size_t index, RecipePass pass, size_t begin, size_t end)
 {
     const Stage *stage = stage_of(o, half);
@@ -62,6 +62,8 @@ static void append_operations(Overlap *o, uint8_t half, size_t index, RecipePass
     for (size_t i = begin; i < end; i++) {
         Op op = stage->lists[pass].ops[i];
         op.after_count = 0;
+        if (half && op.exchange)
+            op.exchange = op.exchange->second;
         for (int k = 0; k < OPERATION_OPERANDS; k++)
             if (half && op.operands[k].base)
                 op.operands[k].base += PASS_BASES;
@@ -109,15 +111,11 @@ static bool needs_rest(const OpList *list, const Rest *rest, size_t begin, size_
     return false;
 }
 
-/* Appends operations of an F or B up to their last post. The operations after it become the rest of this half. Both
-   halves of an F&F may be of one stage, whose exchanges carry one all-to-all at a time. So in an F&F the rests of both
-   halves come before a post. */
+/* Appends operations of an F or B up to their last post. The operations after it become the rest of this half. */
 static void append_posting(Overlap *o, uint8_t half, size_t index, RecipePass pass, size_t begin, size_t end)
 {
     const OpList *list = &stage_of(o, half)->lists[pass];
     const size_t posted = end_of_posts(list, begin, end);
-    if (posted < end && o->pair->both_forward)
-        append_rest(o, !half);
     if (posted < end || needs_rest(list, &o->rests[half], begin, end))
         append_rest(o, half);
     append_operations(o, half, index, pass, begin, posted);

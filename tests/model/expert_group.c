@@ -29,6 +29,7 @@ typedef struct Subject {
     int members;
     uint32_t replicas; /* physical experts beyond one for each expert; then only F runs */
     bool pair, merged; /* pair: runs an F&B; merged: by a recipe, otherwise one half after the other */
+    bool forwards;     /* runs an F&F instead */
 } Subject;
 
 typedef struct Member {
@@ -137,6 +138,31 @@ static Status run_pair(Holder *holder, bool merged, Error *error)
     return stage_backward_weight(holder->stage, &holder->slots.buffers, error);
 }
 
+/* Runs an F&F: the F of both microbatches, merged by a recipe or one after the other. */
+static Status run_forwards(Holder *holder, bool merged, Error *error)
+{
+    static const Recipe recipe = {
+        .entries = {{{RECIPE_ATTENTION, RECIPE_FIRST},
+                     {RECIPE_ATTENTION, RECIPE_SECOND},
+                     {RECIPE_MLP, RECIPE_FIRST},
+                     {RECIPE_MLP, RECIPE_SECOND}},
+                    {{RECIPE_DISPATCH, RECIPE_FIRST},
+                     {RECIPE_DISPATCH, RECIPE_SECOND},
+                     {RECIPE_COMBINE, RECIPE_FIRST},
+                     {RECIPE_COMBINE, RECIPE_SECOND}}},
+        .counts = {4, 4},
+    };
+    const StagePair pair = {.forward = holder->stage,
+                            .backward = holder->stage,
+                            .forward_buffers = holder->slots.buffers,
+                            .backward_buffers = holder->second.buffers,
+                            .both_forward = true};
+    if (merged)
+        return stage_overlap(&pair, &recipe, error);
+    TRY(stage_forward(holder->stage, &holder->slots.buffers, error));
+    return stage_forward(holder->stage, &holder->second.buffers, error);
+}
+
 static Status run_passes(Holder *holder, Error *error)
 {
     TRY(stage_forward(holder->stage, &holder->slots.buffers, error));
@@ -147,10 +173,12 @@ static Status run_passes(Holder *holder, Error *error)
 static void *run_member(void *argument)
 {
     Member *member = argument;
+    const Subject *subject = member->subject;
     Holder *holder = &member->holder;
-    member->status = member->subject->replicas ? stage_forward(holder->stage, &holder->slots.buffers, &member->error)
-                     : member->subject->pair   ? run_pair(&member->holder, member->subject->merged, &member->error)
-                                               : run_passes(&member->holder, &member->error);
+    member->status = subject->replicas   ? stage_forward(holder->stage, &holder->slots.buffers, &member->error)
+                     : subject->forwards ? run_forwards(holder, subject->merged, &member->error)
+                     : subject->pair     ? run_pair(holder, subject->merged, &member->error)
+                                         : run_passes(holder, &member->error);
     if (member->status != STATUS_OK)
         world_abort(member->world, member->error.text);
     return NULL;
@@ -406,6 +434,66 @@ static void waits_come_late(void **state)
     close_members(&subject, members);
 }
 
+/* The most all-to-alls of rows that a list has in flight at once. */
+static int most_in_flight(const OpList *list)
+{
+    int now = 0, most = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        now += (list->ops[i].kind == OPERATION_rows_post) - (list->ops[i].kind == OPERATION_rows_wait);
+        most = now > most ? now : most;
+    }
+    return most;
+}
+
+/* In an F&F of one stage the all-to-alls of both halves are in flight at once. The results are those of one half after
+   the other, to the bit. */
+static void both_forwards_communicate_at_once(void **state)
+{
+    (void)state;
+    Member members[2][MEMBERS_MOST];
+    Subject subjects[2];
+    for (int merged = 0; merged < 2; merged++) {
+        subjects[merged] = (Subject){.device = "cpu",
+                                     .settings = SETTINGS("sequence=24", "dense_layers=3"),
+                                     .members = 2,
+                                     .forwards = true,
+                                     .merged = merged};
+        open_members(&subjects[merged], members[merged]);
+        run_members(&subjects[merged], members[merged]);
+    }
+    for (int m = 0; m < 2; m++) {
+        const Holder *one = &members[0][m].holder, *other = &members[1][m].holder;
+        const size_t bytes = stage_sizes(one->stage)->message * sizeof(float);
+        assert_int_equal(members[0][m].status, STATUS_OK);
+        assert_int_equal(members[1][m].status, STATUS_OK);
+        assert_memory_equal(one->slots.y, other->slots.y, bytes);
+        assert_memory_equal(one->second.y, other->second.y, bytes);
+        assert_int_equal(most_in_flight(&other->stage->pairs->list), 2);
+    }
+    for (int merged = 0; merged < 2; merged++)
+        close_members(&subjects[merged], members[merged]);
+}
+
+/* The rows are copied while the counts of rows are in flight. */
+static void work_comes_between_the_counts_and_the_rows(void **state)
+{
+    (void)state;
+    const Subject subject = {.device = "cpu", .settings = SETTINGS("sequence=8"), .members = 2};
+    Member members[MEMBERS_MOST];
+    open_members(&subject, members);
+    const OpList *list = &members[0].holder.stage->lists[RECIPE_F];
+    int posts = 0;
+    for (size_t i = 0; i + 3 < list->count; i++)
+        if (list->ops[i].kind == OPERATION_counts_post) {
+            assert_int_equal(list->ops[i + 1].kind, OPERATION_permute);
+            assert_int_equal(list->ops[i + 2].kind, OPERATION_counts_wait);
+            assert_int_equal(list->ops[i + 3].kind, OPERATION_rows_post);
+            posts++;
+        }
+    assert_int_equal(posts, 2); /* one for each layer */
+    close_members(&subject, members);
+}
+
 /* One expert gets the tokens of both members, and there is room for half of them. */
 static void too_many_rows_are_refused(void **state)
 {
@@ -435,6 +523,8 @@ int main(void)
         cmocka_unit_test(copies_compute_the_same),
         cmocka_unit_test(overlapped_is_in_turn_to_the_bit),
         cmocka_unit_test(waits_come_late),
+        cmocka_unit_test(both_forwards_communicate_at_once),
+        cmocka_unit_test(work_comes_between_the_counts_and_the_rows),
         cmocka_unit_test(too_many_rows_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
