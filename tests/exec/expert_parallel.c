@@ -49,6 +49,18 @@ static void divided_experts_equal_the_reference(void **state)
     globfree(&found);
 }
 
+/* On four ranks, with one and with two stages a rank, and with several copies of the stages. */
+static void four_ranks_equal_the_reference(void **state)
+{
+    (void)state;
+    static const char *const schedules[] = {"schedules/1f1b.dps", "schedules/zb-v.dps", "schedules/chimera.dps"};
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
+        for (int shards = 1; shards <= REPLICAS >> SANITIZED; shards *= 2) {
+            assert_true(compiles(schedules[i], 4));
+            check(schedules[i], 4, shards == 1 ? 2 : shards, shards);
+        }
+}
+
 /* The second run changes no weights: its learning rate is 0, and so is the rate of the router's bias. */
 static void a_saved_file_loads_under_any_division(void **state)
 {
@@ -160,10 +172,10 @@ static void rows_beyond_the_plan_end_the_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(divided_experts_equal_the_reference), cmocka_unit_test(a_saved_file_loads_under_any_division),
-        cmocka_unit_test(a_network_changes_only_times),        cmocka_unit_test(in_turn_gives_the_same_bits),
-        cmocka_unit_test(processes_give_the_same_bits),        cmocka_unit_test(what_cannot_be_divided_is_refused),
-        cmocka_unit_test(rows_beyond_the_plan_end_the_run),
+        cmocka_unit_test(divided_experts_equal_the_reference),   cmocka_unit_test(four_ranks_equal_the_reference),
+        cmocka_unit_test(a_saved_file_loads_under_any_division), cmocka_unit_test(a_network_changes_only_times),
+        cmocka_unit_test(in_turn_gives_the_same_bits),           cmocka_unit_test(processes_give_the_same_bits),
+        cmocka_unit_test(what_cannot_be_divided_is_refused),     cmocka_unit_test(rows_beyond_the_plan_end_the_run),
     };
     return cmocka_run_group_tests(tests, make_model, remove_folder);
 }
