@@ -143,15 +143,6 @@ static uint32_t layers_of(const Stage *stage)
 
 /* --- F --- */
 
-/* The first operation of the attention core; the end of the operations if there is none. */
-static size_t core_of(const Stage *stage, const Part *part)
-{
-    size_t i = part->ops[RECIPE_F].begin;
-    while (i < part->ops[RECIPE_F].end && stage->lists[RECIPE_F].ops[i].kind != OPERATION_attention_forward)
-        i++;
-    return i;
-}
-
 static void add_piece(ForwardHalf *half, uint32_t index, ModelPart part, size_t begin, size_t end)
 {
     half->pieces[half->count++] =
@@ -179,8 +170,8 @@ static bool cut_forward(const Stage *stage, const Recipe *recipe, uint8_t number
         const Part *part = &stage->parts[i];
         size_t begin = part->ops[RECIPE_F].begin;
         if (part->component.kind == &component_attention && recipe_has(recipe, RECIPE_QKV, pass)) {
-            add_piece(half, i, RECIPE_QKV, begin, core_of(stage, part));
-            begin = core_of(stage, part);
+            add_piece(half, i, RECIPE_QKV, begin, stage_core(stage, part));
+            begin = stage_core(stage, part);
         }
         add_piece(half, i, name_of(recipe, part, pass), begin, part->ops[RECIPE_F].end);
     }

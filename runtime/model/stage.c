@@ -1,12 +1,10 @@
 #include "runtime/model/stage.h"
 
 #include "runtime/base/bytes.h"
-#include "runtime/base/clock.h"
 #include "runtime/model/spec.h"
 
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
 static Status add_component(Stage *stage, const ComponentKind *kind, uint32_t layer, uint32_t place,
                             uint32_t microbatches, Error *error)
@@ -303,93 +301,3 @@ uint32_t stage_checksum(const Stage *stage)
 }
 
 const StageSizes *stage_sizes(const Stage *stage) { return &stage->sizes; }
-
-/* Where to add the time of a pass; NULL: the part has no such pass. A part before which nothing needs dx runs an I that
-   is shorter, whose time is kept apart, if it belongs to a layer; otherwise it runs no I. */
-static PartTime *time_of(const Stage *stage, const Part *part, int pass)
-{
-    PartTime(*times)[PART_PASSES] = stage->times->parts[stage->times->in_pair];
-    const ModelPart kind = part->component.kind->part;
-    if (pass == RECIPE_B && !part->learns_before)
-        return kind < RECIPE_COMPONENTS ? &times[PART_FIRST_LAYER][RECIPE_B] : NULL;
-    if ((pass == RECIPE_W || pass == PART_U) && !part->component.parameter_count)
-        return NULL;
-    return &times[kind][pass];
-}
-
-void stage_note_time(const Stage *stage, size_t index, int pass, bool first, int64_t begun)
-{
-    PartTime *time = time_of(stage, &stage->parts[index], pass);
-    if (!time)
-        return;
-    time->nanoseconds += clock_nanoseconds() - begun;
-    time->count += first && !stage_joins(stage, index);
-}
-
-bool stage_joins(const Stage *stage, size_t index)
-{
-    const Part *part = &stage->parts[index], *before = part - 1;
-    return index > 0 && part->layer != NO_LAYER && part->layer == before->layer &&
-           part->component.kind->part == before->component.kind->part;
-}
-
-Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, bool first, const OpList *list, size_t begin,
-                      size_t end, void *const *bases, Error *error)
-{
-    const int64_t begun = stage->times ? clock_nanoseconds() : 0;
-    const ExpertGroup *group = stage->config.expert_group;
-    if (!group || !group->progress)
-        TRY(op_run(stage->device, list, begin, end, bases, error));
-    for (size_t i = begin; group && group->progress && i < end; i++) {
-        TRY(op_run(stage->device, list, i, i + 1, bases, error));
-        TRY(group->progress(group->context, error));
-    }
-    if (stage->times)
-        stage_note_time(stage, index, (int)pass, first, begun);
-    return STATUS_OK;
-}
-
-void stage_time_parts(Stage *stage, PartTimes *times) { stage->times = times; }
-
-static Status run_pass(const Stage *stage, RecipePass pass, const PassBuffers *buffers, Error *error)
-{
-    const OpList *list = &stage->lists[pass];
-    void *bases[PASS_BASES];
-    memcpy(bases, buffers, sizeof bases);
-    for (size_t i = 0; i < stage->part_count; i++) {
-        const size_t index = pass == RECIPE_F ? i : stage->part_count - 1 - i;
-        const Part *part = &stage->parts[index];
-        TRY(stage_run_part(stage, index, pass, true, list, part->ops[pass].begin, part->ops[pass].end, bases, error));
-    }
-    return STATUS_OK;
-}
-
-Status stage_forward(Stage *stage, const PassBuffers *buffers, Error *error)
-{
-    return run_pass(stage, RECIPE_F, buffers, error);
-}
-
-Status stage_backward_input(Stage *stage, const PassBuffers *buffers, Error *error)
-{
-    return run_pass(stage, RECIPE_B, buffers, error);
-}
-
-Status stage_backward_weight(Stage *stage, const PassBuffers *buffers, Error *error)
-{
-    return run_pass(stage, RECIPE_W, buffers, error);
-}
-
-Status stage_bind_list(Device *device, const OpList *list, void *const *bases, BoundPass **bound, Error *error)
-{
-    *bound = NULL;
-    return list->prepared ? device->run->fusion->bind(device, list, bases, bound, error) : STATUS_OK;
-}
-
-Status stage_bind(const Stage *stage, RecipePass pass, const PassBuffers *buffers, BoundPass **bound, Error *error)
-{
-    void *bases[PASS_BASES];
-    memcpy(bases, buffers, sizeof bases);
-    return stage_bind_list(stage->device, &stage->lists[pass], bases, bound, error);
-}
-
-Status stage_run(BoundPass *bound, Error *error) { return bound->device->run->fusion->run(bound, error); }

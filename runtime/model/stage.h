@@ -63,6 +63,9 @@ struct Stage {
    recipe runs them together, and a profile has their sum. */
 bool stage_joins(const Stage *stage, size_t index);
 
+/* The index of the first operation of the attention core in a part's F; the end of its F if it has no core. */
+size_t stage_core(const Stage *stage, const Part *part);
+
 /* The merged list of a pair. The forward stage owns it. */
 Status stage_pair_list(const StagePair *pair, const Recipe *recipe, PairList **list, Error *error);
 /* Binds a list by the device if it is prepared; otherwise *bound is NULL. */

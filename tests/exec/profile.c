@@ -46,12 +46,14 @@ static void check_parts(const Costs *costs, const char *list)
 
 static void profile(const char *model)
 {
+    char head[64];
     expect(finish(start("%s --steps 11 --profile %s/costs %s --set layers=%d %s %s", dprun, folder, small, LAYERS,
                         model, program)),
            0, "");
     assert_non_null(strstr(output, "/costs\n"));
     read_text("costs", output, sizeof output);
-    assert_non_null(strstr(output, *model ? "# Model mlp: layers 5," : "# Model gpt: layers 5,"));
+    snprintf(head, sizeof head, "# Model %s: layers 5,", *model ? model + strlen("--model ") : "gpt");
+    assert_non_null(strstr(output, head));
 }
 
 /* Checks the number of samples of `key`. Of ten steps only the fastest counts, with the samples of all ranks. */
@@ -72,14 +74,33 @@ static void test_gpt(void **state)
     const Costs costs = costs_from("costs");
     check_parts(
         &costs,
-        " attention.F attention.B attention.W attention.U mlp.F mlp.B mlp.W mlp.U embedding.F embedding.W embedding.U "
-        "head.F head.B head.W head.U ");
+        " attention.F qkv.F attention.B attention.W attention.U mlp.F mlp.B mlp.W mlp.U embedding.F embedding.W "
+        "embedding.U head.F head.B head.W head.U ");
     assert_true(costs.model_layers == LAYERS && costs.unit == 1e-3 && costs.latency > 0 && costs.overlap == 1);
     assert_non_null(strstr(output, "# derived: device cpu runs the parts of an F&B one after the other\n"));
     assert_true(costs.bytes == 2 * 8 * 16 * sizeof(float)); /* microbatch_size, sequence, hidden */
     expect_samples("attention.F ", LAYERS * MICROBATCHES);
     expect_samples("mlp.U ", LAYERS);
     expect_samples("head.W ", MICROBATCHES);
+}
+
+/* The parts inside attention and mlp, which an F&F may name, are measured apart. Their times are also part of the times
+   of attention and mlp. */
+static void test_moe(void **state)
+{
+    (void)state;
+    compile("1f1b", "");
+    profile("--model moe");
+    const Costs costs = costs_from("costs");
+    check_parts(&costs,
+                " attention.F attention.B attention.W attention.U qkv.F dispatch.F dispatch.B mlp.F mlp.B mlp.W "
+                "mlp.U shared.F combine.F combine.B embedding.F embedding.W embedding.U head.F head.B head.W "
+                "head.U ");
+    assert_true(costs.parts[RECIPE_QKV][RECIPE_F] < costs.parts[RECIPE_ATTENTION][RECIPE_F]);
+    assert_true(costs.parts[RECIPE_SHARED][RECIPE_F] < costs.parts[RECIPE_MLP][RECIPE_F]);
+    expect_samples("qkv.F ", LAYERS * MICROBATCHES);
+    expect_samples("shared.F ", LAYERS * MICROBATCHES);
+    expect(finish(start("%s --ranks 2 --microbatches 8 --cost @%s/costs schedules/decode.dps", dpc, folder)), 0, "");
 }
 
 /* Reads the work of all ranks from the printed statistics. */
@@ -200,9 +221,9 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpt),   cmocka_unit_test(test_predicts),        cmocka_unit_test(test_mlp),
-        cmocka_unit_test(test_pairs), cmocka_unit_test(test_standard_output), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_mpi),
+        cmocka_unit_test(test_gpt),     cmocka_unit_test(test_moe),   cmocka_unit_test(test_predicts),
+        cmocka_unit_test(test_mlp),     cmocka_unit_test(test_pairs), cmocka_unit_test(test_standard_output),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_mpi),
     };
     return cmocka_run_group_tests_name("profile", tests, set_up, tear_down);
 }
