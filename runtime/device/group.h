@@ -53,8 +53,8 @@ struct GroupExchange {
     size_t room;      /* the most rows that the experts of this member may get */
     size_t equal;     /* rows that they get when all experts are chosen equally often */
     bool back;        /* true: rows go back to the members that own their tokens */
-    /* The same all-to-all for the second half of an F&F. Both halves may be of one stage, and then have theirs in flight
-       at once */
+    /* The same all-to-all for the second half of an F&F. If both halves are of one stage, both all-to-alls may be in
+       flight at once */
     GroupExchange *second;
     AllToAll posted; /* points into `begins` */
     size_t begins[]; /* [2][members + 1] */
