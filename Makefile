@@ -125,7 +125,7 @@ $(BUILD)/libdps.a: $(LIBRARY) $(call libraries,$(LIBDPS_LIBRARIES))
 # The MPI transport is a shared object, which dprun loads if mpirun has started it.
 MPI_SOURCES := $(wildcard runtime/transport/mpi*.c) $(addprefix runtime/,base/counted.c base/mesh.c launcher/launched.c transport/communicator.c \
                    transport/limit.c transport/world.c)
-$(BUILD)/dprun-mpi.so: $(MPI_SOURCES) $(wildcard runtime/transport/*.h) runtime/base/status.h runtime/base/counted.h runtime/base/mesh.h
+$(BUILD)/dprun-mpi.so: $(MPI_SOURCES) $(wildcard runtime/transport/*.h runtime/base/*.h)
 	@mkdir -p $(@D)
 	OMPI_CC=$(CC) $(MPICC) $(COMPILING) $(LDFLAGS) -shared -o $@ $(filter %.c,$^)
 

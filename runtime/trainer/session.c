@@ -140,8 +140,6 @@ static Status check_link(const Session *session, Error *error)
         return error_set(error, STATUS_BAD_USAGE,
                          "--link delays transfers in the host's memory, not those of device %s: use --device cpu",
                          session->device);
-    if (link->given && session->options->transport->processes)
-        return error_set(error, STATUS_BAD_USAGE, "--link works with threads only: start dprun without mpirun");
     if (link->given && link->last != INT_MAX && link->last >= members)
         return error_set(error, STATUS_BAD_USAGE, "--link: ranks=%d-%d, but the last process is number %d", link->first,
                          link->last, members - 1);

@@ -4,21 +4,19 @@
 #include "runtime/base/clock.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { POKE_NANOSECONDS = 5000 }; /* the shortest time between two calls of progress that do something */
-
-/* Message.request holds the MPI_Request, which is a pointer in some MPIs and a number in others. */
-_Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits into the message");
 
 static Status post(Communicator *communicator, bool is_send, Message *message, Error *error)
 {
     MpiCommunicator *side = (MpiCommunicator *)communicator;
-    MPI_Request request;
-    TRY(mpi_start(side->world, is_send, side->tag, *message->block, message->bytes,
-                  communicator->members[message->peer], &request, error));
-    memcpy(&message->request, &request, sizeof request);
-    return STATUS_OK;
+    MpiTransfer *transfer = side->free_message;
+    if (!transfer)
+        return communicator_overrun(communicator, "messages", error);
+    side->free_message = transfer->next;
+    message->request = transfer;
+    return mpi_start(side->world, is_send, side->tag, *message->block, message->bytes,
+                     communicator->members[message->peer], transfer, error);
 }
 
 static Status mpi_send(Communicator *communicator, Message *message, Error *error)
@@ -33,12 +31,12 @@ static Status mpi_receive(Communicator *communicator, Message *message, Error *e
 
 static Status mpi_wait(Communicator *communicator, Message *message, Error *error)
 {
-    MpiWorld *world = ((MpiCommunicator *)communicator)->world;
-    MPI_Request request;
-    memcpy(&request, &message->request, sizeof request);
-    const Status status = mpi_await(world, &request, communicator->members[message->peer], error);
-    memcpy(&message->request, &request, sizeof request);
-    return status;
+    MpiCommunicator *side = (MpiCommunicator *)communicator;
+    MpiTransfer *transfer = message->request;
+    TRY(mpi_await(side->world, transfer, communicator->members[message->peer], error));
+    transfer->next = side->free_message;
+    side->free_message = transfer;
+    return STATUS_OK;
 }
 
 static Status progress(Communicator *communicator, Error *error)
@@ -53,7 +51,8 @@ static Status progress(Communicator *communicator, Error *error)
 
 static void free_side(MpiCommunicator *side)
 {
-    free(side->requests);
+    free(side->messages);
+    free(side->transfers);
     free(side->parts);
     free(side->received);
     free(side->exchanging);
@@ -81,6 +80,18 @@ static const CommunicatorTable table = {
     .close = disconnect,
 };
 
+static Status prepare_messages(MpiCommunicator *side, const CommunicatorConfig *config, Error *error)
+{
+    const size_t most = 2 * (size_t)config->messages_in_flight;
+    side->messages = calloc(most + 1, sizeof *side->messages);
+    if (!side->messages)
+        return error_set(error, STATUS_RUN_FAILED, "no memory to connect %d ranks", config->count);
+    for (size_t i = 0; i < most; i++)
+        side->messages[i].next = i + 1 < most ? &side->messages[i + 1] : NULL;
+    side->free_message = most ? side->messages : NULL;
+    return STATUS_OK;
+}
+
 static int most_tags(const MpiWorld *world)
 {
     int *most = NULL, there = 0;
@@ -99,6 +110,8 @@ Status mpi_connect(World *base, const CommunicatorConfig *config, Communicator *
     Status status = communicator_init(&side->communicator, &table, base, config, error);
     if (status == STATUS_OK && side->tag + TAGS_EACH > most_tags(world))
         status = error_set(error, STATUS_RUN_FAILED, "this MPI has no tags for %d communicators", config->number + 1);
+    if (status == STATUS_OK)
+        status = prepare_messages(side, config, error);
     if (status == STATUS_OK)
         status = mpi_sum_prepare(side, config, error);
     if (status == STATUS_OK)

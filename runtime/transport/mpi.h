@@ -16,7 +16,23 @@ enum {
     TAGS_EACH = 3,
 };
 
+static inline bool mpi_tag_of_all_to_alls(int tag) { return (tag - TAG_COMMUNICATORS) % TAGS_EACH == 2; }
+
 typedef struct MpiCommunicator MpiCommunicator;
+
+/* A message or a piece of a sum or an all-to-all, from mpi_start until mpi_test finds it done. It stays where it is
+   meanwhile. */
+typedef struct MpiTransfer {
+    MPI_Request request;
+    /* over an imitated network (mpi_link.c) */
+    int64_t *link; /* when the link is free; NULL: this transfer is not over the network */
+    MPI_Request time;
+    int64_t ready;   /* sent with the transfer: when the sender's side was ready */
+    int64_t posted;  /* receive: when this side posted */
+    int64_t arrival; /* receive: INT64_MAX while it is not known; send: 0 */
+    size_t bytes;
+    struct MpiTransfer *next; /* in MpiWorld.arriving */
+} MpiTransfer;
 
 typedef struct MpiWorld {
     World world;      /* must be first: a World of this table is an MpiWorld */
@@ -29,7 +45,12 @@ typedef struct MpiWorld {
     atomic_bool aborted; /* set once, after `reason` is written under the lock */
     char reason[512];
     MpiCommunicator *summing; /* list of communicators with a sum that is posted and not waited for */
-    MPI_Request *requests;    /* [2 * size], for a gather */
+    MpiTransfer *transfers;   /* [2 * size], for a gather */
+    /* the imitated network: when links are free, [size] from each member, then [size] of its all-to-alls; that from
+       this member to itself carries what it sends in all-to-alls. NULL: none is imitated */
+    int64_t *links;
+    MPI_Comm times;                        /* carries the times of transfers */
+    MpiTransfer *arriving, **arriving_end; /* receives whose arrival is not known, in the order of their posts */
     /* the pulse (mpi_world.c) */
     pthread_t pulse;
     bool pulses;            /* the thread runs */
@@ -59,13 +80,23 @@ Status mpi_failure(int code, const char *call, Error *error);
 void mpi_start_pulse(MpiWorld *world);
 
 /* Posts a transfer with a member of the world. */
-Status mpi_start(MpiWorld *world, bool is_send, int tag, void *memory, size_t bytes, int member, MPI_Request *request,
+Status mpi_start(MpiWorld *world, bool is_send, int tag, void *memory, size_t bytes, int member, MpiTransfer *transfer,
                  Error *error);
 /* Whether the transfer is done. */
-Status mpi_test(MpiWorld *world, MPI_Request *request, bool *done, Error *error);
+Status mpi_test(MpiWorld *world, MpiTransfer *transfer, bool *done, Error *error);
 /* Waits until the transfer is done. Meanwhile sums progress. */
-Status mpi_await(MpiWorld *world, MPI_Request *request, int member, Error *error);
+Status mpi_await(MpiWorld *world, MpiTransfer *transfer, int member, Error *error);
 Status mpi_progress(World *world, Error *error);
+
+/* --- mpi_link.c: under the lock of the world; the functions return codes of MPI --- */
+
+/* False: no memory. */
+bool mpi_link_prepare(MpiWorld *world, const WorldConfig *config);
+/* Starts to send or receive the time of a transfer that the network carries. */
+int mpi_link_start(MpiWorld *world, bool is_send, bool all_to_all, int tag, size_t bytes, int member,
+                   MpiTransfer *transfer);
+/* Whether the transfer would have arrived over the network. */
+int mpi_link_test(MpiWorld *world, MpiTransfer *transfer, int *done);
 
 /* --- mpi.c --- */
 
@@ -78,20 +109,21 @@ typedef enum SumPhase { SUM_DONE, SUM_COLLECTS, SUM_SPREADS } SumPhase;
 struct MpiCommunicator {
     Communicator communicator; /* must be first */
     MpiWorld *world;
-    int tag; /* tag of messages; tag + 1: of sums; tag + 2: of all-to-alls */
+    int tag;                              /* tag of messages; tag + 1: of sums; tag + 2: of all-to-alls */
+    MpiTransfer *messages, *free_message; /* messages that may be in flight; list of those that are not */
     /* the sum in flight */
     MpiCommunicator *summing; /* next in the list of the world */
     SumPhase phase;
     char *buffer;
     size_t elements, size, piece, at; /* piece: elements summed at a time; at: start of the current piece */
-    MPI_Request *requests;            /* [2 * count] */
-    int next;                         /* index of the first request that is not done */
+    MpiTransfer *transfers;           /* [2 * count] */
+    int next;                         /* index of the first transfer that is not done */
     void **parts;                     /* [count]: this member's slice of each member's buffer */
     char *received;                   /* memory for the slices of the others */
     /* all-to-alls */
     size_t all_to_alls;  /* how many may be in flight */
     bool *exchanging;    /* [all_to_alls]: the entry is in use */
-    MPI_Request *pieces; /* [all_to_alls][2 * count]: see requests_of */
+    MpiTransfer *pieces; /* [all_to_alls][2 * count]: see pieces_of */
 };
 
 /* Allocates the memory for sums of the sizes in `config`. */

@@ -20,9 +20,9 @@ Status mpi_all_to_all_prepare(MpiCommunicator *side, const CommunicatorConfig *c
                : error_set(error, STATUS_RUN_FAILED, "no memory for all-to-alls of %d ranks", config->count);
 }
 
-/* The requests of an all-to-all: for each member, that of the piece from it, then that of the piece to it. `number`:
+/* The transfers of an all-to-all: for each member, the piece from it, then the piece to it. `number`:
    index of the entry. */
-static MPI_Request *requests_of(const MpiCommunicator *side, uint64_t number)
+static MpiTransfer *pieces_of(const MpiCommunicator *side, uint64_t number)
 {
     return &side->pieces[number * 2 * (uint64_t)side->communicator.count];
 }
@@ -41,14 +41,14 @@ Status mpi_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Err
         return communicator_overrun(communicator, "all-to-alls", error);
     side->exchanging[free] = true;
     all_to_all->number = free;
-    MPI_Request *requests = requests_of(side, free);
+    MpiTransfer *pieces = pieces_of(side, free);
     for (int m = 0; m < communicator->count; m++) {
         if (m != self && piece_bytes(in, m))
             TRY(mpi_start(side->world, false, side->tag + 2, (char *)all_to_all->receive + in[m], piece_bytes(in, m),
-                          communicator->members[m], &requests[2 * m], error));
+                          communicator->members[m], &pieces[2 * m], error));
         if (m != self && piece_bytes(out, m)) /* MPI_Isend only reads; the cast removes the const for mpi_start */
             TRY(mpi_start(side->world, true, side->tag + 2, (char *)(uintptr_t)all_to_all->send + out[m],
-                          piece_bytes(out, m), communicator->members[m], &requests[2 * m + 1], error));
+                          piece_bytes(out, m), communicator->members[m], &pieces[2 * m + 1], error));
     }
     if (piece_bytes(out, self))
         memcpy((char *)all_to_all->receive + in[self], (const char *)all_to_all->send + out[self],
@@ -59,13 +59,13 @@ Status mpi_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Err
 Status mpi_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Error *error)
 {
     MpiCommunicator *side = (MpiCommunicator *)communicator;
-    MPI_Request *requests = requests_of(side, all_to_all->number);
+    MpiTransfer *pieces = pieces_of(side, all_to_all->number);
     for (int m = 0; m < communicator->count; m++) {
         const int member = communicator->members[m];
         if (m != communicator->self && piece_bytes(all_to_all->receive_begins, m))
-            TRY(mpi_await(side->world, &requests[2 * m], member, error));
+            TRY(mpi_await(side->world, &pieces[2 * m], member, error));
         if (m != communicator->self && piece_bytes(all_to_all->send_begins, m))
-            TRY(mpi_await(side->world, &requests[2 * m + 1], member, error));
+            TRY(mpi_await(side->world, &pieces[2 * m + 1], member, error));
     }
     side->exchanging[all_to_all->number] = false;
     return STATUS_OK;

@@ -27,19 +27,18 @@ static void set_defaults(void)
     setenv("OMPI_MCA_pml_ob1_send_pipeline_depth", "64", 0);
 }
 
-/* Whether this machine has more processes than processors that they may use. */
-static bool is_crowded(void)
+/* The number of processes on this machine, and whether it has fewer processors that they may use. */
+static bool is_crowded(int *processes)
 {
     MPI_Comm here;
     cpu_set_t allowed;
-    int processes = 0;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
         CPU_ZERO(&allowed);
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
-    MPI_Comm_size(here, &processes);
+    MPI_Comm_size(here, processes);
     MPI_Allreduce(MPI_IN_PLACE, &allowed, sizeof allowed, MPI_BYTE, MPI_BOR, here);
     MPI_Comm_free(&here);
-    return CPU_COUNT(&allowed) > 0 && processes > CPU_COUNT(&allowed);
+    return CPU_COUNT(&allowed) > 0 && *processes > CPU_COUNT(&allowed);
 }
 
 static Status wrong_processes(Mesh mesh, int processes, Error *error)
@@ -76,7 +75,7 @@ static bool is_permutation(const int *map, int count)
 
 static Status start_mpi(const WorldConfig *config, World **members, Error *error)
 {
-    int provided = 0, processes = 0, process = 0;
+    int provided = 0, processes = 0, process = 0, here = 0;
     set_defaults();
     MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
     MPI_Comm_size(MPI_COMM_WORLD, &processes);
@@ -93,21 +92,31 @@ static Status start_mpi(const WorldConfig *config, World **members, Error *error
         return error_set(error, STATUS_RUN_FAILED, "this MPI was built without threads");
     }
 
+    const bool crowded = is_crowded(&here);
+    if (config->link.given && here < processes) {
+        MPI_Finalize();
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--link needs all %d processes on one machine, where they share a clock; %d of them %s here",
+                         processes, here, here == 1 ? "is" : "are");
+    }
+
     MpiWorld *world = calloc(1, sizeof *world);
     if (world)
-        world->requests = malloc(2 * (size_t)processes * sizeof *world->requests);
-    if (!world || !world->requests) {
+        world->transfers = malloc(2 * (size_t)processes * sizeof *world->transfers);
+    if (!world || !world->transfers || !mpi_link_prepare(world, config)) {
         mpi_leave_at_exit();
         return error_set(error, STATUS_RUN_FAILED, "no memory for a world of %d ranks", processes);
     }
     const int number = config->map ? config->map[process] : process;
     world_init(&world->world, &world_mpi, config, number);
-    world->crowded = is_crowded();
+    world->crowded = crowded;
     pthread_mutex_init(&world->lock, NULL);
     MPI_Comm_split(MPI_COMM_WORLD, 0, number, &world->members);
     MPI_Comm_dup(world->members, &world->aside);
+    MPI_Comm_dup(world->members, &world->times);
     MPI_Comm_set_errhandler(world->members, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(world->aside, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(world->times, MPI_ERRORS_RETURN);
     for (int member = 0; member < processes; member++)
         members[member] = NULL;
     members[number] = &world->world;

@@ -16,10 +16,10 @@ Status mpi_sum_prepare(MpiCommunicator *side, const CommunicatorConfig *config, 
     const size_t room = sum_slices_room(piece_of(config->sum_elements), config->count) * config->sum_size;
     if (count == 1 || config->sum_elements == 0)
         return STATUS_OK;
-    side->requests = malloc(2 * count * sizeof *side->requests);
+    side->transfers = malloc(2 * count * sizeof *side->transfers);
     side->parts = malloc(count * sizeof *side->parts);
     side->received = malloc(room);
-    if (!side->requests || !side->parts || !side->received)
+    if (!side->transfers || !side->parts || !side->received)
         return error_set(error, STATUS_RUN_FAILED, "no memory to sum over %d ranks", config->count);
     side->communicator.bytes += room;
     return STATUS_OK;
@@ -46,7 +46,7 @@ static Status begin(MpiCommunicator *side, SumPhase phase, Error *error)
     const int self = communicator->self;
     size_t own_bytes, bytes;
     char *own = slice_of(side, self, &own_bytes);
-    MPI_Request *request = side->requests;
+    MpiTransfer *transfer = side->transfers;
     side->phase = phase;
     side->next = 0;
     for (int i = 0; i < communicator->count; i++) {
@@ -58,9 +58,9 @@ static Status begin(MpiCommunicator *side, SumPhase phase, Error *error)
         if (i == self)
             continue;
         TRY(mpi_start(side->world, false, side->tag + 1, collects ? received : slice, collects ? own_bytes : bytes,
-                      member, request++, error));
+                      member, transfer++, error));
         TRY(mpi_start(side->world, true, side->tag + 1, collects ? slice : own, collects ? bytes : own_bytes, member,
-                      request++, error));
+                      transfer++, error));
     }
     return STATUS_OK;
 }
@@ -83,7 +83,7 @@ static Status advance(MpiCommunicator *side, Error *error)
     while (side->phase != SUM_DONE) {
         for (; side->next < 2 * (side->communicator.count - 1); side->next++) {
             bool done;
-            TRY(mpi_test(side->world, &side->requests[side->next], &done, error));
+            TRY(mpi_test(side->world, &side->transfers[side->next], &done, error));
             if (!done)
                 return STATUS_OK;
         }
@@ -133,7 +133,7 @@ Status mpi_sum_wait(Communicator *communicator, Error *error)
     MpiCommunicator *side = (MpiCommunicator *)communicator;
     TRY(advance(side, error));
     while (side->phase != SUM_DONE) {
-        TRY(mpi_await(side->world, &side->requests[side->next], awaited_member(side), error));
+        TRY(mpi_await(side->world, &side->transfers[side->next], awaited_member(side), error));
         TRY(advance(side, error));
     }
     for (MpiCommunicator **at = &side->world->summing; *at; at = &(*at)->summing)

@@ -16,6 +16,7 @@ enum {
     TAG_NOTICE,  /* on `aside`: the reason of an abort */
     TAG_PULSE,   /* on `aside`: the sender moves */
     SPINS = 256, /* tests before a waiting thread yields its processor */
+    NAP_NANOSECONDS = 20000,
     /* a thread that looks at the clock only after a longer pause was stopped: the pause does not count as waiting */
     PAUSE_NANOSECONDS = 1000000000,
 };
@@ -146,21 +147,29 @@ static void stop_pulse(MpiWorld *world)
 
 /* --- waiting --- */
 
-static void give_way(const MpiWorld *world, unsigned tries)
+/* Whether only the imitated network still keeps the transfer for a while. */
+static bool is_under_way(const MpiTransfer *transfer)
 {
-    if (tries < SPINS)
-        return;
-    if (!world->crowded || tries < 2 * SPINS)
-        sched_yield();
-    else
-        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    return transfer->link && transfer->arrival != INT64_MAX &&
+           transfer->arrival > clock_nanoseconds() + NAP_NANOSECONDS;
 }
 
-Status mpi_test(MpiWorld *world, MPI_Request *request, bool *done, Error *error)
+static void give_way(const MpiWorld *world, const MpiTransfer *transfer, unsigned tries)
+{
+    const bool sleeps = is_under_way(transfer) || (world->crowded && tries >= 2 * SPINS);
+    if (sleeps)
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NANOSECONDS}, NULL);
+    else if (tries >= SPINS)
+        sched_yield();
+}
+
+Status mpi_test(MpiWorld *world, MpiTransfer *transfer, bool *done, Error *error)
 {
     int tested = 0;
     pthread_mutex_lock(&world->lock);
-    const int code = MPI_Test(request, &tested, MPI_STATUS_IGNORE);
+    int code = MPI_Test(&transfer->request, &tested, MPI_STATUS_IGNORE);
+    if (code == MPI_SUCCESS && tested && transfer->link)
+        code = mpi_link_test(world, transfer, &tested);
     pthread_mutex_unlock(&world->lock);
     *done = tested;
     return code == MPI_SUCCESS ? STATUS_OK : mpi_failure(code, "MPI_Test", error);
@@ -188,11 +197,11 @@ static bool is_over(MpiWorld *world, Patience *patience)
     return deadline > 0 && (double)patience->quiet * 1e-9 > deadline;
 }
 
-static Status await(MpiWorld *world, MPI_Request *request, int member, Patience *patience, Error *error)
+static Status await(MpiWorld *world, MpiTransfer *transfer, int member, Patience *patience, Error *error)
 {
     for (unsigned tries = 0;; tries++) {
         bool done;
-        TRY(mpi_test(world, request, &done, error));
+        TRY(mpi_test(world, transfer, &done, error));
         if (!done && tries % 16 == 15)
             TRY(mpi_progress(&world->world, error));
         if (atomic_load(&world->aborted))
@@ -203,14 +212,14 @@ static Status await(MpiWorld *world, MPI_Request *request, int member, Patience 
             mpi_leave_at_exit();
             return world_no_answer(&world->world, member, world->world.config.deadline, error);
         }
-        give_way(world, tries);
+        give_way(world, transfer, tries);
     }
 }
 
-Status mpi_await(MpiWorld *world, MPI_Request *request, int member, Error *error)
+Status mpi_await(MpiWorld *world, MpiTransfer *transfer, int member, Error *error)
 {
     Patience patience = {0};
-    const Status status = await(world, request, member, &patience, error);
+    const Status status = await(world, transfer, member, &patience, error);
     if (patience.looked) {
         atomic_store(&world->waits, false);
         atomic_fetch_add(&world->waited, 1);
@@ -221,7 +230,7 @@ Status mpi_await(MpiWorld *world, MPI_Request *request, int member, Error *error
 /* --- transfers --- */
 
 /* MPI counts in int. Messages are counted in floats where possible: this allows 8 GiB. */
-Status mpi_start(MpiWorld *world, bool is_send, int tag, void *memory, size_t bytes, int member, MPI_Request *request,
+Status mpi_start(MpiWorld *world, bool is_send, int tag, void *memory, size_t bytes, int member, MpiTransfer *transfer,
                  Error *error)
 {
     const bool floats = bytes % sizeof(float) == 0;
@@ -231,9 +240,14 @@ Status mpi_start(MpiWorld *world, bool is_send, int tag, void *memory, size_t by
         mpi_leave_at_exit();
         return error_set(error, STATUS_RUN_FAILED, "a message of %zu bytes is more than MPI takes", bytes);
     }
+    *transfer = (MpiTransfer){.link = NULL};
     pthread_mutex_lock(&world->lock);
-    const int code = is_send ? MPI_Isend(memory, (int)count, type, member, tag, world->members, request)
-                             : MPI_Irecv(memory, (int)count, type, member, tag, world->members, request);
+    int code = MPI_SUCCESS;
+    if (tag != TAG_GATHER && world_linked(&world->world.config, world->world.number, member))
+        code = mpi_link_start(world, is_send, mpi_tag_of_all_to_alls(tag), tag, bytes, member, transfer);
+    if (code == MPI_SUCCESS)
+        code = is_send ? MPI_Isend(memory, (int)count, type, member, tag, world->members, &transfer->request)
+                       : MPI_Irecv(memory, (int)count, type, member, tag, world->members, &transfer->request);
     pthread_mutex_unlock(&world->lock);
     if (code != MPI_SUCCESS)
         return mpi_failure(code, is_send ? "MPI_Isend" : "MPI_Irecv", error);
@@ -264,16 +278,16 @@ static Status mpi_gather(World *base, const void *mine, size_t bytes, void *all,
     char *own = (char *)all + (size_t)base->number * bytes;
     memmove(own, mine, bytes);
     for (int member = 0; member < size; member++) {
-        MPI_Request *requests = &world->requests[2 * member];
+        MpiTransfer *transfers = &world->transfers[2 * member];
         if (member == base->number)
             continue;
-        TRY(mpi_start(world, false, TAG_GATHER, (char *)all + (size_t)member * bytes, bytes, member, &requests[0],
+        TRY(mpi_start(world, false, TAG_GATHER, (char *)all + (size_t)member * bytes, bytes, member, &transfers[0],
                       error));
-        TRY(mpi_start(world, true, TAG_GATHER, own, bytes, member, &requests[1], error));
+        TRY(mpi_start(world, true, TAG_GATHER, own, bytes, member, &transfers[1], error));
     }
     for (int i = 0; i < 2 * size; i++)
         if (i / 2 != base->number)
-            TRY(mpi_await(world, &world->requests[i], i / 2, error));
+            TRY(mpi_await(world, &world->transfers[i], i / 2, error));
     return STATUS_OK;
 }
 
@@ -296,7 +310,8 @@ static void world_free(MpiWorld *world)
 {
     pthread_mutex_destroy(&world->lock);
     pthread_cond_destroy(&world->closing);
-    free(world->requests);
+    free(world->transfers);
+    free(world->links);
     free(world);
 }
 
@@ -337,6 +352,7 @@ static void mpi_close(World *base)
         return;
     }
     MPI_Comm_free(&world->aside);
+    MPI_Comm_free(&world->times);
     MPI_Comm_free(&world->members);
     MPI_Finalize();
     limit_end(&limit);

@@ -169,6 +169,18 @@ int MPI_Finalize(void)
     return finalize();
 }
 
+/* How many processes are on this machine: in one scenario each finds itself alone. The types are Open MPI's. */
+int MPI_Comm_split_type(void *processes, int type, int key, void *info, void **made);
+static bool finds_itself_alone;
+int MPI_Comm_split_type(void *processes, int type, int key, void *info, void **made)
+{
+    int (*split_type)(void *, int, int, void *, void **), (*split)(void *, int, int, void **);
+    *(void **)&split_type = dlsym(RTLD_DEFAULT, "PMPI_Comm_split_type");
+    *(void **)&split = dlsym(RTLD_DEFAULT, "PMPI_Comm_split");
+    return finds_itself_alone ? split(processes, atoi(getenv("OMPI_COMM_WORLD_RANK")), key, made)
+                              : split_type(processes, type, key, info, made);
+}
+
 static int run_process(const char *scenario, int ranks, const char *folder)
 {
     World *members[64];
@@ -179,8 +191,13 @@ static int run_process(const char *scenario, int ranks, const char *folder)
     for (int i = 0; i < ranks; i++)
         reversed[i] = ranks - 1 - (in_order[i] = i);
     WorldConfig config = {.size = ranks, .deadline = 60, .deadline_option = "--deadline", .quiet_deadline = 60};
-    if (strcmp(scenario, "messages") == 0 || strcmp(scenario, "stopped") == 0)
+    if (strcmp(scenario, "messages") == 0 || strcmp(scenario, "stopped") == 0 || strcmp(scenario, "network") == 0)
         config.map = reversed;
+    if (strcmp(scenario, "network") == 0)
+        config.link = fast_link;
+    if (strcmp(scenario, "slow") == 0 || strcmp(scenario, "machines") == 0)
+        config.link = slow_link;
+    finds_itself_alone = strcmp(scenario, "machines") == 0;
     if (strcmp(scenario, "wrong-map") == 0)
         config.map = nonsense;
     if (strcmp(scenario, "vain") == 0 || strcmp(scenario, "pieces-vain") == 0 || strcmp(scenario, "stopped") == 0)
@@ -217,6 +234,11 @@ static int run_process(const char *scenario, int ranks, const char *folder)
     else if (strcmp(scenario, "sums") == 0)
         good &= sum_in_turn(everybody, rank, ranks) && sum_at_once(everybody, rank, ranks) &&
                 sum_by_progress(everybody, rank, ranks);
+    else if (strcmp(scenario, "slow") == 0)
+        good &= transfers_take_their_time(everybody, rank, ranks);
+    else if (strcmp(scenario, "network") == 0)
+        good &= scenario_messages(everybody, rank, ranks) && sum_at_once(everybody, rank, ranks) &&
+                exchange_pieces(everybody, rank, ranks);
     else if (strcmp(scenario, "pieces") == 0)
         good &= exchange_pieces(everybody, rank, ranks) && post_too_many(everybody, rank);
     else if (strcmp(scenario, "pieces-vain") == 0)
@@ -337,6 +359,16 @@ static void pieces_of_all_to_alls_arrive(void **state)
     (void)state;
     expect_run(2, "pieces", 2, 0, "pieces: good");
     expect_run(4, "pieces", 4, 0, "pieces: good");
+}
+
+static void a_network_slows_transfers_down(void **state)
+{
+    (void)state;
+    expect_run(2, "slow", 2, 0, "slow: good");
+    expect_run(4, "slow", 4, 0, "slow: good");
+    expect_run(3, "network", 3, 0, "network: good");
+    expect_run(2, "machines", 2, 2,
+               "--link needs all 2 processes on one machine, where they share a clock; 1 of them is here");
 }
 
 static void a_wrong_number_of_processes_is_refused(void **state)
@@ -489,6 +521,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(messages_arrive_whole),
         cmocka_unit_test(sums_give_the_same_bits),
         cmocka_unit_test(pieces_of_all_to_alls_arrive),
+        cmocka_unit_test(a_network_slows_transfers_down),
         cmocka_unit_test(a_wrong_number_of_processes_is_refused),
         cmocka_unit_test(a_foreign_launcher_is_named),
         cmocka_unit_test(a_wrong_map_is_refused),
