@@ -206,7 +206,7 @@ static void all_to_all(const Rank *rank, const char *send, char *receive)
 {
     static const size_t begins[] = {0, PIECE_BYTES, 2 * PIECE_BYTES};
     Error error;
-    AllToAll pieces = {send, receive, begins, begins, 0};
+    AllToAll pieces = {send, receive, begins, begins, 0, 0};
     must(rank->both->run->all_to_all_post(rank->both, &pieces, &error), &error);
     must(rank->both->run->all_to_all_wait(rank->both, &pieces, &error), &error);
 }
