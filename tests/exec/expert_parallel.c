@@ -125,7 +125,7 @@ static double printed_number(const char *key)
 static void a_network_changes_only_times(void **state)
 {
     (void)state;
-    char program[200], arguments[300], before[200];
+    char program[200], arguments[300], before[300];
     const char *network[] = {"", "--link latency=200us,bandwidth=20M", "--link latency=1ms,ranks=0-1"};
     compile_schedule("dualpipe", 2, program);
     for (int i = 0; i < 3; i++) {
