@@ -30,7 +30,7 @@ static void put_combine_after_shared(PairOrder *order, uint8_t half)
 PairOrder pair_order(const Recipe *recipe, const Costs *costs)
 {
     RecipeEntry entries[RECIPE_ENTRIES];
-    PairOrder order = {.late = recipe_late(recipe), .both_forward = recipe_is_forward(recipe)};
+    PairOrder order = {.late = recipe_late(recipe)};
     order.count = recipe_order(recipe, entries);
     for (uint32_t i = 0; i < order.count; i++)
         order.steps[i] = recipe_step(recipe, costs, entries[i]);
@@ -77,12 +77,9 @@ static bool needs_posted(const PairWalk *walk, const RecipeStep *step, const Pai
     return posted->layer != op->layer || (step->needs && recipe_entry_same(step->needed, posted->entry));
 }
 
-/* Writes a wait that must come before the operation. A half has at most one communication in flight. In an F&F both
-   halves together have one, as both may be of one stage, which carries one all-to-all at a time. */
+/* Writes a wait that must come before the operation. A half has at most one communication in flight. */
 static bool waits_first(PairWalk *walk, const RecipeStep *step, const PairOp *op, PairOp *wait)
 {
-    if (walk->order->both_forward && communicates(op) && end_wait(walk, !op->half, wait))
-        return true;
     return (communicates(op) || needs_posted(walk, step, op)) && end_wait(walk, op->half, wait);
 }
 

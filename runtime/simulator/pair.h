@@ -22,7 +22,6 @@ typedef struct PairOrder {
     RecipeStep steps[RECIPE_ENTRIES]; /* [count], in the order of one round */
     uint32_t count;
     RecipeLate late;
-    bool both_forward; /* pairs are F&Fs */
 } PairOrder;
 
 PairOrder pair_order(const Recipe *recipe, const Costs *costs);
