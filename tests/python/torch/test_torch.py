@@ -148,8 +148,9 @@ class Pages(Ranks):
         """Torchrun takes --nproc_per_node in all versions, and --nproc-per-node not before PyTorch 2."""
         for page in ("README.md", "schedules/PYTORCH.md", "python/examples/gpt.py"):
             text = (HERE.parents[2] / page).read_text()
-            self.assertRegex(text, r"mpirun -n 2 python3 \w+.py")
-            self.assertRegex(text, r"torchrun --nproc_per_node 2 \w+.py")
+            self.assertRegex(text, r"mpirun -n 2 \S*python3? \w+.py")
+            if page != "README.md":
+                self.assertRegex(text, r"torchrun --nproc_per_node 2 \w+.py")
             self.assertNotIn("--nproc-per-node", text)
 
     def test_example(self):
