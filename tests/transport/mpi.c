@@ -290,10 +290,7 @@ static int run_mpi(int processes, const char *scenario, int ranks)
     char folder[] = "/tmp/transport-XXXXXX", command[3 * PATH_MAX];
     assert_non_null(mkdtemp(folder));
     /* A search for leaks takes seconds per process, so only runs with few processes do it; they find as much. */
-    if (processes > 3)
-        setenv("LSAN_OPTIONS", "detect_leaks=0", 1);
-    else
-        unsetenv("LSAN_OPTIONS");
+    setenv("LSAN_OPTIONS", processes <= 3 ? OPENMPI_LEAKS : "detect_leaks=0", 1);
     char launcher[256] = "";
     if (processes > 0)
         snprintf(launcher, sizeof launcher, "%s -n %d", mpirun_command(), processes);
