@@ -146,7 +146,7 @@ static void nothing_waits_for_nothing(void **state)
         for (int c = 0; c < RECIPE_COMPONENTS; c++)
             for (int pass = 0; pass < RECIPE_PASSES; pass++) {
                 costs.parts[c][pass] = random_below(&seed, 9);
-                in_turn += costs.layers * costs.parts[c][pass] * recipe_has(&recipe, (ModelPart)c, (RecipePass)pass);
+                in_turn += costs.layers * costs.parts[c][pass] * recipe_has(&recipe, (ModelPart)c, (uint8_t)pass);
             }
         const RecipeTimes times = recipe_times(&recipe, &costs, &arena);
         double last = 0;
