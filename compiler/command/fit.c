@@ -240,10 +240,8 @@ static void print_formula(const Fitter *f, FILE *stream)
         text = arena_format(f->arena, "max(%s)", text);
     if (f->quantity == PEAK)
         text = polynomial_product_text(&f->pieces[0].of[0], "", f->arena);
-    const char *const costs = f->quantity == PEAK && !f->by_costs ? "" : f->costs->text, *const sizes =
-                                                                                             size_domain_text(f->domain,
-                                                                                                              f->rest,
-                                                                                                              f->arena);
+    const char *const costs = f->quantity == PEAK && !f->by_costs ? "" : f->costs->text;
+    const char *const sizes = size_domain_text(f->domain, f->rest, f->arena);
     fprintf(stream, "%-8s  %s\n          %s%s%s; checked at %" PRIu64 " points\n", quantity_names[f->quantity], text,
             *costs || *sizes ? "where " : "for all sizes tried", costs,
             *costs && *sizes ? arena_format(f->arena, ", %s", sizes) : sizes, f->checked);

@@ -19,7 +19,7 @@ Status settings_take(const char *path, char *text, size_t size, SettingTaker *ta
 /* Takes one `key = value`, and writes into the text. STATUS_BAD_INPUT: it is not one. */
 Status settings_assign(char *text, SettingTaker *take, void *context, Error *error);
 
-/* Reads a number of bytes, which may end in K, M, G or T (powers of 1024). False: it is none. */
+/* Reads a number of bytes, which may end in K, M, G or T (powers of 1024). False: the text is not such a number. */
 bool settings_bytes(const char *text, double *bytes);
 
 /* STATUS_BAD_INPUT: there is no `what` (key, ...) of that name. The error names the one that was probably meant or,

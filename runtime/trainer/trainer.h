@@ -73,8 +73,8 @@ typedef struct StepReport {
        no experts */
     double expert_load, worst_expert_load;
     double balance_loss; /* what the sequence-wise balance losses of all layers add to a microbatch's loss */
-    /* of each layer whose experts have copies or move, the rows of the busiest rank divided by the mean of its expert
-       group: the mean and the largest of all layers and groups. 0: no such layers */
+    /* The rows of the busiest rank of an expert group over the mean of the group: the mean and the largest over all
+       groups and layers whose experts have copies or move. 0: there is no such layer */
     double rank_load, worst_rank_load;
     uint64_t moved; /* physical experts that moved to another rank after this step */
     bool placed;    /* such experts were placed anew after this step */

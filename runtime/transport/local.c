@@ -17,7 +17,7 @@ struct LocalRequest {
     void *block;
     size_t bytes;
     bool is_send;
-    int64_t arrival;             /* with a network */
+    int64_t arrival;             /* when it arrives over the imitated network */
     DeviceEvent *posted, *moved; /* with a device: the copy may use the block; its owner may use it again */
     LocalMember *owner;
     uint32_t number;    /* from 1 */

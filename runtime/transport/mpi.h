@@ -20,8 +20,8 @@ static inline bool mpi_tag_of_all_to_alls(int tag) { return (tag - TAG_COMMUNICA
 
 typedef struct MpiCommunicator MpiCommunicator;
 
-/* A message or a piece of a sum or an all-to-all, from mpi_start until mpi_test finds it done. It stays where it is
-   meanwhile. */
+/* A message or a piece of a sum or an all-to-all, from mpi_start until mpi_test finds it done. It must not move in
+   memory meanwhile. */
 typedef struct MpiTransfer {
     MPI_Request request;
     /* over an imitated network (mpi_link.c) */

@@ -169,7 +169,8 @@ int MPI_Finalize(void)
     return finalize();
 }
 
-/* How many processes are on this machine: in one scenario each finds itself alone. The types are Open MPI's. */
+/* Replaces the function by which a process finds the others on its machine. In the scenario "machines" each process
+   finds only itself, as if it had a machine of its own. */
 int MPI_Comm_split_type(void *processes, int type, int key, void *info, void **made);
 static bool finds_itself_alone;
 int MPI_Comm_split_type(void *processes, int type, int key, void *info, void **made)

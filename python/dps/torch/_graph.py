@@ -75,6 +75,18 @@ class _Group:
         self.forks, self.nodes = other.forks + self.forks, self.nodes | other.nodes
 
 
+def _closure(nodes, following):
+    """The nodes, those that follow them, and so on."""
+    found = set(nodes)
+    ahead = list(found)
+    while ahead:
+        for node in following(ahead.pop()):
+            if node not in found:
+                found.add(node)
+                ahead.append(node)
+    return found
+
+
 class _Graph:
     """The graph of one microbatch.
 
@@ -105,23 +117,11 @@ class _Graph:
                 ahead.append(child)
 
     def _with_above(self, sources):
-        found, ahead = set(sources), list(sources)
-        while ahead:
-            for parent in self.parents[ahead.pop()]:
-                if parent not in found:
-                    found.add(parent)
-                    ahead.append(parent)
-        return found
+        return _closure(sources, lambda node: self.parents[node])
 
     def reached(self, edges):
         """The nodes that one reaches by these edges."""
-        found, ahead = set(), [node for node, _ in edges]
-        while ahead:
-            node = ahead.pop()
-            if node not in found:
-                found.add(node)
-                ahead += [child for child, _ in self.next_edges[node]]
-        return found
+        return _closure((node for node, _ in edges), lambda node: (child for child, _ in self.next_edges[node]))
 
     def forks(self):
         outside = tuple(edge for edge in self.roots if edge.node not in self.trunk)

@@ -7,8 +7,8 @@ from . import _group
 
 
 def counted_parameters(program, rank, chunks, modules, tied):
-    """The parameters that this rank counts. Each parameter of the pipeline counts on one rank: that of the first copy of
-    its stage. If several stages of this rank share a parameter, the first of these stages decides."""
+    """The parameters that this rank counts. Each parameter of the pipeline counts on one rank, that of the first copy
+    of its stage. If several stages of this rank share a parameter, the first of these stages decides."""
     deciding = {}
     for number in sorted(range(len(chunks)), key=lambda number: chunks[number].stage, reverse=True):
         if isinstance(modules[number], torch.nn.Module):

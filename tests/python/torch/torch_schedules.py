@@ -1,5 +1,5 @@
-"""One rank. Runs schedules of torch.distributed.pipelining, and the same schedules of dps on the same stages. Losses and
-gradients are equal. Both are given PipelineStages."""
+"""One rank. Runs schedules of torch.distributed.pipelining and those of dps on the same PipelineStages, and checks that
+losses and gradients are equal."""
 
 import copy
 import warnings
