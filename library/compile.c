@@ -101,6 +101,8 @@ static Status compile_body(dps *d, void *arguments)
     dps_options options = {0};
     if (request->options && !STRUCT_IN(&options, request->options))
         return error_set(&d->error, STATUS_BAD_USAGE, STRUCT_REFUSED, "dps_options");
+    if (options.replicas)
+        return error_set(&d->error, STATUS_BAD_USAGE, "dps_options.replicas is for dps_compare and dps_advise");
     d->program = program_new(d);
     TRY(compile_program(d, request, &options, d->program));
     *request->program = program_take(d);

@@ -154,6 +154,9 @@ typedef struct dps_options {
     /* Called repeatedly during the search of an `order auto`. Return a nonzero value to end it with the best order so
        far. NULL: not called */
     int (*progress)(void *user, const dps_progress *progress);
+    /* dps_compare and dps_advise: number of replicas of the pipeline over which gradients are summed. Then `costs` must
+       have gradients=N, the bytes of a stage's gradient. 0: sums are not counted. Other functions want 0 */
+    uint32_t replicas;
 } dps_options;
 
 /* Compiles and proves a schedule. If the path ends in .csv, the file is an order in the text form of
@@ -474,9 +477,9 @@ dps_status dps_render(dps *d, const dps_prediction *prediction, dps_format forma
 
 /* Returns what `dpc compare --json` prints: `count` schedules with the same numbers of ranks and microbatches, the
    shortest step first. A time or size for all stages is that of 1/ranks of the model, into however many stages a
-   schedule cuts it. Each schedule takes those parameters of `options` that it has; `progress` is not called. If a
-   schedule does not admit the sizes, its row has the reason. DPS_BAD_INPUT: a file is wrong. Free the text with
-   dps_release. */
+   schedule cuts it. With `replicas`, makespans include the sums of gradients as far as passes do not hide them. Each
+   schedule takes those parameters of `options` that it has; `progress` is not called. If a schedule does not admit the
+   sizes, its row has the reason. DPS_BAD_INPUT: a file is wrong. Free the text with dps_release. */
 dps_status dps_compare(dps *d, const char *const *paths, size_t count, const dps_options *options, char **json,
                        size_t *length);
 

@@ -4,6 +4,7 @@
 
 #include "compiler/command/advise.h"
 #include "compiler/command/compare.h"
+#include "compiler/command/trial.h"
 
 typedef struct Request {
     const char *const *paths;
@@ -34,12 +35,14 @@ static Status take_request(dps *d, const Request *request, Options *taken)
                        .allow_async = request->allow & DPS_ALLOW_ASYNC,
                        .allow_naive = request->allow & DPS_ALLOW_NAIVE,
                        .seconds = request->seconds ? request->seconds : DPS_ADVISE_SECONDS,
+                       .replicas = options.replicas,
                        .costs = costs_unit,
                        .cost_count = (int)options.cost_count,
                        .cost_texts = arena_array(arena, options.cost_count, sizeof *taken->cost_texts)};
     for (uint32_t i = 0; i < options.cost_count; i++)
         taken->cost_texts[i] = options.costs[i];
-    return options_take(&options, arena, &taken->parameters, &taken->costs, &taken->memory, &d->error);
+    TRY(options_take(&options, arena, &taken->parameters, &taken->costs, &taken->memory, &d->error));
+    return trial_check_replicas(options.replicas, &taken->costs, &d->error);
 }
 
 /* Sets the error text of a failed call: the diagnostics of the files, or the error. */

@@ -1,5 +1,6 @@
 #include "compiler/command/options.h"
 
+#include "compiler/command/trial.h"
 #include "compiler/output/emit.h"
 #include "runtime/base/file.h"
 #include "runtime/base/names.h"
@@ -124,11 +125,7 @@ static Status check_inputs(const Options *options, Error *error)
     switch (options->command) {
     case COMMAND_COMPARE:
     case COMMAND_ADVISE:
-        if (options->replicas && !costs_have(&options->costs, COST_GRADIENTS))
-            return error_set(
-                error, STATUS_BAD_USAGE,
-                "--replicas counts the sums of gradients, whose size is not given: --cost gradients=N, the "
-                "bytes of a stage's gradient");
+        TRY(trial_check_replicas((uint32_t)options->replicas, &options->costs, error));
         if (options->input_count < 1 && options->command == COMMAND_COMPARE)
             return error_set(error, STATUS_BAD_USAGE, "no schedules given: dpc compare A.dps B.dps ...");
         if (options->own[options->input_count].count)

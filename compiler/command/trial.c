@@ -20,6 +20,15 @@ typedef struct Attempt {
     Compilation compilation;
 } Attempt;
 
+Status trial_check_replicas(uint32_t replicas, const Costs *costs, Error *error)
+{
+    if (replicas && !costs_have(costs, COST_GRADIENTS))
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--replicas counts the sums of gradients, whose size is not given: --cost gradients=N, the "
+                         "bytes of a stage's gradient");
+    return STATUS_OK;
+}
+
 uint32_t trial_costs_stages(const Costs *costs, uint32_t parts, bool *assumed)
 {
     uint32_t named = 0;

@@ -66,6 +66,9 @@ typedef struct TrialSizes {
 } TrialSizes;
 TrialSizes trial_sizes(const Trial *trial, Arena *arena);
 
+/* Replicas sum gradients, so the costs must have the size of a stage's gradient. STATUS_BAD_USAGE: they do not. */
+Status trial_check_replicas(uint32_t replicas, const Costs *costs, Error *error);
+
 /* Fills in the row; the arena owns its texts. If the schedule does not admit the sizes, or is an order for other
    sizes, the result is STATUS_OK and the row has a reason. STATUS_BAD_INPUT: it does not compile; the row has
    diagnostics. STATUS_BAD_USAGE: it has no such parameter. */

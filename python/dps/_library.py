@@ -40,7 +40,7 @@ ProgressFunction = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(Progress))
 class Options(Sized):
     _fields_ = [("size", c_size_t), ("ranks", c_uint32), ("microbatches", c_uint32), ("parameter_count", c_uint32),
                 ("cost_count", c_uint32), ("parameters", POINTER(Parameter)), ("costs", POINTER(c_char_p)),
-                ("slot_bytes", c_char_p), ("memory_limit", c_char_p), ("progress", ProgressFunction)]
+                ("slot_bytes", c_char_p), ("memory_limit", c_char_p), ("progress", ProgressFunction), ("replicas", c_uint32)]
 
 
 class ProgramInfo(Sized):

@@ -120,15 +120,16 @@ class _Progress:
             return 1
 
 
-def _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, progress):
-    for name, number in (("ranks", ranks), ("microbatches", microbatches)):
+def _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, progress=None, replicas=None):
+    for name, number in (("ranks", ranks), ("microbatches", microbatches), ("replicas", replicas)):
         if number is not None and not 1 <= number < 2**32:
             raise UsageError(f"{name} must be at least 1, not {number}")
     texts = _cost_texts(costs)
     parameters = [c.Parameter(name.encode(), value) for name, value in (params or {}).items()]
     return c.Options(ranks=ranks or 0, microbatches=microbatches or 0, parameter_count=len(parameters),
                      parameters=_array(c.Parameter, parameters), cost_count=len(texts),
-                     costs=_array(ctypes.c_char_p, texts), progress=progress.callback,
+                     costs=_array(ctypes.c_char_p, texts), replicas=replicas or 0,
+                     progress=progress.callback if progress else c.ProgressFunction(),
                      slot_bytes=_settings(slot_bytes).encode() if slot_bytes else None,
                      memory_limit=str(memory_limit).encode() if memory_limit else None)
 

@@ -6,7 +6,7 @@ import os
 
 from . import _library as c
 from ._errors import UsageError, session
-from ._program import _array, _options, _Progress
+from ._program import _array, _options
 
 _ALLOW = {"async": 1, "naive": 2}
 
@@ -23,27 +23,28 @@ def _ask(function, paths, options, *further):
             c.library.dps_release(s.handle, found)
 
 
-def compare(paths, *, ranks=None, microbatches=None, params=None, costs=None, slot_bytes=None, memory_limit=None):
+def compare(paths, *, ranks=None, microbatches=None, params=None, costs=None, slot_bytes=None, memory_limit=None,
+            replicas=None):
     """Compares schedules at the same numbers of ranks and microbatches: what `dpc compare --json` prints, as a dict.
     Its "schedules" has a dict for each, the shortest step first. Arguments are those of compile(); each schedule takes
-    the parameters that it has. There is no argument for `dpc compare --replicas`: sums of gradients over replicas are
-    not counted."""
-    options = _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, _Progress(None))
+    the parameters that it has. replicas: the sums of gradients over this many replicas of the pipeline count too. Then
+    `costs` needs "gradients", the bytes of a stage's gradient."""
+    options = _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, replicas=replicas)
     return _ask("dps_compare", paths, options)
 
 
-def advise(ranks, microbatches, *, paths=(), params=None, costs=None, slot_bytes=None, memory_limit=None, allow=(),
-           seconds=60):
+def advise(ranks, microbatches, *, paths=(), params=None, costs=None, slot_bytes=None, memory_limit=None, replicas=None,
+           allow=(), seconds=60):
     """Finds the schedule, with its parameters, that takes the least time: what `dpc advise --json` prints, as a dict.
     Its "rows" has a dict for each schedule, the best one first; "left_out" says why others are not there. Tries the
-    schedules of this package and `paths`, on all cores, for `seconds` at most. allow: "async", "naive" or both. Like
-    compare(), it does not count sums of gradients over replicas, as `dpc advise --replicas` does."""
+    schedules of this package and `paths`, on all cores, for `seconds` at most. replicas: as for compare().
+    allow: "async", "naive" or both."""
     from . import schedule, schedules
 
     allowed = [allow] if isinstance(allow, str) else list(allow)
     for word in allowed:
         if word not in _ALLOW:
             raise UsageError(f"allow: there is no {word!r}; there are 'async' and 'naive'")
-    options = _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, _Progress(None))
+    options = _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, replicas=replicas)
     every = [schedule(name) for name in schedules()] + list(paths)
     return _ask("dps_advise", every, options, seconds, sum(_ALLOW[word] for word in set(allowed)))

@@ -180,9 +180,11 @@ static void wrong_arguments_are_refused_with_words(void **state)
         {.size = sizeof *wrong, .costs = standard_input, .cost_count = 1},
         {.size = sizeof *wrong, .memory_limit = "1G"},
         {.size = sizeof *wrong, .slot_bytes = "everything=1"},
+        {.size = sizeof *wrong, .replicas = 2},
         {.size = 0},
     };
-    static const char *const words[] = {"chunkz", "G", "standard input", "--slot-bytes", "everything", "dps_options"};
+    static const char *const words[] = {"chunkz",     "G",           "standard input", "--slot-bytes",
+                                        "everything", "dps_compare", "dps_options"};
     dps *d = dps_new(NULL);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         dps_program *program;
@@ -642,6 +644,28 @@ static bool study(dps *d)
     return status == DPS_OK;
 }
 
+/* Chimera has two copies of each stage, so sums over 2 replicas have 4 members. */
+static void replicas_sum_gradients(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {"schedules/chimera.dps"}, *const costs[] = {"F=1,gradients=8,bandwidth=1"};
+    dps_options options = {
+        .size = sizeof options, .ranks = 2, .microbatches = 4, .costs = costs, .cost_count = 1, .replicas = 2};
+    dps *d = dps_new(NULL);
+    char *json;
+    assert_int_equal(dps_compare(d, paths, 1, &options, &json, NULL), DPS_OK);
+    assert_non_null(strstr(json, "\"sums_bytes\": 48")); /* 2 ranks send 2 * 3/4 * 8 bytes for each of 2 stages */
+    dps_release(d, json);
+    assert_int_equal(dps_advise(d, paths, 1, &options, 600, 0, &json, NULL), DPS_OK);
+    assert_non_null(strstr(json, "\"sums_bytes\": 48"));
+    dps_release(d, json);
+    options.cost_count = 0;
+    assert_int_equal(dps_compare(d, paths, 1, &options, &json, NULL), DPS_BAD_USAGE);
+    assert_non_null(strstr(dps_error(d), "gradients=N"));
+    assert_null(json);
+    dps_free(d);
+}
+
 static void schedules_are_compared(void **state)
 {
     (void)state;
@@ -713,6 +737,7 @@ int main(void)
         cmocka_unit_test(threads_compile_at_the_same_time),
         cmocka_unit_test(experts_are_placed),
         cmocka_unit_test(schedules_are_compared),
+        cmocka_unit_test(replicas_sum_gradients),
         cmocka_unit_test(studies_lose_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -252,6 +252,18 @@ class Studies(unittest.TestCase):
             wrong.write_text(WRONG)
             self.assertRaisesRegex(dps.ScheduleError, "wrong.dps:[0-9]+:", dps.compare, [*paths, wrong])
 
+    def test_compare_replicas(self):
+        """Without a bandwidth a sum takes 2 comm. Copies in the schedule are summed with one replica too."""
+        paths = [dps.schedule(name) for name in ("1f1b", "chimera")]
+        costs = {"F": 1, "comm": 0.5, "gradients": 8}
+        one, two = ({row["schedule"]: row for row in dps.compare(paths, ranks=4, microbatches=8, costs=costs,
+                                                                 replicas=replicas)["schedules"]} for replicas in (1, 2))
+        self.assertEqual([row["1f1b"]["sums_bytes"] for row in (one, two)], [0, 4 * 8])
+        self.assertGreater(two["chimera"]["sums_bytes"], one["chimera"]["sums_bytes"])
+        self.assertGreater(two["1f1b"]["makespan"], one["1f1b"]["makespan"])
+        self.assertRaisesRegex(dps.UsageError, "gradients=N", dps.compare, paths, replicas=2)
+        self.assertRaisesRegex(dps.UsageError, "replicas must be at least 1", dps.compare, paths, replicas=0)
+
     def test_advise(self):
         found = dps.advise(2, 4, costs="F=1,I=1,W=1,comm=0.1", allow="async", seconds=600)
         makespans = [round(row["makespan"], 6) for row in found["rows"]]
@@ -260,6 +272,10 @@ class Studies(unittest.TestCase):
         self.assertEqual([row["schedule"] for row in found["left_out"]].count("naive"), 1)
         self.assertTrue(any("pipedream" in row["schedule"] for row in found["rows"]))
         self.assertRaisesRegex(dps.UsageError, "nothing", dps.advise, 2, 4, allow="nothing")
+
+    def test_advise_replicas(self):
+        found = dps.advise(2, 4, costs="F=1,comm=0.1,gradients=8", replicas=2, seconds=600)
+        self.assertTrue(all(row["sums_bytes"] > 0 for row in found["rows"]))
 
 
 class Experts(unittest.TestCase):
