@@ -14,7 +14,7 @@ def _free_port():
         return str(probe.getsockname()[1])
 
 
-def launch(script, ranks, arguments=(), seconds=120):
+def launch(script, ranks, arguments=(), seconds=600):
     """Runs `script` on `ranks` ranks. Returns (exit status, output) of each rank. A rank that runs for more than
     `seconds` seconds is ended, and its status is None."""
     environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=_free_port(), WORLD_SIZE=str(ranks),
