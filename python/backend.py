@@ -33,8 +33,24 @@ def _library():
     return TOP / "build/libdps.so"
 
 
-def _tag():
-    return "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
+# Libraries that every system of a manylinux tag has (PEP 600), as far as libdps may need them.
+_EVERYWHERE = {b"libc.so.6", b"libm.so.6", b"libpthread.so.0", b"libdl.so.2", b"libgcc_s.so.1", b"libz.so.1"}
+_LEAST_GLIBC = 28  # libdps needs zlib 1.2.9; all systems with glibc 2.28 have it
+
+
+def _tag(library):
+    """The tag of the wheel. The names in libdps say which libraries it needs, and which versions of their functions.
+    manylinux_2_N: it runs wherever glibc is 2.N or newer. Otherwise the tag names this kind of machine only."""
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    needed = set(re.findall(rb"(?<=\0)lib[\w+.-]+\.so\.[\d.]+(?=\0)", library)) - _own_names()
+    versions = [int(version) for version in re.findall(rb"(?<=\0)GLIBC_2\.(\d+)(?:\.\d+)*(?=\0)", library)]
+    if versions and needed <= _EVERYWHERE:
+        platform = platform.replace("linux", f"manylinux_2_{max(_LEAST_GLIBC, *versions)}")
+    return "py3-none-" + platform
+
+
+def _own_names():
+    return {f"libdps.so.{_version().split('.')[0]}".encode()}
 
 
 def _metadata():
@@ -44,16 +60,16 @@ def _metadata():
             "Requires-Python: >=3.9\n")
 
 
-def _files():
+def _files(library, tag):
     """(name in the wheel, bytes)."""
     for path in sorted((HERE / "dps").rglob("*.py")):
         yield str(path.relative_to(HERE)), path.read_bytes()
     for path in sorted((TOP / "schedules").glob("*.dps")):
         yield f"dps/schedules/{path.name}", path.read_bytes()
-    yield "dps/libdps.so", _library().read_bytes()
+    yield "dps/libdps.so", library
     info = f"dps-{_version()}.dist-info"
     yield f"{info}/METADATA", _metadata().encode()
-    yield f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: dps\nRoot-Is-Purelib: false\nTag: {_tag()}\n".encode()
+    yield f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: dps\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
 
 
 def _record(name, content):
@@ -62,14 +78,16 @@ def _record(name, content):
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    wheel = f"dps-{_version()}-{_tag()}.whl"
+    library = _library().read_bytes()
+    tag = _tag(library)
+    wheel = f"dps-{_version()}-{tag}.whl"
     records = ""
     with zipfile.ZipFile(os.path.join(wheel_directory, wheel), "w", zipfile.ZIP_DEFLATED) as archive:
         def put(name, content):
             entry = zipfile.ZipInfo(name)  # of a fixed date: the same sources give the same wheel
             entry.external_attr = (0o755 if name.endswith(".so") else 0o644) << 16
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
-        for name, content in _files():
+        for name, content in _files(library, tag):
             put(name, content)
             records += _record(name, content)
         name = f"dps-{_version()}.dist-info/RECORD"

@@ -300,14 +300,20 @@ class Experts(unittest.TestCase):
 
 
 class Wheel(unittest.TestCase):
-    def test_a_wheel_has_all_it_needs(self):
+    def backend(self):
         sys.path.insert(0, str(TOP / "python"))
-        import backend
-        sys.path.pop(0)
+        try:
+            import backend
+        finally:
+            sys.path.pop(0)
+        return backend
+
+    def test_a_wheel_has_all_it_needs(self):
+        backend = self.backend()
         environment = {key: value for key, value in os.environ.items() if key != "DPS_LIBRARY"}
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
             wheel = pathlib.Path(folder) / backend.build_wheel(folder)
-            self.assertRegex(wheel.name, r"^dps-[0-9.]+-py3-none-linux_\w+\.whl$")
+            self.assertRegex(wheel.name, r"^dps-[0-9.]+-py3-none-(many)?linux_\w+\.whl$")
             first = wheel.read_bytes()
             backend.build_wheel(folder)
             self.assertEqual(wheel.read_bytes(), first)
@@ -325,6 +331,27 @@ class Wheel(unittest.TestCase):
                 cwd=folder, env={**environment, "PYTHONPATH": str(there)}, capture_output=True, text=True)
             self.assertEqual(ran.stdout.split(), [str(there / "dps/__init__.py"), str(there / "dps/libdps.so"), "2"],
                              ran.stderr)
+
+    def test_the_tag_is_that_of_the_symbols(self):
+        """The wheel asks for the glibc whose functions the dynamic linker finds in libdps, as readelf reads them."""
+        def run(*command):
+            return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+        backend = self.backend()
+        library = os.path.realpath(os.environ.get("DPS_LIBRARY", "build/libdps.so"))
+        versions = [int(version) for version in re.findall(r"GLIBC_2\.(\d+)", run("readelf", "-W", "-V", library))]
+        tag = backend._tag(pathlib.Path(library).read_bytes())
+        self.assertRegex(tag, rf"^py3-none-manylinux_2_{max(28, *versions)}_\w+$")
+        for needed in re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-W", "-d", library)):
+            self.assertIn(needed.encode(), backend._EVERYWHERE)
+
+    def test_the_tag_is_that_of_this_machine(self):
+        """If libdps needs a library that not every system has, or another C library."""
+        backend = self.backend()
+        for names in (b"GLIBC_2.34\0libcadical.so.1", b"libc.musl.so.1"):
+            self.assertRegex(backend._tag(b"\0libc.so.6\0" + names + b"\0"), r"^py3-none-linux_\w+$")
+        found = backend._tag(b"\0libc.so.6\0GLIBC_2.2.5\0GLIBC_2.33\0GLIBC_2.4\0libdps.so.0\0")
+        self.assertRegex(found, r"^py3-none-manylinux_2_33_\w+$")
 
 
 if __name__ == "__main__":
