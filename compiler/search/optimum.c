@@ -111,12 +111,13 @@ static double size_of(const OptimumTask *task, int most)
     return size;
 }
 
-/* Asks first whether any shorter order exists. A question gets half of the time that is left. If the solver gives no
-   answer, asks for an order half-way between the bound and that question, which is easier to exclude. Each answer "no"
-   raises the bound. */
+/* Asks the solver for orders of at most so many ticks. The first question is whether any shorter order exists. Each
+   question gets half of the time that is left. After a question without an answer, the next one asks for a number of
+   ticks half-way between it and the bound, which is easier to exclude. Each answer "no" raises the bound. */
 static void ask(Asker *asker, Optimum *optimum, Span span, Arena *arena)
 {
-    int unknown = asker->most; /* the fewest ticks for which the solver gave no answer; `most`: none */
+    /* the fewest ticks for which the solver gave no answer; asker->most: it answered every question */
+    int unknown = asker->most;
     while (asker->least < asker->most && !is_over(asker)) {
         const int ticks = unknown == asker->most ? asker->most - 1 : (asker->least + unknown - 1) / 2;
         const int within = optimum_model_within(asker->model, ticks);

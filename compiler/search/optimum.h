@@ -20,7 +20,7 @@ typedef struct OptimumTask {
     const MemoryLimits *limits; /* [limit_count]: orders keep to all of them */
     uint32_t limit_count;
     bool overlap;     /* passes may be F, I, W, B and F&B; otherwise only F, I and W */
-    bool with_inputs; /* with `overlap`: F&I too. They make the question much larger and gain little */
+    bool with_inputs; /* with `overlap`: passes may be F&I too, which makes the question much larger and gains little */
     /* [ranks]: the earliest start of each rank. The time of an order is the longest time of a rank from this start to
        the rank's end. NULL: all 0, so that the time of an order is its makespan */
     const double *starts;

@@ -119,7 +119,7 @@ static void add_pairs(Jobs *jobs, uint32_t rank)
                 add_pair(jobs, pair_of(jobs, f, b));
 }
 
-/* A B alone that takes as long as its I and W does not help. */
+/* Lets the backward run as a B alone if that takes less time than its I and W. */
 static void add_whole(Jobs *jobs, Job *backward)
 {
     Job *weight = job_other(jobs, backward, JOB_W);

@@ -30,7 +30,7 @@ typedef struct Jobs {
     Job *jobs; /* rank after rank */
     uint32_t count;
     uint32_t *first; /* [ranks + 1]: the first job of each rank */
-    uint32_t **at;   /* [pipe]: read it with job_at */
+    uint32_t **at;   /* [pipe][(stage * microbatches + microbatch) * JOB_KINDS + kind]; read it with job_at */
     JobPair *pairs;
     uint32_t pair_count;
     bool possible; /* false: no order takes at most `most` ticks */

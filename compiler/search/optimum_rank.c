@@ -120,13 +120,14 @@ static Count held(const Rank *rank, uint32_t forward, JobKind kind, Arena *arena
     return count_true(&rank->model->clauses, literals, count, arena);
 }
 
-/* The literal "the rank holds more than `most`". */
+/* The literal "during the F of `count` (see held) the rank holds more than `most` microbatches". */
 static int holds_above(const Rank *rank, const Count *count, int64_t most)
 {
     return count_above(count, most + rank->count / JOB_KINDS - 1);
 }
 
-/* Keeps what the rank holds within a limit: the more it holds until I, the less it may hold until W. */
+/* Adds the clauses of one memory limit: if at least i microbatches wait for their I, at most (most - i * limits->input)
+   / limits->weight microbatches wait for their W. */
 static void keep_to(const Rank *rank, const MemoryLimits *limits, double most, const Count *inputs,
                     const Count *weights)
 {

@@ -161,7 +161,8 @@ static bool swap_backwards(const PairLine *from, uint64_t *random, PairLine *to)
                      {REPLACE, j, with_backward(from->passes[j], first)}};
     if (from->passes[i].kind == from->passes[j].kind)
         return apply(from, edits, 2, to);
-    const bool input_first = is_input(&from->passes[i]); /* a W must move to the I's new chunk */
+    /* one of the two passes is an I: it changes its chunk, so one W must change its chunk too */
+    const bool input_first = is_input(&from->passes[i]);
     const uint32_t w = find_weight(from, i > j ? i : j, input_first ? first : second, random);
     if (w == UINT32_MAX)
         return false;

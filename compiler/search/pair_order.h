@@ -6,7 +6,7 @@
 
 #include "compiler/search/search_problem.h"
 
-/* A pass of kind ACTION_F, ACTION_I, ACTION_W, or ACTION_B: an F&B of an F and a full backward. */
+/* A pass: an F, I or W according to its kind. The kind ACTION_B means an F&B of an F and a full backward. */
 typedef struct PairPass {
     uint8_t kind, chunk;
     uint8_t backward; /* the chunk of the backward half of an F&B */

@@ -6,9 +6,9 @@
 #include "compiler/search/search_seed.h"
 
 enum {
-    VISITS = 30 * 1000000, /* passes that a step simulates or checks */
-    ORDERS = 200 * 1000,   /* most orders that a step tries */
-    SMALL = 400,           /* a unit of effort is 8 steps for schedules of at most so many passes, else one step */
+    VISITS = 30 * 1000000, /* passes that one step of effort simulates or checks */
+    ORDERS = 200 * 1000,   /* most orders that one step of effort tries */
+    SMALL = 400,           /* a unit of effort is 8 steps for schedules of at most this many passes, else one step */
     REPORT = 1 << 10,      /* orders between two progress reports */
 };
 
@@ -21,11 +21,13 @@ typedef struct Searcher {
     PairOrder apart; /* the best order without F&B among those from which the search starts */
     PairLine trial;
     uint64_t random;
-    int64_t ends; /* a rank's end counts as 1/ends of the makespan: ranks that end earlier leave room for changes */
+    /* the cost is ends * makespan + the sum of the ranks' end times: ranks that end earlier leave room for changes */
+    int64_t ends;
     int64_t bound;
     uint32_t *tried; /* number of orders that the whole search has tried */
     uint32_t planned;
-    const PairOrder *whole; /* the whole search's best order for all microbatches */
+    /* the best order for all microbatches, also while this searcher works on fewer microbatches */
+    const PairOrder *whole;
     double whole_ticks, whole_bound;
 } Searcher;
 
@@ -168,7 +170,8 @@ static uint64_t step(Searcher *s, int64_t temperature)
     return s->base->passes;
 }
 
-/* Anneals the current order. The temperature falls from `hot` to `cold` within the given number of pass visits. */
+/* Anneals the current order. The temperature falls from `hot`, to `cold` at the lowest, while the changed orders have
+   `visits` passes in all. */
 static void anneal(Searcher *s, int64_t hot, int64_t cold, uint64_t visits)
 {
     enum { STAGES = 64 };
@@ -191,9 +194,10 @@ static void anneal_from(Searcher *s, const PairOrder *start, uint32_t heat, uint
     anneal(s, unit * heat / 64, unit / 256, visits);
 }
 
-/* Anneals three times, with falling heat. It starts from the best order or, if `apart`, from the best order without
-   F&B, because a shorter order may have its F&B in other places. The rounds differ so that the search can leave a local
-   optimum. */
+/* Anneals three times, at falling initial temperatures. Each annealing starts from the best order so far. In a round
+   with `apart` the first annealing starts from the best order without F&B, because a shorter order may have its F&B in
+   other places; the other two continue from the order that the annealing before them reached. The rounds differ so that
+   the search can leave a local optimum. */
 static void anneal_round(Searcher *s, uint32_t round, uint64_t visits)
 {
     static const struct {
@@ -275,8 +279,8 @@ static bool repeat_line(const PairLine *from, uint32_t chunks, uint32_t first, u
     return true;
 }
 
-/* Makes an order from the best order of few microbatches with `more` of them in the middle. Each rank repeats its first
-   period that begins at `first` or later. */
+/* Makes an order for all microbatches from the best order for fewer (`few`): adds `more` microbatches per pipe in its
+   middle. Each rank repeats the first period of its order that begins at microbatch `first` or later. */
 static bool repeat(const Searcher *few, uint32_t first, uint32_t period, uint32_t more, PairOrder *order)
 {
     for (uint32_t r = 0; r < few->base->rank_count; r++) {
@@ -309,7 +313,7 @@ static uint32_t least_microbatches(const Schedule *schedule)
     return least;
 }
 
-/* The same schedule with `fewer` microbatches less in each pipe. */
+/* The schedule without the last `fewer` microbatches of each pipe. */
 static Schedule shortened(const Schedule *schedule, uint32_t fewer, Arena *arena)
 {
     Schedule shorter = *schedule;
@@ -330,14 +334,14 @@ static int64_t bound_of(const Schedule *schedule, const SearchTask *task, double
     return (int64_t)(makespan_bound(schedule, task->costs, &limits, arena) * ticks * (1 + 1e-9));
 }
 
-/* Rounds take 1, 1, 2, 4, ... steps, as long as effort is left. The first rounds do not depend on the effort, so more
-   effort never finds a longer order. */
+/* The rounds of annealing take 1, 1, 2, 4, ... steps of effort, until the effort is used up. The first rounds do not
+   depend on the effort, so more effort never finds a longer order. */
 typedef struct Round {
     uint32_t number, done;
     uint64_t visits;
 } Round;
 
-/* The pass visits of a step. */
+/* How many passes one step of effort simulates or checks. */
 static uint64_t visits_of(const SearchProblem *problem)
 {
     const uint64_t orders = (uint64_t)ORDERS * problem->passes;
@@ -365,7 +369,8 @@ static bool next_round(Round *round, const SearchProblem *problem, uint32_t effo
     return true;
 }
 
-/* Searches with `more` microbatches less, and repeats the middle of the orders it finds. */
+/* Searches orders without the last `more` microbatches of each pipe. Repeats the middle of these orders, which gives
+   orders for all microbatches. */
 static void search_few(Searcher *s, const Schedule *schedule, const SearchTask *task, uint32_t more, Arena *scratch)
 {
     const Schedule shorter = shortened(schedule, more, scratch);

@@ -6,7 +6,9 @@ typedef struct Writer {
     uint8_t chunks[2];
     PairLine *line;
     uint32_t forwards[2], backwards[2];
-    bool *exists; /* of each deferred W: whether it exists, and its chunk */
+    /* of each I, in order: whether its microbatch exists; and in `weights`, the index of its chunk in `nodes`. `first`:
+       the I whose W comes next; `count`: number of I */
+    bool *exists;
     uint8_t *weights;
     uint32_t first, count;
 } Writer;
@@ -69,13 +71,15 @@ static void put_pair(Writer *w, int forward, int backward)
 
 /* A variant of DualPipe's last phase. */
 typedef struct End {
-    bool first;    /* on ranks with the two middle stages, the first F and B are an F&B, too */
+    /* the rank with the two middle stages runs its first F and B as an F&B; false: one after the other */
+    bool first;
     bool original; /* DualPipe's own last phase, without `keep` and `lag` */
-    uint32_t keep; /* quarters of the last F&Bs that remain F&Bs */
-    uint32_t lag;  /* scales how many I run before the first W: 2 * (lag * h / 4) */
+    uint32_t keep; /* how many quarters of the F&Bs in the last phase remain F&Bs: 0..4 */
+    uint32_t lag;  /* the W of this phase begin after about 2 * (lag * h / 4) of its I; h is the depth of the rank */
 } End;
 
-/* h is the rank's depth: 0 has the first and the last stage, `depths` - 1 the two middle stages. */
+/* Writes the passes before DualPipe's last phase. h is the depth of the rank: depth 0 has the first and the last stage,
+   depth `depths` - 1 the two middle stages. n: microbatches per chunk, at least 2 * depths. */
 static void write_start(Writer *w, uint32_t depths, uint32_t h, uint32_t n, bool first)
 {
     for (uint32_t i = 0; i < 2 * (depths - h - 1); i++)

@@ -5,9 +5,10 @@
 #include "compiler/search/search_seed.h"
 
 enum {
-    RUNS = 16000,              /* most orders in a unit of effort */
-    RUN_PASSES = 40 * 1000000, /* most passes of all orders in a unit of effort, each times the chunks of a rank */
-    FEW_RUNS = 2000,           /* with fewer orders than this there is only one start */
+    RUNS = 16000, /* most orders in a unit of effort */
+    /* a unit of effort has at most this many passes in all its orders, multiplied by the most chunks of a rank */
+    RUN_PASSES = 40 * 1000000,
+    FEW_RUNS = 2000, /* with fewer orders in a unit of effort than this, the search starts only once */
 };
 
 /* List scheduling under a policy makes an order. The search varies the policy. It first replays the orders of published

@@ -11,7 +11,7 @@ typedef struct NodeState {
 typedef struct RankState {
     int64_t free_at, idle, held;
     uint32_t made;                            /* number of passes so far */
-    uint32_t forwards, weights, weights_made; /* number of F, I and W so far */
+    uint32_t forwards, weights, weights_made; /* number of F, I and W so far, in this order */
 } RankState;
 
 struct SearchList {
@@ -20,8 +20,9 @@ struct SearchList {
     NodeState *nodes;
     RankState *ranks;
     int64_t *forward_end, *input_end; /* [cells] */
-    uint32_t *inputs;                 /* [cells], grouped by rank: nodes in the order of their I; W run in this order */
-    int64_t *wake;                    /* tournament tree over ranks: the earliest time at which a rank must decide */
+    /* [cells], grouped by rank: the node of each I, in the order in which the I ran; W run in the same order */
+    uint32_t *inputs;
+    int64_t *wake; /* tournament tree over ranks: the earliest time at which a rank must decide */
     uint32_t leaves;
     SearchPass *passes;
     SearchSight sight;
@@ -156,7 +157,9 @@ static void start(SearchList *list, uint32_t r, uint32_t n, uint8_t kind, int64_
    (Dijkstra's banker's algorithm). */
 typedef struct Reserve {
     uint32_t pipe, microbatch;
-    int64_t nodes; /* F that it still needs here, plus the difference to the pipe with the most nodes on this rank */
+    /* F for which memory is reserved: the most nodes that any pipe has on this rank, less the F of this microbatch that
+       have run here */
+    int64_t nodes;
 } Reserve;
 
 static Reserve reserve_of(const SearchList *list, uint32_t r)
@@ -199,8 +202,10 @@ static void decide(SearchList *list, uint32_t r, int64_t now)
     const SearchRank *rank = &problem->ranks[r];
     RankState *state = &list->ranks[r];
     Choice here = {.node = NO_NODE}, coming = {.node = NO_NODE};
-    int64_t next = NEVER, first = NEVER; /* when the next F or I can start; the least priority still to come */
-    bool full = false;                   /* an F has its input but no memory */
+    /* next: the earliest known time after `now` at which the input of an F or I arrives; first: the smallest priority
+       of all F and I of the rank that have not run */
+    int64_t next = NEVER, first = NEVER;
+    bool full = false; /* an F has its input but no memory */
     const Reserve reserve = policy->bold || rank->node_count == 1 ? (Reserve){NO_NODE, 0, 0} : reserve_of(list, r);
     for (uint32_t n = rank->first_node; n < rank->first_node + rank->node_count; n++) {
         const SearchNode *node = &problem->nodes[n];

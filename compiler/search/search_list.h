@@ -6,7 +6,8 @@
 
 #include "compiler/search/search_problem.h"
 
-/* Which times list scheduling takes into account. Unless these are all, only a replay finds the order's real cost. */
+/* Which times list scheduling takes into account. With SIGHT_PASSES and SIGHT_SLOTS only a replay finds the real cost
+   of the order. */
 typedef enum SearchSight {
     SIGHT_ALL,
     SIGHT_PASSES, /* times of passes; messages take no time */
@@ -21,11 +22,11 @@ typedef struct SearchPolicy {
     int64_t *forward, *input;
     /* [ranks]: how long a rank may be idle in total while it waits for a better pass */
     int64_t *allowance;
-    /* [ranks]: how much larger the priority of a pass may be than the smallest of all passes still to come on the
-       rank */
+    /* [ranks]: an F or I may start only if its priority exceeds the smallest priority of the F and I that the rank has
+       not run by at most this much */
     int64_t *ahead;
-    uint32_t *waiting;          /* [ranks]: most W that may be deferred if there is a choice, while F are left */
-    uint32_t *held;             /* [nodes]: most microbatches between F and I */
+    uint32_t *waiting;          /* [ranks]: while F are left, a W runs next if more W than this are deferred */
+    uint32_t *held;             /* [nodes]: most microbatches that have run F and not yet I */
     bool patient_for_better;    /* wait for a better F or I even if a worse one could start now */
     bool patient_before_weight; /* wait for any F or I even if a W could start now */
     /* reserve no memory for the oldest microbatch: ranks may deadlock */

@@ -7,7 +7,7 @@
 static const uint32_t UNLIMITED = UINT32_MAX;
 static const int64_t WHATEVER_IT_TAKES = NEVER / 4; /* larger than any sum of times */
 
-/* One call per expression or argument list (random.h). */
+/* A random number 0..limit-1. Call it only once per expression or argument list (random.h). */
 static uint32_t below(PolicyMaker *maker, uint32_t limit) { return random_of(&maker->random, limit); }
 
 static int64_t scaled(int64_t time, int64_t thousandths)
@@ -39,8 +39,9 @@ void policy_copy(const SearchProblem *problem, SearchPolicy *to, const SearchPol
     to->sight = from->sight;
 }
 
-/* Priorities that follow a microbatch through the stages. It goes forward at `down` thousandths of the passes' time,
-   turns after `back` thousandths, and comes back at `up` thousandths of `back`. Values above 1000 leave room for other
+/* Priorities that follow a microbatch through the stages: the times of its passes, if it took this many thousandths of
+   the time that a lone microbatch takes. `down`: from the first F to the F of each stage; `back`: from the first F to
+   the I of the last stage; back * up / 1000: from there to the I of each stage. Values above 1000 leave room for other
    microbatches, so more of them are in flight at once. */
 typedef struct Course {
     int64_t down, back, up;
@@ -71,7 +72,8 @@ static void follow(const PolicyMaker *maker, const Course *course, SearchSight s
     policy->bold = false;
 }
 
-/* Sets how long ranks may wait: a random share of their idle time in the best order. */
+/* Sets how long ranks first..end-1 may be idle in total: a random share of their idle time in the best order. `cost` is
+   the cost of that order. */
 static void allow(PolicyMaker *maker, int64_t cost, uint32_t first, uint32_t end, SearchPolicy *policy)
 {
     const int64_t share = below(maker, 1001);
@@ -84,7 +86,7 @@ static uint32_t chunk_of(const SearchProblem *problem, uint32_t node)
     return node - problem->ranks[problem->nodes[node].rank].first_node;
 }
 
-/* Adds `by` to the priorities of chunk `chunk` of some ranks; chunk == chunks: of all their chunks. */
+/* Adds `by` to the priorities of chunk `chunk` of ranks first..end-1; chunk == chunks: of all chunks of these ranks. */
 static void shift(const SearchProblem *problem, int64_t *priorities, uint32_t first, uint32_t end, uint32_t chunk,
                   uint32_t chunks, int64_t by)
 {
@@ -94,7 +96,8 @@ static void shift(const SearchProblem *problem, int64_t *priorities, uint32_t fi
                 priorities[problem->ranks[r].first_node + c] += by;
 }
 
-/* Adds thousandths of the forward and backward path to the priorities of a chunk, or of all chunks. */
+/* Adds to the priorities of a chunk, on all ranks, `down` thousandths of the time that a lone microbatch takes to the
+   last stage and `up` thousandths of its time back. chunk == maker->chunks: of all chunks. */
 static void stretch(const PolicyMaker *maker, uint32_t chunk, int64_t down, int64_t up, SearchPolicy *policy)
 {
     for (uint32_t n = 0; n < maker->problem->node_count; n++) {
@@ -108,11 +111,11 @@ static void stretch(const PolicyMaker *maker, uint32_t chunk, int64_t down, int6
 }
 
 /* A repeating pattern as in the building blocks of Qi et al., Pipeline Parallelism with Controllable Memory (NeurIPS
-   2024). From one rank to the next, a chunk's F (or its I) starts this many thousandths of its time later, which leaves
-   room for other passes. */
+   2024). After a stage's F, the next stage's F starts after `down` thousandths of the time of the F and its message;
+   after its I, the I of the stage before starts after `up` thousandths. More than 1000 leaves room for other passes. */
 typedef struct Pattern {
-    int64_t down[2], up[2]; /* how much later the next rank starts: down for F, up for I; [0] even chunks, [1] odd */
-    int64_t turn;           /* thousandths of a period from the last F to the first I */
+    int64_t down[2], up[2]; /* [0]: of stages that are an even chunk of their rank, [1]: an odd chunk */
+    int64_t turn;           /* thousandths of a period between the end of the last stage's F and the start of its I */
     int64_t ahead;          /* thousandths of a period */
 } Pattern;
 
@@ -144,7 +147,7 @@ static void repeat(const PolicyMaker *maker, const Pattern *pattern, SearchSight
 
 bool policy_usual(const PolicyMaker *maker, uint32_t number, SearchPolicy *policy)
 {
-    /* the first ones, for one chunk per rank, range from I always before F to F always before I; the last ones are for
+    /* the first nine, for one chunk per rank, range from I always before F to F always before I; the last three are for
        a V with the memory of 1F1B */
     static const Course courses[] = {{1000, 0, 1000},      {1000, 500, 1000},  {1000, 750, 1000},  {1000, 1000, 1000},
                                      {1000, 1250, 1000},   {1000, 1500, 1000}, {1000, 2000, 1000}, {1000, 3000, 1000},
@@ -160,8 +163,8 @@ bool policy_usual(const PolicyMaker *maker, uint32_t number, SearchPolicy *polic
         TURNS = 4,
         AHEAD = 3
     };
-    /* with one chunk per rank, `bold` policies gain no memory and the published patterns coincide: the first two
-       suffice */
+    /* with one chunk per rank only the first two are tried: no policy reserves memory there, and the published patterns
+       are all the same */
     static const struct {
         SearchSight sight;
         bool bold, weight_at_once;

@@ -134,8 +134,9 @@ static int64_t idle_of_memory(const SearchProblem *problem, const SearchRank *ra
     const int64_t held = smaller(forwards, rank->limit / problem->memory[ACTION_F]);
     int64_t left = forwards * (input + weight); /* most work that can remain after the last F */
     if (held < forwards) {
-        /* k microbatches are before their I, w before their W only. The work is a concave, piecewise linear function of
-           k; its corner is the k at which memory holds all W */
+        /* After the last F, say k microbatches still need their I and W, and memory bounds how many others still need
+           their W. The most work left is a concave, piecewise linear function of k. Its corner is the largest k with
+           which memory still holds the W of all other microbatches */
         const int64_t unit = -problem->memory[ACTION_W], step = problem->memory[ACTION_F] - unit;
         int64_t corner = unit && step ? (rank->limit - unit * forwards) / step : 1;
         corner = larger(1, smaller(corner, held));
@@ -146,14 +147,16 @@ static int64_t idle_of_memory(const SearchProblem *problem, const SearchRank *ra
             left = larger(left, k * (input + weight) + smaller(unit ? room / unit : forwards, forwards - k) * weight);
         }
         if (unit && problem->memory[ACTION_F] % unit)
-            left += weight; /* the candidates do not see that room / unit is rounded */
+            /* room / unit is rounded down, so the maximum may lie beside the candidates: one more W covers that */
+            left += weight;
     }
     const int64_t head = larger(0, back - held * forward), tail = larger(0, last - left);
     return held < forwards ? head + tail : larger(head, tail);
 }
 
-/* Lower bound of the time from a rank's start to its end, if rank `through` runs all its F and I in between. `entry` is
-   the rank's first node of each pipe. 0: there is no such bound, as `through` could begin before the rank. */
+/* Lower bound of the time from a rank's start to its end. In between, rank `through` runs all its F and I. `entry`:
+   [pipe], the rank's node with the earliest stage of the pipe, or NO_NODE. 0: there is no such bound, because `through`
+   may begin before the rank. */
 static int64_t chain(const SearchProblem *problem, const SearchRank *through, const uint32_t *entry)
 {
     int64_t head = NEVER, tail = NEVER, work = 0;
@@ -174,7 +177,8 @@ static int64_t chain(const SearchProblem *problem, const SearchRank *through, co
 static int64_t lower_bound(const SearchProblem *problem, Arena *arena)
 {
     int64_t bound = 0;
-    uint32_t *entry = arena_array(arena, problem->pipe_count, sizeof *entry); /* the rank's first node of each pipe */
+    /* [pipe]: the rank's node with the earliest stage; NO_NODE: none */
+    uint32_t *entry = arena_array(arena, problem->pipe_count, sizeof *entry);
     for (uint32_t r = 0; r < problem->rank_count; r++) {
         const SearchRank *rank = &problem->ranks[r];
         for (uint32_t p = 0; p < problem->pipe_count; p++)

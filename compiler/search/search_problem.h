@@ -13,7 +13,7 @@ enum { NO_NODE = UINT32_MAX };
 typedef struct SearchNode {
     uint32_t rank, pipe, stage, microbatches;
     uint32_t before, after;          /* nodes of the stages before and after; NO_NODE: none */
-    uint32_t home;                   /* the node of this pipe on this rank that has the earliest stage */
+    uint32_t home;                   /* of the nodes of this pipe on this rank, the one with the earliest stage */
     uint32_t rest;                   /* how many nodes of this pipe and rank have a later stage */
     int64_t from_before, from_after; /* transfer time of an activation from `before`, of a gradient from `after` */
     int64_t time[ACTION_W + 1];      /* of F, I and W; B unused */
@@ -39,7 +39,7 @@ typedef struct SearchProblem {
     size_t passes, cells; /* number of F, I and W in all; of (node, microbatch) pairs */
     int64_t memory[ACTION_W + 1];
     int64_t period; /* the longest time that a rank takes for one microbatch of each of its nodes */
-    int64_t slot;   /* the time of a pass in that period if all passes took the same time */
+    int64_t slot;   /* the mean time of a pass on the rank that takes longest */
     double ticks;   /* ticks in a unit of the costs */
     int64_t bound;  /* lower bound of the cost */
 } SearchProblem;

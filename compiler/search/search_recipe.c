@@ -62,8 +62,8 @@ static bool is_placed(const Search *search, RecipeEntry entry)
 }
 
 /* Whether the step can come next. Many orders of issue give the same two streams. The search keeps the one in which
-   communication comes as early as it can (recipe_order): a communication entry directly follows a compute entry only if
-   it needs it. */
+   communication comes as early as it can (recipe_order): a communication entry is issued directly after a compute entry
+   only if the communication needs the result of that entry. */
 static bool fits(const Search *search, uint32_t depth, uint32_t index)
 {
     const RecipeStep *step = &search->steps[index], *last = depth ? &search->steps[search->path[depth - 1]] : NULL;
@@ -122,7 +122,7 @@ static void append(Recipe *recipe, RecipeStream stream, RecipeEntry entry)
     recipe->entries[stream][recipe->counts[stream]++] = entry;
 }
 
-/* The order of `start` is the best so far. */
+/* Begins a search: its best order so far is that of `start`. */
 static Search search_from(const Recipe *start, const Costs *costs)
 {
     RecipeEntry order[RECIPE_ENTRIES];

@@ -8,7 +8,7 @@
 
 enum {
     RECIPE_EXACT = 12,          /* with at most this many entries the search always completes */
-    RECIPE_NODES_MAX = 1 << 18, /* partial orders that it expands if there are more entries */
+    RECIPE_NODES_MAX = 1 << 18, /* with more entries, the search expands at most this many partial orders */
 };
 
 typedef struct RecipeFound {

@@ -5,20 +5,22 @@
 enum { PASSES = 3, PERIOD_MAX = PASSES * (UINT8_MAX + 1), BLOCKS_MAX = 64 };
 
 /* A repeating pattern, the building block of Qi et al., Pipeline Parallelism with Controllable Memory (NeurIPS 2024).
-   From one rank to the next, a chunk's F (or its I) starts this many slots later. Each microbatch starts as many slots
-   after the one before as a rank has passes of one microbatch, and no two F or I share a slot. W fill the free slots,
-   and the result is squeezed. */
+   If the next stage is on another rank, its F starts `down` slots after that of a stage; backwards, the I starts `up`
+   slots after that of the next stage. Microbatches start 3 * chunks slots apart, one slot for each F, I and W of a
+   rank, and no two F or I of a rank share a slot. W fill the free slots, and the result is squeezed. */
 typedef struct Block {
-    uint8_t down[2], up[2]; /* of F and I; [0] even chunks, [1] odd chunks */
-    /* extra slots: `wait` from the last F to the first I, `turn` between consecutive I on one rank */
+    uint8_t down[2], up[2]; /* [0]: from an even chunk of a rank, [1]: from an odd one */
+    /* extra slots: `wait` between F and I of the last stage, `turn` between the I of two consecutive stages on one
+       rank */
     uint8_t wait, turn;
 } Block;
 
-/* The slots of passes: microbatch m runs m / round * turn + m % round * step slots after microbatch 0. */
+/* The slots of passes: each pass of microbatch m comes (m / round) * turn + (m % round) * step slots after the same
+   pass of microbatch 0. */
 typedef struct Slots {
     int64_t *forward, *input; /* [nodes]: slot of microbatch 0 */
     int64_t round, turn, step;
-    bool weights_fill; /* W take the first free slot; otherwise that of their I */
+    bool weights_fill; /* each W takes the first free slot; false: W runs right after its I */
 } Slots;
 
 struct SeedMaker {
@@ -29,12 +31,12 @@ struct SeedMaker {
     uint32_t microbatches; /* most microbatches of a pipe */
     uint32_t stages;
     uint32_t chunks;   /* most chunks of a rank */
-    uint32_t farthest; /* most stages after the last stage of a rank */
+    uint32_t farthest; /* of all ranks, the largest number of stages that come after the last stage of the rank */
     Slots slots;
     Block blocks[BLOCKS_MAX];
     uint32_t block_count;
     SearchProblem full; /* the same problem with passes of one slot, enough microbatches, and the memory of 1F1B */
-    SearchList *list;   /* of `full`, as the next two */
+    SearchList *list;   /* for `full`, as are `policy` and `order` */
     SearchPolicy policy;
     SearchOrder order;
 };
@@ -76,12 +78,13 @@ static uint32_t stage_at(const SeedMaker *maker, const SearchRank *rank, uint32_
 
 /* --- staggered --- */
 
-/* A rank runs its F in rounds of some microbatches, chunk after chunk, and its I likewise, from the last chunk to the
-   first. For all x it runs F number x, then I number x - `behind`, then W number x - `behind` - `later`. The number of
-   F that a rank runs ahead for each stage after its last decides the schedule: 1F1B, interleaved or not (Narayanan et
-   al., SC 2021), or ZB-H1 and ZB-H2 (Qi et al., ICLR 2024). */
+/* A rank runs its F in rounds: some microbatches on its first chunk, the same ones on its second chunk, and so on. It
+   runs its I likewise, from the last chunk to the first. For x = 0, 1, 2, ... it runs F number x, then I number x -
+   `behind`, then W number x - `behind` - `later` (see make_staggered). How many F a rank runs ahead for each stage
+   after its last one decides the schedule: 1F1B, interleaved or not (Narayanan et al., SC 2021), or ZB-H1 and ZB-H2 (Qi
+   et al., ICLR 2024). */
 typedef struct Stagger {
-    uint32_t halves; /* twice the number of F ahead per stage */
+    uint32_t halves; /* twice the number of F that a rank runs ahead for each stage after its last one */
     bool late;       /* W are deferred, so that all ranks begin with them at the same x */
 } Stagger;
 
@@ -102,7 +105,7 @@ static void make_staggered(const SeedMaker *maker, const Stagger *how, SearchOrd
 {
     const uint32_t ranks = maker->problem->rank_count;
     const uint32_t rounds = maker->microbatches > ranks ? maker->microbatches / ranks : 1;
-    /* PyTorch's rule if the number of ranks does not divide the microbatches */
+    /* microbatches in a round; where the number of ranks does not divide the microbatches, by PyTorch's rule */
     const int64_t round = (maker->microbatches + rounds - 1) / rounds;
     for (uint32_t r = 0; r < ranks; r++) {
         Line line = line_new(maker, r, order, scratch);
@@ -146,9 +149,9 @@ static void fill_slots(const Slots *slots, Line *line, Arena *scratch)
     }
 }
 
-/* Microbatches enter the pipe in rounds, as many as there are ranks per pipe, one in every second slot. The next round
-   follows 2 * stages slots after the first. This is Hanayo (Liu et al., SC 2023), and with two pipes Chimera (Li and
-   Hoefler, SC 2021) and BitPipe (Wu et al., 2024). */
+/* Microbatches enter a pipe in rounds. A round has as many microbatches as there are ranks per pipe, one in every
+   second slot. Each round starts 2 * stages slots after the round before it. This is Hanayo (Liu et al., SC 2023), and
+   with two pipes Chimera (Li and Hoefler, SC 2021) and BitPipe (Wu et al., 2024). */
 static void make_wave(SeedMaker *maker, SearchOrder *order, Arena *scratch)
 {
     const SearchProblem *problem = maker->problem;
@@ -258,8 +261,8 @@ static bool make_block(SeedMaker *maker, const Block *block, SearchOrder *order,
 
 /* --- greedy --- */
 
-/* W follow their I while F are left. Then ranks with early stages defer theirs, because other ranks wait for their
-   I. */
+/* Each W follows its I while F are left. Then a rank defers W, the more the later its earliest stage is, because ranks
+   with earlier stages wait for its I. */
 static void append_with_weights(Line *line, const SearchPass *passes, uint32_t count)
 {
     const uint32_t late = line->rank->node_count * stage_at(line->maker, line->rank, 0);
