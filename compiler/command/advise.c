@@ -36,9 +36,9 @@ enum { UNTRIED_NAMED = 3, CHUNKS_MAX = 8, COPIES_MAX = 2 };
 typedef struct Outcome {
     const CompareRow *best;    /* NULL: no attempt can be advised */
     const CompareRow *exceeds; /* of the attempts above the memory limit, the one that exceeds it least */
-    const char *excluded;      /* the reason why it is not advised, or only with --allow */
-    const char *reason;        /* the reason of the first attempt that has one */
-    const char *untried;       /* the first parameters that were not tried in time */
+    const char *excluded;      /* why this schedule is never advised, or only with --allow; NULL: it may be */
+    const char *reason;        /* why the first attempt without figures has none; NULL: all have figures */
+    const char *untried;       /* the first parameter values that were not tried in time, as text */
     uint32_t untried_count;
     const char *diagnostics; /* of the file's own parameters */
 } Outcome;
@@ -61,7 +61,8 @@ static void add_untried(Outcome *outcome, const Attempt *attempt, Arena *arena)
     outcome->untried_count++;
 }
 
-/* The limited quantity: bytes, or activations of 1/ranks of the model. */
+/* What the row needs of the limited memory: bytes if the limit is in bytes, else activations of 1/ranks of the
+   model. */
 static double needs(const Options *options, const CompareRow *row)
 {
     return options->memory.limit ? row->memory : (double)row->peak * row->ranks / row->stages;
@@ -77,8 +78,9 @@ static const char *excess_text(const Options *options, const CompareRow *row, Ar
                         bytes_text((double)limits->limit, arena));
 }
 
-/* More is always better for some parameters if only time counts. They stay within bounds: not more chunks than a
-   model has layers for, and not more replicas than usual unless a memory limit says how many are possible. */
+/* Whether the attempt's own parameter values give more than CHUNKS_MAX stages per rank, or more than COPIES_MAX copies
+   of the weights. Such values make many schedules faster, but models lack the layers or GPUs the memory. With a memory
+   limit in bytes and a size of the weights, the limit decides about copies. */
 static bool is_extreme(const Options *options, const Attempt *attempt)
 {
     const CompareRow *row = &attempt->row;
@@ -130,7 +132,7 @@ static const char *untried_text(const Trials *trials, const Outcome *outcome, Ar
     return arena_format(arena, "%snot tried %s", what, when);
 }
 
-/* NULL: it is in the table, with its best parameters. */
+/* Why the schedule is not in the table, or why not all of its parameters were tried. NULL: neither is the case. */
 static const char *reason_of(const Trials *trials, const Outcome *outcome, Arena *arena)
 {
     if (outcome->untried_count)
@@ -155,7 +157,8 @@ static int by_name(const void *left, const void *right)
     return strcmp(((const CompareRow *)left)->name, ((const CompareRow *)right)->name);
 }
 
-/* Adds the result of a file to the rows, or to those that are left out. */
+/* Adds the best attempt with a file to the rows, and the file to those left out if it has no row or was not tried with
+   all parameters. */
 static Status add_outcome(const Trials *trials, const Contender *contender, Arena *arena, CompareRow *rows,
                           size_t *row_count, CompareRow *left_out, size_t *left_out_count, const char **diagnostics)
 {

@@ -15,13 +15,14 @@ typedef struct Advice {
     const char *diagnostics; /* of the files that are wrong, as they are printed; "": there are none */
     const CompareRow *rows;  /* [row_count]: each schedule with its best parameters; the best schedule first */
     size_t row_count;
-    size_t all_count; /* after these rows come the schedules that are left out, and parameters that were not tried in
-                      time */
+    /* rows[row_count..all_count-1]: schedules that are left out or were not tried with all parameters in time, each
+       with the reason */
+    size_t all_count;
 } Advice;
 
-/* Tries the schedules. A wrong file has its diagnostics in the advice and makes the result STATUS_BAD_INPUT; so does
-   advice without rows. With both the advice is complete, and so it is when the trials are interrupted: with what was
-   found so far. Any other status: there is none. */
+/* Tries the schedules. STATUS_OK: the advice is filled in; if the trials were interrupted, from the attempts that had
+   finished. STATUS_BAD_INPUT: the same, but some file is wrong (the advice has its diagnostics) or there are no rows.
+   Any other status: there is no advice. */
 Status advise(const Options *options, const TrialsControl *control, Arena *arena, Advice *advice, Error *error);
 
 /* Prints a table, the reasons why other schedules are not in it, and the command that compiles the first row. */

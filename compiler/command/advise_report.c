@@ -27,7 +27,8 @@ static uint32_t costs_stages(const Options *options, bool *assumed)
     return trial_costs_stages(&options->costs, (uint32_t)options->parameters.ranks, assumed);
 }
 
-/* The result of a search depends on the costs (CompareRow.searched), so the command needs them. */
+/* The --cost options of the command for a row. The command needs them if the schedule is searched
+   (CompareRow.searched), because its orders then depend on the costs. */
 static const char *costs_text(const Options *options, const CompareRow *row, Arena *arena)
 {
     const char *text = "";

@@ -31,7 +31,7 @@ static bool is_over(Trials *trials)
     return trials->end != ENDED;
 }
 
-/* A search tells after every order how far it is. */
+/* Called by a search after each order that it has tried. Notes whether the trials must end. */
 static void check_time(void *trials, const SearchProgress *progress)
 {
     (void)progress;
@@ -40,7 +40,8 @@ static void check_time(void *trials, const SearchProgress *progress)
 
 /* --- the files --- */
 
-/* `own`: -D for this file alone. STATUS_BAD_USAGE: it has no such parameter. */
+/* Reads a file and finds its candidates. `own`: the -D given for this file alone. STATUS_BAD_USAGE: the file has no
+   parameter of such a name. */
 static Status open_contender(const Options *options, const char *path, const Parameters *own, Arena *arena,
                              Contender *contender, Error *error)
 {
@@ -140,8 +141,8 @@ static Status try_parameters(Trials *trials, Attempt *attempt, const Parameters 
     return status;
 }
 
-/* The next memory to give a search whose program exceeds the limit: `told`, reduced in proportion to how far the
-   program exceeds the limit. The memory of weights is left out of the proportion. */
+/* The `memory` to give a search next, after `told` gave a program that exceeds the limit: `told`, multiplied by the
+   limit and divided by what the program needs. Bytes of weights, which no order changes, are first taken from both. */
 static int64_t less_memory(const Memory *given, const CompareRow *row, int64_t told)
 {
     const double fixed = given->has_sizes ? (double)given->weights * row->copies : 0;
@@ -151,8 +152,8 @@ static int64_t less_memory(const Memory *given, const CompareRow *row, int64_t t
     return share > 0 && share < 1 ? (int64_t)((double)told * share) : told / 2;
 }
 
-/* Searches the most memory for `order auto` with which the program keeps the limit: the expected value, its
-   neighbours, then by bisection. */
+/* Finds the largest `memory` of `order auto` with which the program keeps the limit. Tries the expected value, then a
+   neighbour of it, then bisects. */
 static void fit_memory(Trials *trials, Attempt *attempt)
 {
     const Options *options = trials->options;
@@ -164,15 +165,16 @@ static void fit_memory(Trials *trials, Attempt *attempt)
     if (!values_for_all(contender->tree, &parameters, values, &fault))
         return;
     int64_t fits = 0, exceeds = values[knob->slot], next = less_memory(&options->memory, &attempt->row, exceeds);
-    parameters.capacity = parameters.count; /* copied when it grows, so that values set from here on go into an array
-                                               of its own */
+    /* full: the next parameters_set copies the array, so the candidate's own array does not change */
+    parameters.capacity = parameters.count;
     parameters_set(&parameters, attempt->arena, knob->name.symbol->text, exceeds);
     for (int tries = 0; exceeds - fits > 1 && !is_over(trials); tries++) {
         CompareRow row;
         next = next <= fits ? fits + 1 : next >= exceeds ? exceeds - 1 : next;
         parameters.others[parameters.count - 1].value = next;
         const bool runs = try_parameters(trials, attempt, &parameters, &row) == STATUS_OK && !row.reason;
-        *(runs && !row.fits ? &exceeds : &fits) = next; /* with too little memory it does not run */
+        /* an attempt without figures counts as fitting: it had too little memory */
+        *(runs && !row.fits ? &exceeds : &fits) = next;
         next = tries ? fits + (exceeds - fits) / 2 : runs && !row.fits ? next - 1 : next + 1;
         if (runs && (row.fits || !attempt->row.fits))
             attempt->row = row;
@@ -222,8 +224,8 @@ static Attempt *add_attempt(Trials *trials, Contender *contender, size_t candida
 
 static bool is_searched(const Contender *contender) { return contender->tree && contender->tree->order; }
 
-/* Adds candidates first..last of the schedules that search, or of the others. It takes the contenders in turn, so
-   that the likely values of each are tried in time. */
+/* Adds candidates first..last-1 of the schedules with `order auto` (`searched`) or of all others. Candidate `first` of
+   every contender comes before the next candidate of any, so that the likely values of each are tried in time. */
 static void add_candidates(Trials *trials, bool searched, size_t first, size_t last)
 {
     for (size_t candidate = first; candidate < last; candidate++)
@@ -241,7 +243,8 @@ bool trials_exclude(const Options *options, const CompareRow *row)
            (!options->allow_naive && strcmp(row->name, "naive") == 0);
 }
 
-/* A schedule that is wrong with its own parameters, or not allowed, is not tried with others. */
+/* Excludes the schedules that failed with their own parameter values or are not allowed: other values of them are not
+   tried. */
 static void exclude(Trials *trials)
 {
     for (size_t i = 0; i < trials->attempt_count; i++) {
@@ -251,7 +254,7 @@ static void exclude(Trials *trials)
     }
 }
 
-/* A searched schedule that exceeds the limit may fit with less memory. */
+/* Adds one more attempt for each searched schedule that exceeded the memory limit: its search gets less memory. */
 static void add_fitting(Trials *trials)
 {
     const size_t count = trials->attempt_count;
@@ -267,7 +270,8 @@ static void add_fitting(Trials *trials)
     }
 }
 
-/* Tries first one candidate of each file, which shows its kind; then the others; then those that take the longest. */
+/* First tries one candidate of each file that does not search, which tells whether the schedule is excluded; then all
+   other candidates, those that search last; then searches with less memory. */
 static void try_in_turn(Work *work)
 {
     Trials *trials = work->trials;
@@ -300,7 +304,8 @@ Status trials_run(const Options *options, const TrialsControl *control, Arena *a
     TRY(open_contenders(trials, arena, error));
     TRY(check_taken(trials, error));
     for (size_t i = 0; i < trials->contender_count; i++)
-        most += 2 * trials->contenders[i].candidates.count; /* each may get another one that fits memory */
+        /* each attempt may get a second one with less memory for its search */
+        most += 2 * trials->contenders[i].candidates.count;
     trials->attempts = arena_array(arena, most, sizeof *trials->attempts);
     if (control->begins)
         control->begins();

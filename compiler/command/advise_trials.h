@@ -27,17 +27,19 @@ typedef struct Attempt {
     bool finished;
     Status status;
     CompareRow row;
-    Arena *arena; /* of the row's texts; a thread uses it */
+    Arena *arena; /* owns the texts of `row`; one thread at a time allocates in it */
 } Attempt;
 
 typedef enum TrialsEnd { ENDED, OUT_OF_TIME, INTERRUPTED } TrialsEnd;
 
 /* What the caller of the trials decides. */
 typedef struct TrialsControl {
-    bool installed;                /* also tries the schedules that come with dpc */
-    void (*begins)(void);          /* called when all files are read and the trials begin; NULL: nothing is */
+    bool installed; /* also tries the schedules that come with dpc */
+    /* called once, after all files were read and before the first trial; NULL: not called */
+    void (*begins)(void);
     const atomic_int *interrupted; /* not 0: the trials end. NULL: never */
-    FILE *progress;                /* if it is a terminal, it shows the progress; NULL: nothing does */
+    /* a terminal, which shows a progress bar; NULL or another file: no progress is shown */
+    FILE *progress;
 } TrialsControl;
 
 typedef struct Trials {
@@ -49,15 +51,15 @@ typedef struct Trials {
     size_t contender_count;
     Attempt *attempts; /* [attempt_count], the arena's */
     size_t attempt_count;
-    atomic_int end; /* TrialsEnd; not ENDED: the searches of all threads stop */
+    atomic_int end; /* TrialsEnd; OUT_OF_TIME or INTERRUPTED stops the searches of all threads */
 } Trials;
 
-/* Tries all schedules, several at once on the machine's cores, until the options' seconds have passed or `interrupted`.
-   Attempts that were not reached in time are not `finished`. STATUS_BAD_USAGE: there is nothing to try, or no schedule
-   has a given parameter. */
+/* Tries all schedules, several at once on the machine's cores, until options->seconds have passed or
+   control->interrupted is set. Attempts that did not end in time are not `finished`. STATUS_BAD_USAGE: there is nothing
+   to try, or no schedule has a given parameter. */
 Status trials_run(const Options *options, const TrialsControl *control, Arena *arena, Trials *trials, Error *error);
 
-/* Whether the row is tried only with --allow. */
+/* Whether advise leaves the row out because it has no backward, or needs --allow, which is not given. */
 bool trials_exclude(const Options *options, const CompareRow *row);
 
 #endif

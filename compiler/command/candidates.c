@@ -5,7 +5,7 @@
 enum {
     PARAMETERS_MAX = 4, /* number of varied parameters; further ones keep the file's values */
     VALUES_MAX = 12,
-    LARGEST = 1 << 30, /* the largest value that is varied */
+    LARGEST = 1 << 30, /* a parameter whose own value is larger is not varied */
 };
 
 typedef struct Maker {
@@ -16,7 +16,7 @@ typedef struct Maker {
     uint32_t varied_count;
     int64_t *values;                  /* by slot */
     Parameter chosen[PARAMETERS_MAX]; /* [chosen_count]: the values for -D */
-    uint32_t chosen_count, changed;   /* changed: values that are not the file's own */
+    uint32_t chosen_count, changed;   /* changed: how many chosen values differ from the file's own */
     Candidates made;
 } Maker;
 
@@ -56,9 +56,10 @@ static bool is_varied(const Maker *maker, const Item *item)
 /* Writes the file's own value, then others, the likely ones first. Returns their number. */
 static size_t values_near(const Maker *maker, const Item *item, int64_t own, int64_t values[VALUES_MAX])
 {
-    static const size_t most[PARAMETERS_MAX + 1] = {1, VALUES_MAX, 6, 4, 3}; /* by the number of varied parameters */
+    /* [number of varied parameters]: most values of each of them */
+    static const size_t most[PARAMETERS_MAX + 1] = {1, VALUES_MAX, 6, 4, 3};
     const bool large = own < -LARGEST || own > LARGEST;
-    const int64_t n = large ? 0 : own; /* 4 * own may be too large for an int64_t */
+    const int64_t n = large ? 0 : own; /* `own` is not varied then, and 4 * own could overflow */
     const int64_t near[VALUES_MAX] = {own, 2 * n, n / 2, 3 * n / 2, 1, 3, 4 * n, 2, 4, 6, 8, 0};
     const size_t known = large ? 1 : item->value->depends ? 4 : VALUES_MAX;
     size_t count = 0;
@@ -104,7 +105,8 @@ static void choose_value(Maker *maker, const Item *item, bool own_only)
     }
 }
 
-/* Chooses values from an item of the file on. Requires are checked only if some value is not the file's own. */
+/* Chooses the values of the params from `item` to the end of the file, and keeps each combination. own_only: only the
+   file's own values, even if a require fails. */
 static void choose(Maker *maker, const Item *item, bool own_only)
 {
     Fault fault;

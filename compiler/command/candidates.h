@@ -12,11 +12,12 @@ typedef struct Candidates {
     size_t count;    /* 1..CANDIDATES_MAX */
 } Candidates;
 
-/* Combinations of values for the `param`s of a checked file that its requires admit. The first one has the file's
-   own values, admitted or not. Each has the sizes and parameters that are `given`. It also names the file's own
-   value if that is a number, to show it, and leaves it out if it follows from other values. A value is tried with
-   its halves and multiples, a number also with 1 to 8; with several parameters each has fewer values. The memory of
-   `order auto` is not varied: see memory_parameter. */
+/* Combinations of values for the `param`s of a checked file. The first one has the file's own values; all others are
+   combinations that the file's requires admit. Each contains the sizes and parameters in `given`, and the values that
+   differ from the file's own. A value equal to the file's own is in it only if the file gives a number, not an
+   expression. Tried values of a parameter are its own one, halves and multiples of that and, if the file gives a
+   number, small numbers up to 8; the more parameters, the fewer values of each. Parameters of `order auto` are not
+   varied: see memory_parameter. */
 Candidates candidates_of(const Ast *tree, const Parameters *given, Arena *arena);
 
 /* The parameter that is all of `memory` in `order auto(memory = NAME)`; NULL: none. */

@@ -48,15 +48,15 @@ static bool read_range(const char **next, SweepRange *range)
            (range->first >= 0 || range->last <= INT64_MAX + range->first);
 }
 
-/* How many numbers the range has with this many ranks. */
+/* How many numbers the range has at this number of ranks, on which its end may depend (times_ranks). */
 static uint64_t count_of(const SweepRange *range, int64_t ranks)
 {
     const int64_t last = range->times_ranks ? range->last * ranks : range->last;
     return last < range->first ? 0 : (uint64_t)(last - range->first) / (uint64_t)range->step + 1;
 }
 
-/* Counts the combinations with this many ranks, or with all numbers of ranks if no range depends on them. False:
-   overflow. */
+/* Counts the combinations: if some range depends on the number of ranks (by_ranks), those with `ranks` ranks; else all,
+   and `ranks` is not used. False: overflow. */
 static bool count_with(const Sweep *sweep, int64_t ranks, uint64_t *count)
 {
     *count = 1;
@@ -121,7 +121,7 @@ Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error)
     return STATUS_OK;
 }
 
-/* The numbers of a combination, [range]. */
+/* Writes the number of each range in combination `index`. `values` is [range_count]. */
 static void values_of(const Sweep *sweep, uint64_t index, int64_t *values)
 {
     int64_t ranks = sweep->ranges[0].first;

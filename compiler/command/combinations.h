@@ -10,7 +10,7 @@ enum { SWEEP_RANGES_MAX = 16 };
 typedef struct SweepRange {
     const char *name; /* "ranks", "microbatches" or a param of the file */
     int64_t first, last, step;
-    bool times_ranks; /* `last` is a multiple of the ranks */
+    bool times_ranks; /* the range ends at `last` times the number of ranks, not at `last` */
 } SweepRange;
 
 /* All combinations of the ranges' numbers, in order: the last range changes fastest. */
@@ -18,7 +18,7 @@ typedef struct Sweep {
     const char *text; /* as the user wrote it; NULL: no sweep */
     SweepRange ranges[SWEEP_RANGES_MAX];
     uint32_t range_count;
-    bool by_ranks; /* a range ends at a multiple of the number of ranks; the first range is then that of ranks */
+    bool by_ranks; /* some range has times_ranks; ranges[0] is then the range of the number of ranks */
     /* all combinations have the same ranks and microbatches, so the one with the least time is reported */
     bool compares;
     uint64_t combinations;

@@ -7,7 +7,7 @@ typedef struct Comparison {
     Arena *arena;
     const Source *sources; /* [options->input_count] */
     Parameters sizes;      /* ranks and microbatches, if they are known */
-    bool sizes_differ;     /* the files have different sizes of their own */
+    bool sizes_differ;     /* the command line leaves a size open, and the files have different values of it */
 } Comparison;
 
 static Trial trial_of(const Comparison *comparison, int input)
@@ -28,8 +28,8 @@ static Trial trial_of(const Comparison *comparison, int input)
     return trial;
 }
 
-/* --- sizes that the command line leaves open: those of the orders (.csv), which have no others, else the schedules'
-   own. The largest, so that the order of the files does not matter --- */
+/* --- numbers of ranks and microbatches that the command line leaves open. They are the largest among the orders
+   (.csv), which admit no other sizes; without orders, the largest default among the schedules --- */
 
 static uint32_t ranks_of(const TrialSizes *sizes) { return sizes->ranks; }
 static uint32_t microbatches_of(const TrialSizes *sizes) { return sizes->microbatches; }

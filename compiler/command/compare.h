@@ -4,9 +4,9 @@
 /* dpc compare: several schedules in one table, at the same number of ranks or of stages, and the same number of
    microbatches.
 
-   A time for all stages is that of 1/P of the model, where P is the number of ranks of the table, or of 1/N with
-   --stages N; so are sizes in bytes. A schedule that cuts the model into more stages has smaller stages, whose costs
-   are smaller in proportion (costs_resolve). So all makespans are those of one model. A size that the command line
+   All makespans are those of the same model. The given times and bytes are for 1/P of the model, where P is the number
+   of ranks of the table; with --stages N, for 1/N. If a schedule cuts the model into more stages than that, each stage
+   takes less time and memory in proportion (costs_resolve). A number of ranks or microbatches that the command line
    leaves open is the largest default of the files. */
 
 #include "compiler/command/compare_table.h"

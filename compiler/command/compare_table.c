@@ -191,7 +191,8 @@ static const char *label(const CompareRow *row, const char *name, Arena *arena)
     return name;
 }
 
-/* The label of a row; rows with the same name and parameters have their files in it. */
+/* The label of a row: the name and the parameters of the schedule. If another row has the same, the path of the file
+   replaces the name. */
 static const char *row_label(const CompareTable *table, size_t row, Arena *arena)
 {
     const CompareRow *rows = table->rows;
@@ -201,7 +202,7 @@ static const char *row_label(const CompareTable *table, size_t row, Arena *arena
     return label(&rows[row], rows[row].name, arena);
 }
 
-/* Whether some row with figures has a value that is more than a rounding error. */
+/* Whether some row with figures has a value in this column whose amount is above 1e-9, a rounding error. */
 static bool any(const CompareTable *table, Column column)
 {
     for (size_t i = 0; i < table->count; i++)
@@ -234,7 +235,7 @@ static bool shows(const CompareTable *table, Column column)
     }
 }
 
-/* Cells, with a width for each column; NULL is empty. */
+/* The cells of a text table; a cell that is NULL is empty. */
 typedef struct Grid {
     const char *(*cells)[COLUMNS];
     size_t rows;

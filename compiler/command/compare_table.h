@@ -12,13 +12,13 @@ typedef struct CompareTable {
     size_t count;
     const char *diagnostics; /* of the files that are wrong, as they are printed; "": there are none */
     bool brief;              /* dpc advise: fewer columns and no published bubbles; rows with a reason are left out */
-    bool by_stages;          /* all have the same number of stages; else the same number of ranks */
-    bool sizes_differ;       /* the files have different sizes, of which the largest are used */
-    uint32_t replicas;       /* over which gradients are summed; 0: sums of gradients are not counted */
-    uint32_t parts;          /* times and bytes are given for 1/parts of the model; 0: unknown */
-    uint32_t costs_stages;   /* the number of stages that the costs are for: `parts`, or as the costs of single stages
-                              say */
-    bool stages_assumed;     /* costs_stages is a guess from the stages that the costs name */
+    bool by_stages;          /* all rows have the same number of stages (--stages); false: the same number of ranks */
+    bool sizes_differ;       /* the files have different default sizes; the rows use the largest */
+    /* replicas of the pipeline that sum their gradients; 0: sums of gradients are not counted */
+    uint32_t replicas;
+    uint32_t parts;        /* times and bytes are given for 1/parts of the model; 0: unknown */
+    uint32_t costs_stages; /* the number of stages that the costs are for: see trial_costs_stages */
+    bool stages_assumed;   /* costs_stages is a guess: the highest stage that the costs name + 1 */
     const Memory *memory;
     const Costs *costs; /* resolved for costs_stages */
 } CompareTable;
@@ -27,7 +27,8 @@ typedef struct CompareTable {
 typedef int CompareSort;
 /* STATUS_BAD_USAGE: there is no column of this name; lists the columns. */
 Status compare_sort_named(const char *name, CompareSort *sort, Error *error);
-/* Sorts the smallest value first; equal rows by time, then by name. Rows without figures come last. */
+/* Sorts the rows by the value in the column, the smallest first; rows with equal values by makespan, then by name. Rows
+   without figures come last. */
 void compare_sort(CompareRow *rows, size_t count, CompareSort sort);
 
 /* Bits 1 << StageCost: the derived costs that some row uses. */
@@ -40,8 +41,8 @@ void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream);
 
 /* {"chunks": 4} */
 void compare_put_parameters(const CompareRow *row, FILE *stream);
-/* Writes ,"sums_time": (what sums of gradients add to the makespan), "sums_hidden": (share of their time before the
-   last pass ends), "sums_bytes": (sent by the ranks of one replica). */
+/* Writes ,"sums_time": (what sums of gradients add to the makespan), "sums_hidden": (the share of the time of these
+   sums that is before the end of the last pass), "sums_bytes": (bytes that all ranks of one replica send for them). */
 void compare_put_sums(const GradientSums *sums, FILE *stream);
 /* {"stages_of_times": (the number of stages that the costs are for), "stages_of_bytes": (the same for --slot-bytes),
    "derived_costs": (as costs_put_derived_json, if there are any), "schedules": [one object per row]}: file, schedule,

@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/* Calls `work` with the context on as many threads as this process has cores, but at most `most`. Returns when all
-   calls have returned. */
+/* Calls work(context) once on each of several threads: as many as this process has cores, but at most `most`. Returns
+   when all calls have returned. */
 void on_all_cores(void *(*work)(void *context), void *context, uint64_t most);
 
 #endif

@@ -14,7 +14,7 @@ typedef enum Quantity { MAKESPAN, BUBBLE, PEAK, QUANTITIES } Quantity;
 static const char *const quantity_names[QUANTITIES] = {"makespan", "bubble", "peak"};
 
 static const StageCost keys[] = {COST_F, COST_I, COST_W, COST_FB};
-enum { MESSAGE = 4 }; /* the index of comm, after those of the keys */
+enum { MESSAGE = 4 }; /* the index of comm in arrays of FIT_COSTS; the costs in `keys` come before it */
 
 typedef struct Fitter {
     Arena *arena;
@@ -25,7 +25,7 @@ typedef struct Fitter {
     Quantity quantity;
     const CostDomain *costs;
     const SizeDomain *domain;
-    int64_t rest; /* the class of sizes: P % modulus */
+    int64_t rest; /* the class of sizes that is being fitted: those with P % domain->modulus == rest */
     int variables;
     Piece pieces[PIECES_MAX];
     int piece_count;
@@ -60,8 +60,9 @@ static Costs costs_at(const Fitter *f, const int64_t *values)
     return given;
 }
 
-/* Compiles the size again under these costs if its order may depend on them: up to the messages, which is enough for
-   its times, or to its program, which has its peak. False: it does not compile. */
+/* Makes sure that the size's order is the one under these costs: compiles the size again if orders may depend on costs.
+   To fit a peak, compiles as far as the program, which has the peak; otherwise as far as the messages, which suffice
+   for times. False: the size does not compile. */
 static bool take_order(const Fitter *f, FitSize *size, const int64_t *values)
 {
     int64_t costs[FIT_COSTS];
@@ -78,7 +79,7 @@ static bool take_order(const Fitter *f, FitSize *size, const int64_t *values)
     return compiled;
 }
 
-/* The quantity of the size's order, times the number of ranks: a whole number. */
+/* The makespan or bubble of the size's order under the costs `values`, times the number of ranks: a whole number. */
 static int64_t value_at(const Fitter *f, const FitSize *size, const int64_t *values)
 {
     Timeline times;
@@ -101,8 +102,8 @@ static int64_t peak_at(const FitSize *size)
     return peak * size->ranks;
 }
 
-/* Draws values of the variables at random. The domain admits their costs, and an F&B takes at least its longer half and
-   at most both halves. */
+/* Draws values of the variables at random until the domain admits the costs that follow from them, and an F&B takes at
+   least as long as its longer half and at most as long as both halves together. */
 static void random_values(Fitter *f, int64_t values[FIT_VARIABLES])
 {
     int64_t costs[FIT_VARIABLES];
@@ -116,8 +117,8 @@ static void random_values(Fitter *f, int64_t values[FIT_VARIABLES])
 
 /* --- pieces --- */
 
-/* Finds the linear form that the quantity has near these costs. False: it is not linear there, or a coefficient is not
-   a polynomial. */
+/* Finds the linear form in the variables that the quantity has near the costs `values`. False: the quantity is not
+   linear there, or some coefficient is not a polynomial in P and M. */
 static bool fit_piece(Fitter *f, const int64_t *values, Piece *piece)
 {
     FitSystem systems[FIT_VARIABLES] = {{.points = 0}};
@@ -159,7 +160,8 @@ static double formula_at(const Fitter *f, const FitSize *size, const int64_t *va
     return most;
 }
 
-/* Checks the maximum of the pieces at all sizes and at new random costs. False: it is wrong at the costs `values`. */
+/* Compares the maximum of the pieces with the quantity at all sizes of the domain, each at CHECKS random costs. False:
+   they differ at the costs in `values`. */
 static bool holds(Fitter *f, int64_t values[FIT_VARIABLES])
 {
     f->checked = 0;
@@ -208,7 +210,8 @@ static bool fit_formula(Fitter *f)
     return false;
 }
 
-/* Finds the peak at all sizes. Where the order may depend on the costs, the peak must be the same at random costs. */
+/* Fits a polynomial in P and M to the peaks of all sizes of the domain. If orders may depend on costs, the peaks must
+   be the same at several random costs. */
 static bool fit_peak(Fitter *f)
 {
     FitSystem system = {.points = 0};
@@ -257,7 +260,8 @@ static void take_domain(Fitter *f, const CostDomain *costs)
         f->variables++;
 }
 
-/* Whether to look for a formula here: some sizes have none yet, or all, if the domain is one class of several. */
+/* Whether to look for a formula for this class of the domain: if some of its sizes have no formula yet; if the domain
+   has several classes, only if none of them has one. */
 static bool needs_formula(const Fitter *f)
 {
     uint32_t all = 0, known = 0;
@@ -295,8 +299,8 @@ static uint32_t fit_domain(Fitter *f, FILE *stream)
     return found;
 }
 
-/* Prints a formula for the widest domain that has one, then those of narrower domains of costs that hold for more
-   sizes. */
+/* Goes through the domains of costs, and in each through those of sizes, from the widest to the narrowest. Prints a
+   formula for each domain that has one, if it covers sizes that no formula printed before covers. */
 static void fit_quantity(Fitter *f, FILE *stream)
 {
     const size_t cost_count = f->quantity == PEAK ? 1 : cost_domain_count;

@@ -10,14 +10,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FIT_COSTS = 5, FIT_VARIABLES = FIT_COSTS }; /* F, I, W, FB, comm, in this order */
+enum { FIT_COSTS = 5, FIT_VARIABLES = FIT_COSTS }; /* costs are [FIT_COSTS]: F, I, W, FB, comm, in this order */
 
-/* A domain of costs. Its formulas are in a few variables; F, I, W, FB and comm are sums of these. */
+/* A domain of costs, such as "comm = 0, I = F, W <= F". Formulas in it use a few variables; each of F, I, W, FB and
+   comm is a sum of multiples of these variables. */
 typedef struct CostDomain {
     const char *text;
     struct {
-        const char *name;     /* of the first cost in the next line that is not zero */
-        int costs[FIT_COSTS]; /* how many times the variable is in F, I, W, FB, comm */
+        const char *name;     /* the name of the first cost whose entry in `costs` is not 0 */
+        int costs[FIT_COSTS]; /* how many times the variable counts in F, I, W, FB, comm */
     } variables[FIT_VARIABLES];
     bool by_turns; /* FB is F+B */
     bool (*admits)(const int64_t *costs);
@@ -26,8 +27,8 @@ typedef struct CostDomain {
 extern const CostDomain cost_domains[];
 extern const size_t cost_domain_count;
 
-/* M >= times*P - less. With a `modulus` the sizes fall into as many classes, by the remainder of P, and each class may
-   have a formula of its own. */
+/* A domain of sizes: those with M >= times*P - less. The sizes with equal P % modulus are a class; each class may have
+   a formula of its own. */
 typedef struct SizeDomain {
     const char *text; /* without the class */
     int64_t times, less;

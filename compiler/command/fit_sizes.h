@@ -9,9 +9,9 @@
 
 typedef struct FitSize {
     int64_t ranks, microbatches;
-    bool other;       /* fit_piece does not use it: it only checks formulas */
-    bool has_formula; /* of the current quantity, in some domain of costs */
-    /* the costs that its order was made for, if orders depend on the costs; F = 0: those of the options */
+    bool other;       /* formulas are not fitted to this size, only checked at it */
+    bool has_formula; /* a formula of the current quantity that covers this size was printed */
+    /* if orders depend on costs: the costs that its order was made for; costs[0] == 0: the costs of the options */
     int64_t costs[FIT_COSTS];
     bool lowered; /* its order has a program */
     Arena arena;
@@ -19,7 +19,7 @@ typedef struct FitSize {
 } FitSize;
 
 typedef struct FitSizes {
-    const Options *options; /* with the parameters of all sizes */
+    const Options *options; /* their parameters (-D) apply to all sizes */
     const Source *source;
     FitSize *all;
     uint32_t count;
@@ -30,8 +30,8 @@ typedef struct FitSizes {
 void fit_sizes_compile(FitSizes *sizes, Arena *arena);
 void fit_sizes_free(FitSizes *sizes);
 
-/* Compiles a size again under other costs: to its messages, which is enough for its times, or, if `lowered`, to its
-   program. False: it does not compile. */
+/* Compiles a size again under other costs. With `lowered` as far as the program, else only as far as the messages,
+   which suffice for times. False: the size does not compile. */
 bool fit_size_compile(const FitSizes *sizes, FitSize *size, const Costs *costs, bool lowered);
 
 /* Prints the name of the schedule and the ranges of the sizes. */

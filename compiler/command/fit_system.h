@@ -24,13 +24,13 @@ typedef struct Polynomial {
 /* Linear equations in echelon form. All zero: no equations. */
 typedef struct FitSystem {
     Fraction rows[FIT_TERMS][FIT_TERMS + 1];
-    bool used[FIT_TERMS]; /* row i holds an equation; its leading term is term i */
+    bool used[FIT_TERMS]; /* [i]: row i holds an equation, whose first term with a coefficient other than 0 is term i */
     uint32_t points;
     bool overflow; /* a fraction did not fit in 64 bits: the system has no result */
 } FitSystem;
 
-/* Adds the equation that the polynomial is value/P at this size. False: no polynomial fulfils all equations so far, or
-   a fraction overflowed. */
+/* Adds the equation "the polynomial has the value `value` / ranks at P = ranks and M = microbatches". False: no
+   polynomial fulfils all equations so far, or a fraction overflowed. */
 bool fit_point(FitSystem *system, int64_t ranks, int64_t microbatches, int64_t value);
 /* Solves the equations. False: there are not more than two points for each term, which is too few to trust the result,
    or a fraction overflowed. */

@@ -3,14 +3,16 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Variables whose coefficients are whole multiples of one polynomial. */
+/* The part of a linear form that is factor * (times[0] * variable 0 + times[1] * variable 1 + ...). */
 typedef struct Group {
     Polynomial factor;            /* positive: see polynomial_sign */
     int64_t times[FIT_VARIABLES]; /* 0: the variable is not in the group */
-    bool subtracted;              /* all multiples are negative; `times` then has their opposites */
+    /* the part is subtracted: every multiple is 0 or negative, and `times` has the opposite of each */
+    bool subtracted;
 } Group;
 
-/* The polynomial per unit of the cost that the variable is named after. */
+/* The coefficient of the cost that the variable is named after: the coefficient of the variable, divided by how many
+   times the variable counts in that cost. */
 static Polynomial coefficient(const Piece *piece, const CostDomain *costs, int variable)
 {
     const int *const all = costs->variables[variable].costs;
@@ -20,8 +22,8 @@ static Polynomial coefficient(const Piece *piece, const CostDomain *costs, int v
     return polynomial_scaled(&piece->of[variable], (Fraction){1, all[k]});
 }
 
-/* The group of the variables from `first` on whose coefficients are multiples of that of `first`; marks them as
-   `written`. */
+/* The group of variable `first` and of all later variables, not yet `written`, whose coefficients are multiples of the
+   coefficient of `first`. Marks them as `written`. */
 static Group group_from(const Polynomial *coefficients, int variables, int first, bool *written)
 {
     Fraction ratios[FIT_VARIABLES] = {{0, 1}};
@@ -45,7 +47,7 @@ static Group group_from(const Polynomial *coefficients, int variables, int first
     return group;
 }
 
-/* Appends the terms of one sign. I and W with equal multiples are one term, B. */
+/* Appends the terms whose multiple has the sign of `sign`. I and W with equal multiples become one term, B. */
 static const char *add_terms(const char *text, const Group *group, const CostDomain *costs, int variables, int64_t sign,
                              Arena *arena)
 {

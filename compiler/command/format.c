@@ -13,10 +13,10 @@ typedef enum Column {
     COLUMN_COLON,    /* the : between the passes of a step and their count */
     COLUMN_BLOCK,    /* the { of a block on one line */
     COLUMN_LAST,     /* a pipe's microbatches */
-    COLUMN_OF,       /* its `of` */
-    COLUMN_MODIFIER, /* the first of a step */
-    COLUMN_REQUIRE,  /* after another item, or a comment after anything else */
-    COLUMN_COMMENT,  /* after a require that follows another item */
+    COLUMN_OF,       /* `of` in a pipe's M of N microbatches */
+    COLUMN_MODIFIER, /* the first modifier of a step */
+    COLUMN_REQUIRE,  /* a require on the line of another item; or a comment after anything but such a require */
+    COLUMN_COMMENT,  /* a comment after a require on the line of another item */
     COLUMNS
 } Column;
 
@@ -27,13 +27,14 @@ typedef struct Piece {
     const char *text;
     uint32_t length;
     const char *kind;  /* as in Token; "#" for a comment */
-    uint32_t newlines; /* in the source, before the piece */
-    bool spaced;       /* the source has a space before it */
+    uint32_t newlines; /* line breaks between the piece before and this one, in the source */
+    bool spaced;       /* the source has white space or a comment before this piece */
     /* its role in its item */
-    bool of_pass;                      /* brackets: of a pass, not of a block or an expression */
-    bool is_unary, is_label, is_count; /* label: the : after the name of a pipe; count: the : of a step */
+    bool of_pass; /* for a bracket: it belongs to a pass, not to a block or an expression */
+    /* is_label: the : after the name of a pipe; is_count: the : before the count of a step */
+    bool is_unary, is_label, is_count;
     Column column;
-    uint32_t blanks; /* before it, in the formatted line */
+    uint32_t blanks; /* number of spaces before this piece in the formatted line */
 } Piece;
 
 typedef struct Line {
@@ -109,14 +110,14 @@ static Piece *take_apart(const Source *source, Arena *arena, Piece **end)
 /* --- the role of each piece --- */
 
 typedef struct Brackets {
-    char *open; /* [pieces], one byte each: ( [ {, and p for the { or [ of a pass */
+    char *open; /* a stack of the open brackets, one byte each: ( [ {, and p for the { or [ of a pass */
     uint32_t count, blocks;
 } Brackets;
 
 /* Walks along the pieces of a source that parses. */
 typedef struct Walk {
     Brackets brackets;
-    /* the first piece of the item, or NULL between items; the piece before, without comments */
+    /* item: the first piece of the current item, NULL between items; before: the last piece that is no comment */
     const Piece *item, *before;
     uint32_t questions, commas; /* ? whose : is still to come */
     bool of_pass;               /* the piece before is a pass, or the bracket that ends one */
@@ -234,8 +235,8 @@ static uint32_t blanks_between(const Piece *before, const Piece *piece, bool spa
     return 1;
 }
 
-/* A { whose block does not end on its line is not aligned. Of pieces in the same column only the first one of a line
-   is. */
+/* Takes pieces of a line out of their columns: a { whose block does not end on the line, and all but the first piece of
+   each column. */
 static void choose_columns(Line *line)
 {
     bool taken[COLUMNS] = {false};
@@ -298,7 +299,7 @@ static Piece *in_column(const Line *line, Column column)
     return NULL;
 }
 
-/* Characters before the blanks of a piece. */
+/* The width in characters of the formatted line up to piece `end`, without the spaces before that piece. */
 static uint32_t width_before(const Line *line, const Piece *end)
 {
     uint32_t width = INDENTATION * line->depth;
@@ -310,7 +311,8 @@ static uint32_t width_before(const Line *line, const Piece *end)
     return width;
 }
 
-/* Comments on lines of their own do not end a group of aligned lines; blank lines and other depths do. */
+/* Whether the line has only a comment. Such a line does not end a group of aligned lines; a blank line and a line of
+   another depth do. */
 static bool is_comment(const Line *line) { return *line->first->kind == '#'; }
 
 static void align(Line *lines, uint32_t count, Column column)
@@ -318,7 +320,7 @@ static void align(Line *lines, uint32_t count, Column column)
     static const uint32_t gaps[COLUMNS] = {
         [COLUMN_COLON] = 1,    [COLUMN_BLOCK] = 1,   [COLUMN_LAST] = 3,   [COLUMN_OF] = 1,
         [COLUMN_MODIFIER] = 3, [COLUMN_REQUIRE] = 4, [COLUMN_COMMENT] = 4};
-    const bool may_lack = column >= COLUMN_MODIFIER; /* lines in between may have nothing in this column */
+    const bool may_lack = column >= COLUMN_MODIFIER; /* a group may contain lines without a piece in this column */
     uint32_t next;
     for (uint32_t i = 0; i < count; i = next) {
         uint32_t width = 0, rows = 0, modified = 0;
@@ -339,7 +341,7 @@ static void align(Line *lines, uint32_t count, Column column)
         uint32_t gap = gaps[column];
         if (column == COLUMN_LAST && rows < 2)
             gap = 1;
-        if (column == COLUMN_COLON && modified) /* aligned as a table of three columns */
+        if (column == COLUMN_COLON && modified) /* passes, count and modifiers form a table: a wider gap */
             gap = 2;
         for (uint32_t k = i; k < next; k++) {
             Piece *piece = in_column(&lines[k], column);

@@ -30,10 +30,10 @@ typedef struct Job {
     Options options;
     Source source;
     Compilation compilation;
-    Timeline times;          /* under the costs of the command line */
+    Timeline times;          /* times of the passes under the costs of the command line */
     Gap gap;                 /* of their makespan */
     Proof proof;             /* of --prove */
-    bool predicted_by_trace; /* dpc diff: the prediction is a trace */
+    bool predicted_by_trace; /* dpc diff: its first input is a trace, not a schedule */
     ProgressBar progress;    /* of a search */
 } Job;
 
@@ -54,7 +54,8 @@ static void show_search(void *context, const SearchProgress *progress)
     progress_bar_show(context, progress->tried, progress->planned, words);
 }
 
-/* ctrl-C ends the search with the best order so far; a second one ends dpc as usual. */
+/* The action of ctrl-C before a search. During a search, the first ctrl-C ends the search with the best order so far,
+   and a second one ends dpc. */
 static struct sigaction before_search;
 
 static void take_interrupts(void)
@@ -193,8 +194,8 @@ static Status write_proof(const Job *job, Error *error)
     return status;
 }
 
-/* Many compilations follow each other: one needs the memory that another has freed. Returning it to the system takes as
-   much time as the proofs. */
+/* Keeps freed memory in the process for the next of many compilations. Returning it to the system would take as much
+   time as the proofs. */
 static void keep_freed_memory(void)
 {
     mallopt(M_MMAP_THRESHOLD, 1 << 25);
@@ -216,7 +217,8 @@ static void note_derived(const Compilation *c)
     costs_put_derived(&c->resolved, schedule_costs_used(&c->schedule), "dpc: note: --cost: ", stderr);
 }
 
-/* Notes costs that nothing uses: probably a mistake, or the costs of a larger schedule. */
+/* Prints a note about costs of stages or ranks that the schedule does not have: probably a mistake, or the costs of a
+   larger schedule. */
 static void note_unused(const Compilation *c)
 {
     char unused[200];

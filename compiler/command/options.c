@@ -57,11 +57,11 @@ static Status parse_allow(const char *text, Options *options, Error *error)
     return STATUS_OK;
 }
 
-/* What argv[1] may say. The first ones are in the order of Command; show is --emit=text; fmt and balance have their own
-   command lines. */
+/* The words that argv[1] may be. Those up to "fit" are in the order of Command. `show` means --emit=text; fmt and
+   balance have their own command lines. */
 static const char *const commands[] = {"",    "compare", "advise", "diff",    "calibrate",
                                        "fit", "show",    "fmt",    "balance", NULL};
-/* Those whose options are in the table. */
+/* The commands whose options are in the table of options. */
 static const char *const own_commands[] = {"", "compare", "advise", "diff", "calibrate", "fit", NULL};
 
 /* Reports that there is not exactly one file; the user may have misspelt or misplaced a command. */

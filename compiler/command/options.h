@@ -26,10 +26,10 @@ typedef enum DumpForm {
 } DumpForm;
 
 typedef enum Command {
-    COMMAND_COMPILE,   /* one input; --sweep and `show` belong to it */
-    COMMAND_COMPARE,   /* all inputs; the first one is `input` */
-    COMMAND_ADVISE,    /* all schedules that come with dpc, and the inputs, if any */
-    COMMAND_DIFF,      /* `input` is compared with the second input, a trace */
+    COMMAND_COMPILE,   /* one input; also with --sweep, and for the command `show` */
+    COMMAND_COMPARE,   /* compares all inputs */
+    COMMAND_ADVISE,    /* tries all schedules that come with dpc, and the inputs, if any */
+    COMMAND_DIFF,      /* compares inputs[0], the prediction, with inputs[1], a trace */
     COMMAND_CALIBRATE, /* the inputs are traces */
     COMMAND_FIT,       /* one input */
 } Command;
@@ -53,7 +53,7 @@ typedef struct Options {
     int64_t seconds;               /* advise: limit for all trials together */
     const char *output;            /* -o */
     int64_t step;                  /* diff: step of the trace; 0: the typical one */
-    int64_t fastest;               /* calibrate: number of steps of each trace; 0: all */
+    int64_t fastest;               /* calibrate: how many of the shortest steps of each trace count; 0: all steps */
     const char *map;               /* calibrate, diff: the map of names in a trace of the PyTorch profiler; NULL: a
                                       trace of dprun */
     struct {
@@ -63,7 +63,7 @@ typedef struct Options {
     int emit_count;
     struct {
         int64_t seconds;  /* 0: do not ask the solver */
-        const char *file; /* for a shorter order; NULL: none */
+        const char *file; /* gets the shorter order that the solver finds, if any; NULL: no such file is written */
     } prove;
     int64_t width; /* of text in columns, of svg in pixels; 0: the default of emit.h */
     bool dump[DUMP_FORMS];

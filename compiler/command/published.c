@@ -32,7 +32,7 @@ static bool few(const Sizes *x) { return x->microbatches < x->ranks; }
 static bool few_for_two(const Sizes *x) { return x->microbatches < 2 * x->ranks - 1; }
 static bool few_for_both(const Sizes *x) { return x->microbatches < 2 * x->ranks; }
 static bool no_units(const Sizes *x) { return fmod(x->microbatches, x->ranks) != 0; }
-/* The peak of rank 0 in interleaved 1F1B tells how many microbatches a chunk takes in a row. */
+/* Whether a chunk of interleaved 1F1B runs more than P microbatches in a row, which the peak of rank 0 tells. */
 static bool large_groups(const Sizes *x) { return x->stages > x->ranks && x->peak > x->ranks + x->stages - 1; }
 
 static bool long_weight(const Sizes *x) { return x->weight > x->forward; }
@@ -141,7 +141,7 @@ static double both_passes(const Costs *costs, uint32_t stage)
     return costs_pass(costs, stage, COST_F) + costs_pass(costs, stage, COST_B);
 }
 
-/* The mean time over all stages but one. */
+/* The mean time of a pass of this kind over all stages but the slowest. */
 static double without(const Costs *costs, StageCost kind, uint32_t stages, uint32_t slowest)
 {
     double sum = 0;

@@ -5,8 +5,8 @@
    them: a schedule is recognised by its name. A bubble is the largest end - start of a rank less its work.
 
    The formulas have one time for all stages. For uneven stages they use the mean over all stages but the slowest:
-   (P-1)(F+B) is then the time of a microbatch in the other stages. That is the order's part of the bubble
-   (BubbleCauses) of GPipe; the imbalance is added to it. */
+   (P-1)(F+B) is then the time of a microbatch in all stages but the slowest. In GPipe that is the part `order` of the
+   bubble (BubbleCauses); the part `imbalance` is added to it. */
 
 #include "compiler/schedule/timeline.h"
 

@@ -20,8 +20,8 @@ typedef struct Proof {
     Outcome outcome;
     double makespan;
     uint32_t costs_stages;
-    uint32_t derived; /* derived costs that it uses, as bits 1 << StageCost */
-    bool recut;       /* its number of stages differs from that of the costs */
+    uint32_t derived; /* derived costs that the combination uses, as bits 1 << StageCost */
+    bool recut;       /* the schedule has another number of stages than the costs are for */
     DiagKind kind;    /* FAILED: why */
     bool refused;
 } Proof;
@@ -37,7 +37,7 @@ typedef struct Work {
     pthread_mutex_t mutex; /* protects the fields below */
     uint64_t next, done;
     bool no_memory;
-    uint64_t best; /* the best combination of those proven */
+    uint64_t best; /* of the combinations proven so far, the index of the one with the least makespan */
     SweepResult *result;
 } Work;
 
@@ -46,11 +46,11 @@ typedef struct Work {
 typedef struct Combination {
     const Work *work;
     Costs costs;
-    bool placed, ordered; /* the compilation has reached the placement, the orders */
+    bool placed, ordered; /* the compilation has come as far as the placement; as far as the orders */
 } Combination;
 
-/* A sweep over parameters alone compares schedules, so costs and sizes are those of 1/ranks of the model, however
-   many stages there are. */
+/* Called with each form of a compilation. If all combinations have the same sizes, the sweep compares their makespans.
+   Then the given costs and bytes are for 1/ranks of the model, however many stages a combination has. */
 static Status on_the_way(const Compilation *c, Form form)
 {
     Combination *combination = (Combination *)c->context;
@@ -63,7 +63,8 @@ static Status on_the_way(const Compilation *c, Form form)
     return STATUS_OK;
 }
 
-/* Whether a require that uses cost() does not hold. It is checked after the placement, when the costs are known. */
+/* Whether the compilation ended because a require that uses cost() fails. Such requires are checked after the
+   placement, when the costs are known. */
 static bool not_admitted(const Combination *combination, const Compilation *c)
 {
     return combination->work->tree->cost && combination->placed && !combination->ordered &&
@@ -219,7 +220,7 @@ static Status none_admitted(const Work *work, Compilation *compilation, Error *e
                      sweep_options(work->sweep, 0, compilation->arena));
 }
 
-/* A size or parameter that a range sets must not have a value of its own too. */
+/* Reports a size or parameter that has both a range in --sweep and a value of its own on the command line. */
 static Status said_once(const Sweep *sweep, const Parameters *given, Error *error)
 {
     for (uint32_t i = 0; i < sweep->range_count; i++) {

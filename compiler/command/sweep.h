@@ -9,8 +9,9 @@
 /* Combinations that failed for the same reason: the same message at the same position (diag_kind). */
 typedef struct SweepFailure {
     DiagKind kind;
-    uint64_t count, first;    /* combinations */
-    bool refused;             /* these combinations exceed a limit; a sweep over parameters alone skips them */
+    uint64_t count, first; /* combinations */
+    /* these combinations exceed a limit; a sweep with equal ranks and microbatches in all combinations skips them */
+    bool refused;
     const char *options;      /* of the first */
     Diagnostics *diagnostics; /* of the first */
     Error error;              /* of the first, if no diagnostic has the reason */
@@ -20,25 +21,24 @@ enum { SWEEP_FAILURES_MAX = 20 };
 
 typedef struct SweepResult {
     uint64_t proven, not_admitted, refused, failed; /* combinations */
-    SweepFailure failures[SWEEP_FAILURES_MAX];      /* [failure_count], with refused ones, by their first
-                                                       combinations */
+    SweepFailure failures[SWEEP_FAILURES_MAX];      /* [failure_count], refused ones too, sorted by `first` */
     uint32_t failure_count;
     bool more_failures; /* of other kinds */
     double seconds;
     const char
         *best; /* the options of the combination with the least makespan (the first of several); NULL: not compared */
-    double makespan; /* of the best one. In a sweep over parameters alone costs and sizes are those of 1/ranks of the
-                     model */
+    /* of the best combination, if `best` is not NULL. Costs and bytes are then for 1/ranks of the model */
+    double makespan;
     uint32_t costs_stages; /* the number of stages that the costs are for */
     uint32_t derived;      /* costs that some combination derives, as bits 1 << StageCost */
-    bool recut;            /* some combination has another number of stages */
+    bool recut;            /* some combination has another number of stages than the costs are for */
 } SweepResult;
 
-/* Compiles every combination that the file's requires admit, several at once on the machine's cores. The
-   compilation's own parameters apply where no range sets them. Failures do not end the sweep. STATUS_BAD_INPUT: the
-   file itself is wrong, and the compilation's diagnostics say why; or no combination is admitted, and they and
-   `error` say why the first one is not; or some failed, or none was proven, and the result says which and why.
-   `progress` on a terminal shows a progress bar; NULL: none. */
+/* Compiles every combination that the file's requires admit, several at once on the machine's cores. The compilation's
+   own parameters apply where no range sets them. Failures do not end the sweep. STATUS_BAD_INPUT in three cases. The
+   file itself is wrong: the compilation's diagnostics say why. No combination is admitted: the diagnostics and `error`
+   say why the first one is not. Some combination failed, or none was proven: the result says which and why. If
+   `progress` is a terminal, it shows a progress bar; NULL: none. */
 Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, SweepResult *result, Error *error);
 
 /* Prints the result: what was proven, skipped and best on one stream, what failed on the other. */

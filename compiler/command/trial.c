@@ -8,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS_A_STAGE = 4 }; /* with `stages`: the search for a number of ranks ends at this many per stage */
+enum { RANKS_A_STAGE = 4 }; /* to reach Trial.stages stages, at most this many ranks per stage are tried */
 
 /* One compilation. */
 typedef struct Attempt {
     const Trial *trial;
     Parameters parameters;
-    Costs costs;      /* with the number of stages that they are for */
+    Costs costs;      /* the trial's, with model_stages set to the number of stages that they are for */
     bool places_only; /* stop after the placement */
-    TrialSizes sizes; /* all 0: the placement was not reached */
+    TrialSizes sizes; /* of the schedule; all 0: the compilation did not come as far as the placement */
     Compilation compilation;
 } Attempt;
 
@@ -50,11 +50,11 @@ static void take_optional(Attempt *attempt, const Ast *tree)
         if (parameter_item(tree, optional->others[i].name))
             parameters_set(&attempt->parameters, attempt->compilation.arena, optional->others[i].name,
                            optional->others[i].value);
-    for (uint32_t i = 0; i < own->count; i++) /* the last value of a name counts */
+    for (uint32_t i = 0; i < own->count; i++) /* set after the optional ones: the last value of a name counts */
         parameters_set(&attempt->parameters, attempt->compilation.arena, own->others[i].name, own->others[i].value);
 }
 
-/* Times and bytes are given for 1/parts of the model. */
+/* The number N for which the given times and bytes are those of 1/N of the model. */
 static uint32_t parts_of(const Attempt *attempt)
 {
     return attempt->trial->parts ? attempt->trial->parts : attempt->sizes.stages;
@@ -83,12 +83,13 @@ static Status on_the_way(const Compilation *c, Form form)
     return STATUS_OK;
 }
 
-/* Compiles with this many ranks; 0: with those of the trial, or the schedule's own. */
+/* Compiles the trial's schedule with this many ranks. 0: with the number of ranks in the trial's parameters, or the
+   schedule's default if they have none. */
 static Status attempt_ranks(Attempt *attempt, const Trial *trial, int64_t ranks, Arena *arena, Error *error)
 {
     attempt->trial = trial;
     attempt->parameters = trial->parameters;
-    attempt->parameters.others = NULL; /* set when it is known which of them the schedule has */
+    attempt->parameters.others = NULL; /* take_optional sets them when the tree tells which of them the schedule has */
     attempt->parameters.count = attempt->parameters.capacity = 0;
     if (ranks)
         parameters_set_ranks(&attempt->parameters, ranks);

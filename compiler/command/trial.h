@@ -13,13 +13,15 @@
 
 typedef struct Trial {
     const Source *source;
-    Parameters parameters;      /* ranks and microbatches, if known; the schedule must have each of the others */
-    const Parameters *optional; /* parameters but no sizes, used only if the schedule declares them; NULL: none */
-    uint32_t stages;            /* > 0: use the least number of ranks that cuts the model into this many stages */
-    uint32_t parts; /* times and bytes are given for 1/parts of the model; 0: for a stage of this schedule */
+    Parameters parameters; /* ranks and microbatches, if known; the schedule must have each of the others */
+    /* further -D, each used only if the schedule declares the parameter; no sizes; NULL: none */
+    const Parameters *optional;
+    uint32_t stages; /* > 0: use the least number of ranks that cuts the model into this many stages */
+    uint32_t parts;  /* the given times and bytes are for 1/parts of the model; 0: for one stage of this schedule */
     const Costs *costs;
-    uint32_t replicas;           /* of the pipeline, which sum their gradients; 0: sums are not counted */
-    const Memory *memory;        /* sizes of slots, and limits, which a row may exceed */
+    /* replicas of the pipeline that sum their gradients; 0: sums of gradients are not counted */
+    uint32_t replicas;
+    const Memory *memory;        /* sizes of slots, and memory limits; a row may exceed the limits (CompareRow.fits) */
     const SearchControl *search; /* of `order auto`; NULL: search to the end */
 } Trial;
 
@@ -32,19 +34,19 @@ typedef struct CompareRow {
                                 refuses the sizes or parameters */
     uint32_t ranks, stages, microbatches;
     double makespan;
-    GradientSums sums; /* over the replicas; the makespan includes what they add */
+    GradientSums sums; /* sums of gradients over the replicas; the makespan includes sums.added */
     /* gap of the makespan without the sums. The bound keeps to the memory limits. Without limits, or if the row exceeds
        them, it keeps to the memory that the row's own orders hold */
     Gap gap;
     Bubble bubble;
     BubbleCauses causes;
-    uint32_t peak;     /* most activations of a stage on a rank */
-    double copies;     /* of the weights, versions included */
+    uint32_t peak;     /* the most activations that any rank holds, in activations of one stage and microbatch */
+    double copies;     /* how often the weights of the model exist on all ranks together; each version counts */
     uint64_t messages; /* of all ranks */
     double bytes;      /* bytes of these messages; 0: the costs have none */
-    double memory;     /* peak of a rank; 0: neither costs nor slots have sizes */
+    double memory;     /* bytes of the rank that holds most, at its peak; 0: neither costs nor slots have sizes */
     bool fits;         /* within the limits of memory, if there are any */
-    uint32_t derived;  /* derived costs that it uses, as bits 1 << StageCost */
+    uint32_t derived;  /* derived costs that the schedule uses, as bits 1 << StageCost */
     bool asynchronous; /* it updates weights within the step */
     bool forward_only; /* it has no backward passes */
     bool is_order;     /* a .csv */
@@ -53,14 +55,13 @@ typedef struct CompareRow {
     PublishedBubble published;
 } CompareRow;
 
-/* The number of stages that the costs are for. The first of these rules that applies decides:
-   - the costs name the number (Costs.model_stages);
-   - they have costs of single stages: the highest stage named + 1, and `*assumed` becomes true. The rule does not apply
-     if some of these replace a cost that was given for all stages, and no named stage is above the `parts` first ones;
-   - otherwise the number is `parts`. */
+/* The number of stages that the costs are for. The first of these rules that applies decides: - the costs name the
+   number (Costs.model_stages); - the costs name single stages: the number is the highest stage named + 1, and
+   `*assumed` becomes true. This rule does not apply if one of these costs was given for all stages too and all named
+   stages are below `parts`; - otherwise the number is `parts`. */
 uint32_t trial_costs_stages(const Costs *costs, uint32_t parts, bool *assumed);
 
-/* The sizes of the schedule under the trial's parameters; all 0: it does not admit these. */
+/* The sizes of the schedule under the trial's parameters; all 0: the schedule does not admit these parameters. */
 typedef struct TrialSizes {
     uint32_t ranks, stages, microbatches;
 } TrialSizes;
@@ -69,9 +70,9 @@ TrialSizes trial_sizes(const Trial *trial, Arena *arena);
 /* Replicas sum gradients, so the costs must have the size of a stage's gradient. STATUS_BAD_USAGE: they do not. */
 Status trial_check_replicas(uint32_t replicas, const Costs *costs, Error *error);
 
-/* Fills in the row; the arena owns its texts. If the schedule does not admit the sizes, or is an order for other
-   sizes, the result is STATUS_OK and the row has a reason. STATUS_BAD_INPUT: it does not compile; the row has
-   diagnostics. STATUS_BAD_USAGE: it has no such parameter. */
+/* Fills in the row; the arena owns its texts. If the schedule does not admit the sizes, or is an order for other sizes,
+   the result is STATUS_OK and the row has a reason. STATUS_BAD_INPUT: the schedule does not compile, and the row has
+   diagnostics. STATUS_BAD_USAGE: the schedule has no parameter of a given name. */
 Status trial_run(const Trial *trial, Arena *arena, CompareRow *row, Error *error);
 
 #endif
