@@ -2,8 +2,9 @@
 
 #include <math.h>
 
-/* What --slot-bytes and a limit in bytes leave for microbatches: F takes a context and a stash, I gives the context
-   back, W the stash. Other slots only take more. */
+/* The memory limits that follow from --slot-bytes and a --memory-limit in bytes. A rank may use the limit less the
+   weights of its chunks. F takes the bytes of a `context` slot and of a `stash` slot, I frees the context, W frees the
+   stash. Slots of other classes are not counted, so a rank really needs more. */
 static MemoryLimits limits_in_bytes(const Schedule *schedule, const Memory *memory, Arena *arena)
 {
     double *most = arena_array(arena, schedule->ranks, sizeof *most);

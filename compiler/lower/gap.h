@@ -6,9 +6,9 @@
 #include "compiler/lower/memory.h"
 #include "compiler/schedule/bound.h"
 
-/* Writes the memory limits to which the lower bound of a makespan keeps: those in `searched` (of `order auto`) and in
-   `memory`; each may be NULL. If there are no limits, it writes the memory that the orders themselves hold. Returns the
-   number of limits, at least 1. */
+/* Writes the memory limits under which the lower bound of a makespan is computed: those in `searched` (of `order auto`)
+   and those in `memory`. Each of the two may be NULL. If they have no limits, writes what the schedule's own orders
+   hold at most. Returns the number of limits written, 1 to GAP_LIMITS. */
 enum { GAP_LIMITS = 3 };
 uint32_t gap_limits(const Schedule *schedule, const MemoryLimits *searched, const Memory *memory, Arena *arena,
                     MemoryLimits limits[GAP_LIMITS]);

@@ -49,7 +49,7 @@ static Instruction *put_of_chunk(Instruction *next, Opcode opcode, uint32_t chun
     return next + 1;
 }
 
-/* The sums of a rank, while its order is lowered. */
+/* Where a rank posts its sums. `next`: index in `posts` of the first sum for which no REDUCE has been written yet. */
 typedef struct RankSums {
     const Schedule *schedule;
     const Source *source;
@@ -67,7 +67,7 @@ static Instruction *lower_sums(const RankSums *sums, Opcode opcode, uint32_t beg
     return next;
 }
 
-/* Writes the REDUCE instructions that are posted before the action at `position`. */
+/* Writes the REDUCE instructions that come before the action at `position` and are not written yet. */
 static Instruction *lower_posts(RankSums *sums, uint32_t position, Instruction *next)
 {
     const uint32_t begin = sums->next;
@@ -76,7 +76,7 @@ static Instruction *lower_posts(RankSums *sums, uint32_t position, Instruction *
     return lower_sums(sums, OP_REDUCE, begin, sums->next, next);
 }
 
-/* The one update at the end of a synchronous step. */
+/* Writes the end of a synchronous step: the waits for all sums, the norm, and one update for each chunk. */
 static Instruction *lower_updates(const RankSums *sums, uint32_t line, Instruction *next)
 {
     next = lower_sums(sums, OP_WAIT_REDUCE, 0, sums->count, next);
@@ -86,7 +86,8 @@ static Instruction *lower_updates(const RankSums *sums, uint32_t line, Instructi
     return next;
 }
 
-/* Writes the instructions of a rank, without slots and WAITs; the second halves of F&Bs go from `end` downwards. */
+/* Writes the instructions of a rank, without slots and WAITs, from `instructions` upwards. The second halves of F&Bs
+   and F&Fs go from `end` downwards. Returns the number of instructions, without these halves. */
 static uint32_t lower_order(const Schedule *schedule, uint32_t r, const Source *source, const SumPost *posts,
                             Instruction *instructions, Instruction *end)
 {
@@ -131,7 +132,8 @@ static bool lower_rank(const Schedule *schedule, uint32_t r, const Source *sourc
     rank->chunks = arena_array(arena, rank->chunk_count, sizeof *rank->chunks);
     for (uint32_t c = 0; c < rank->chunk_count; c++)
         rank->chunks[c] = (Chunk){schedule->chunks[r][c].pipe, schedule->chunks[r][c].stage};
-    const size_t of_action = schedule->asynchronous ? 3 : 1; /* a U is a sum, a wait and the U */
+    /* most instructions of an action: a U becomes REDUCE, WAIT_REDUCE and the update */
+    const size_t of_action = schedule->asynchronous ? 3 : 1;
     const size_t most = of_action * order->count + 3 * (size_t)rank->chunk_count + 2;
     Instruction *instructions = arena_array(scratch, most, sizeof *instructions);
     const bool good = slots_assign(program, rank, instructions,

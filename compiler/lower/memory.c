@@ -101,7 +101,8 @@ static uint64_t share_of(uint64_t bytes, uint32_t from, uint32_t to)
     return (bytes * from + to - 1) / to; /* cannot overflow: BYTES_MAX * UINT16_MAX fits */
 }
 
-/* At least one, because 0 means no limit. */
+/* A limit of `limit` activations of 1/from of the model, in activations of 1/to of the model. At least 1, because 0
+   means no limit. */
 static uint32_t activations_of(uint32_t limit, uint32_t from, uint32_t to)
 {
     const uint64_t finer = (uint64_t)limit * to / from;
@@ -142,7 +143,9 @@ static bool uses_slot(const Instruction *instruction, SlotClass class, uint32_t 
     return false;
 }
 
-/* The action that takes the last slot of a class; NULL: none. Slots come into use in the order of their numbers. */
+/* The first action that uses the slot with the highest number of a class. Slots come into use in the order of their
+   numbers, so all slots of the class are in use then. NULL: the rank has no slot of the class (of weights: only the
+   first version of each chunk). */
 static const Action *last_slot_at(const Order *order, const RankProgram *rank, SlotClass class)
 {
     const uint32_t least = class == SLOT_WEIGHTS ? rank->chunk_count : 0;
@@ -157,10 +160,11 @@ static const Action *last_slot_at(const Order *order, const RankProgram *rank, S
     return NULL;
 }
 
-/* The action at which a rank has all the slots that count in use; NULL: none. */
+/* The first action at which all slots of the limited classes have come into use: those with a size, or for a limit in
+   activations only SLOT_STASH. NULL: no action uses such a slot. */
 static const Action *peak_of(const Memory *memory, const Order *order, const RankProgram *rank, bool activations)
 {
-    const Action *last = NULL; /* the actions are in one order */
+    const Action *last = NULL; /* all actions are in order->actions, so a larger address is later */
     for (int class = 0; class < SLOT_CLASSES; class ++) {
         if (activations ? class != SLOT_STASH : !memory->slot[class]) /* an activation has a stash */
             continue;

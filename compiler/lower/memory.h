@@ -27,9 +27,9 @@ Status memory_check_options(const Memory *memory, Error *error);
 
 static inline bool memory_is_limited(const Memory *memory) { return memory->limit || memory->limit_activations; }
 
-/* The sizes of the same model if it is cut into `to` stages instead of `from`. A stage and what it keeps of a
-   microbatch change in proportion, so a rank may hold more activations of smaller stages; messages keep their size.
-   costs_resolve does the same for costs. */
+/* The sizes of the same model if it is cut into `to` stages instead of `from`. The bytes of a stage and of its saved
+   activations are multiplied by from/to, a limit in activations by to/from; messages keep their size. costs_resolve
+   does the same for costs. */
 Memory memory_recut(const Memory *memory, uint32_t from, uint32_t to);
 
 uint64_t memory_bytes(const Memory *memory, const RankProgram *rank);

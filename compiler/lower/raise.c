@@ -78,7 +78,8 @@ static void raise_rank(const Program *program, uint32_t r, Arena *arena, Schedul
         }
 }
 
-/* One home for each stage is enough where no stage has several. */
+/* If every stage of the pipe is on one rank, keeps one home for each stage instead of one for each stage and
+   microbatch. */
 static void raise_homes(PlacedPipe *pipe)
 {
     for (uint32_t s = 0; s < pipe->stages; s++)

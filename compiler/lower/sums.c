@@ -12,7 +12,7 @@ static const uint8_t durations[ACTION_KINDS] = {[ACTION_F] = 1, [ACTION_B] = 2, 
 
 typedef struct RankRun {
     uint32_t next;       /* action */
-    uint32_t busy_until; /* the time at which its pass ends */
+    uint32_t busy_until; /* the time at which the last pass that it has begun ends */
     uint32_t *last;      /* [chunks]: the position after the chunk's last W */
     uint32_t posted;
 } RankRun;
@@ -21,8 +21,9 @@ typedef struct Run {
     const Schedule *schedule;
     RankRun *ranks;
     uint32_t time;
-    uint32_t *missing;  /* [stages]: the copies whose last W has not begun; POSTED: nothing is to be done any more */
-    uint32_t *complete; /* [stages]: when the last W has ended, of those that have begun */
+    /* [stages]: how many copies have not begun their last W; POSTED: the sum is posted, here or by post_alone */
+    uint32_t *missing;
+    uint32_t *complete; /* [stages]: the time at which those last W of copies that have begun have all ended */
     SumPost **posts;
 } Run;
 
@@ -36,7 +37,7 @@ static void post(Run *run, uint32_t rank, uint32_t position, uint32_t chunk)
     posts[i] = (SumPost){position, (uint8_t)chunk};
 }
 
-/* The action that the rank is at; NULL: it runs a pass, or has ended. */
+/* The next action of the rank if the rank is idle; NULL: the rank is in a pass, or its order has ended. */
 static const Action *next_action(const Run *run, uint32_t rank)
 {
     const RankRun *state = &run->ranks[rank];
@@ -44,7 +45,7 @@ static const Action *next_action(const Run *run, uint32_t rank)
     return state->busy_until <= run->time && state->next < order->count ? &order->actions[state->next] : NULL;
 }
 
-/* Whether a rank with a copy of the stage is about to send a message that its receiver has not taken yet. */
+/* Whether a rank with a copy of the stage is idle at a SEND, whose receiver has not reached the message yet. */
 static bool is_sending(const Run *run, const Copies *copies)
 {
     for (uint32_t i = 0; i < copies->count; i++) {
@@ -63,7 +64,7 @@ static void post_of_stage(Run *run, uint32_t stage)
     run->missing[stage] = POSTED;
 }
 
-/* Posts the sums of the stages with several copies whose gradients have become complete. */
+/* Posts the sum of each stage with several copies, once the last W of all copies has ended and no copy is at a SEND. */
 static void post_complete(Run *run)
 {
     for (uint32_t s = 0; s < run->schedule->pipes[0].stages; s++)
@@ -80,7 +81,8 @@ static bool is_other_end(const Action *action, const Action *other, uint32_t ran
     return other->kind == ends[action->kind] && other->peer == rank;
 }
 
-/* Lets both ranks go on if both have reached their common message. False: one of them has not. */
+/* Runs the message at which the rank is, if the other rank has reached the same message. False: it has not, or the rank
+   is at no message. */
 static bool exchange(Run *run, uint32_t rank)
 {
     const Action *action = next_action(run, rank);
@@ -110,7 +112,7 @@ static void begin_pass(Run *run, uint32_t rank, const Action *pass)
         run->complete[last->stage] = state->busy_until;
 }
 
-/* Exchanges every message that both ranks have reached, and further ones that they reach by that. */
+/* Runs every message that both of its ranks have reached, until there is none. */
 static void exchange_all(Run *run)
 {
     for (bool more = true; more;) {
@@ -121,7 +123,8 @@ static void exchange_all(Run *run)
     }
 }
 
-/* Begins the pass of each rank that is at one. Returns the next time at which a pass ends; UINT32_MAX: none runs. */
+/* Begins a pass on each idle rank whose next action is a pass. Returns the next time at which a pass ends; UINT32_MAX:
+   no pass runs. */
 static uint32_t begin_passes(Run *run)
 {
     uint32_t next = UINT32_MAX;
@@ -136,8 +139,8 @@ static uint32_t begin_passes(Run *run)
     return next;
 }
 
-/* A schedule that comes with messages of its own may get stuck: the program's proof says where. Sums that are left then
-   are posted at the end. */
+/* Simulates all ranks. Messages that a .csv brings along may deadlock, which the proof of the program reports later.
+   Sums that are not posted by then are posted at the ends of the orders. */
 static void run_schedule(Run *run)
 {
     while (run->time < UINT32_MAX) {

@@ -15,8 +15,9 @@ enum { NEEDS_MAX = 2, NOBODY = UINT32_MAX }; /* an F&B needs two messages */
 typedef struct Need {
     uint32_t producer, position; /* the rank and its pass */
     uint32_t pass;               /* the pass that needs it */
-    uint32_t next;               /* the next need of a message from the same producer, by another rank; NOBODY after
-                                    the last */
+    /* the next need in the list of needs for messages from the same producer (RankState.asked); NOBODY: this is the
+       last one */
+    uint32_t next;
     bool missing;
 } Need;
 
@@ -25,8 +26,8 @@ typedef struct RankState {
     uint32_t done;      /* number of passes that have run */
     uint32_t missing;   /* number of messages that the next pass still needs */
     uint32_t asked;     /* head of the list of needs for messages from this rank; NOBODY: none */
-    uint32_t free_from; /* the step from which it is free */
-    bool passing;       /* busy with a pass, not with a message */
+    uint32_t free_from; /* the first step in which the rank is free again */
+    bool passing;       /* what the rank does until free_from: true: a pass, false: a message */
 } RankState;
 
 typedef struct Candidate {
@@ -41,7 +42,7 @@ typedef struct Communicator {
     RankState *ranks;
     Need *needs;
     uint32_t step;
-    uint32_t *active, *next_active; /* ranks that become free with this step, and with the next one */
+    uint32_t *active, *next_active; /* ranks that become free in this step; in the next step */
     uint32_t active_count, next_count;
     Candidate *candidates;
     uint32_t candidate_count;
@@ -68,8 +69,9 @@ static uint32_t passes_of(const Action *first) { return first->overlap ? 2 : 1; 
 
 /* --- critical paths --- */
 
-/* The critical path from one pass or F&B on. False if that of a dependent pass is not known yet: on each rank the
-   paths are known from position `known` on. */
+/* Computes the length of the critical path from the start of a pass or F&B to the end of the run. known[rank]: the
+   paths of this position and of all later ones are known. False: the path of a pass that depends on this one is not
+   known yet, and `*blocker` is the rank of that pass. */
 static bool measure(const Communicator *c, const uint32_t *known, uint32_t rank, uint32_t position, uint32_t *blocker)
 {
     const Order *order = &c->schedule->orders[rank];
@@ -215,8 +217,8 @@ static int longest_path_first(const void *left, const void *right)
     return (a->need > b->need) - (a->need < b->need);
 }
 
-/* Serves the requests that can be served in this step. A request that could not be served before needs a rank that
-   has become free. */
+/* Runs the requested messages that can run in this step, the one with the longest path first. Only requests to or from
+   ranks that become free in this step can be new among these. */
 static void answer(Communicator *c)
 {
     c->candidate_count = 0;
@@ -255,7 +257,7 @@ static void run_next(Communicator *c, uint32_t rank)
     for (uint32_t i = 0; pass_meets(c->schedule, c->table, first, i, &there); i++) {
         const RankState *other = &c->ranks[there.rank];
         if (other->done != there.position || other->free_from > c->step)
-            return; /* the rank that comes last runs the update of all */
+            return; /* some copy has not reached this update; the last one to reach it begins the update on all ranks */
     }
     if (first->kind != ACTION_U)
         begin(c, rank);

@@ -18,10 +18,10 @@ typedef struct Reader {
     Diagnostics *diagnostics;
     Schedule *schedule;
     const char *next, *end; /* in the cell */
-    NamedVersion *versions; /* [version_count]: of the F that name one */
+    NamedVersion *versions; /* [version_count]: one for each F whose cell names a version */
     uint32_t version_count;
     Span plain;     /* the last F that names no version; ends at 0: none */
-    bool explained; /* the reason why this is not a cell was reported */
+    bool explained; /* the error in the current cell was reported already */
     bool listed;    /* the list of valid cells was printed */
     bool good;
 } Reader;
@@ -248,7 +248,8 @@ static void report_no_pass(Reader *reader, uint32_t pipe)
     diag_help(reader->diagnostics, "pipes are numbered from 0");
 }
 
-/* Sets the sizes of the pipes from the highest numbers in the cells. */
+/* Sets the sizes of the pipes from the cells of passes: as many stages as the highest stage + 1, as many microbatches
+   as there are different numbers of microbatches. */
 static void size_pipes(Reader *reader)
 {
     Schedule *schedule = reader->schedule;
@@ -285,7 +286,7 @@ static void size_pipes(Reader *reader)
     }
 }
 
-/* Reports a stage that no pass runs; a message may name it. */
+/* Reports a stage of a pipe of which no rank runs a pass, at a message that names the stage if there is one. */
 static void report_nowhere(Reader *reader, uint32_t pipe, uint32_t stage)
 {
     const Schedule *schedule = reader->schedule;
@@ -307,7 +308,8 @@ static void report_nowhere(Reader *reader, uint32_t pipe, uint32_t stage)
 
 enum { NOWHERE = UINT16_MAX };
 
-/* Finds the ranks of the first cells of a pipe's stages; false if a stage has no cell. */
+/* Sets ranks[stage] to the first rank with a pass of the stage, for each stage of a pipe. False, with diagnostics: some
+   stage has no pass. */
 static bool find_stages(Reader *reader, uint32_t p, uint16_t *ranks)
 {
     const Schedule *schedule = reader->schedule;
@@ -328,8 +330,9 @@ static bool find_stages(Reader *reader, uint32_t p, uint16_t *ranks)
     return complete;
 }
 
-/* Sets the rank of the cell's stage and microbatch to that of the cell at `position`. `first` has the positions of
-   the cells that did so first. */
+/* The pass at `position` of the rank's order places its stage and microbatch on this rank. An earlier pass may have
+   placed them on another rank, which is an error. `first`: [stage and microbatch], the position of the pass that placed
+   them. */
 static void take_home(Reader *reader, const PlacedPipe *pipe, uint32_t rank, uint32_t position, uint32_t *first)
 {
     const Schedule *schedule = reader->schedule;
@@ -353,7 +356,8 @@ static void take_home(Reader *reader, const PlacedPipe *pipe, uint32_t rank, uin
     }
 }
 
-/* The number of the rank's chunk for a stage; adds the chunk if it is new. */
+/* Sets `*chunk` to the rank's chunk for a stage, the chunk added last, or a new one. Calls for a stage of a pipe must
+   follow each other. False: the rank would hold too many chunks. */
 static bool take_chunk(Reader *reader, uint32_t rank, uint32_t pipe, uint32_t stage, uint8_t *chunk)
 {
     Schedule *schedule = reader->schedule;
@@ -373,7 +377,7 @@ static bool take_chunk(Reader *reader, uint32_t rank, uint32_t pipe, uint32_t st
     return true;
 }
 
-/* A stage is on the rank of its cells; a microbatch without a cell belongs to `rank`. */
+/* Completes the homes of a stage: microbatches of which the stage has no cell go to `rank`. Also sets the chunks. */
 static bool place_stage(Reader *reader, uint32_t p, uint32_t stage, uint16_t rank)
 {
     PlacedPipe *pipe = &reader->schedule->pipes[p];

@@ -117,7 +117,8 @@ static bool request_pass(Expander *x, const Pass *pass, ActionKind kind, Request
     return true;
 }
 
-/* False if no such weight pass is waiting. */
+/* Takes a waiting weight pass: the oldest of the rank, the oldest of the requested chunk, or that of the requested
+   microbatch. False: none waits. */
 static bool take_weight(Expander *x, const Request *request, uint8_t *chunk, uint32_t *microbatch)
 {
     if (request->chunk == NO_CHUNK)
@@ -172,7 +173,8 @@ static void append(Expander *x, const Request *request, uint8_t chunk, uint32_t 
         x->forward = action;
 }
 
-/* Makes the chunk's next version; left out if the microbatches of its gradients do not exist. */
+/* Appends the U that makes the chunk's next version. Leaves it out if all its gradients are of microbatches that do not
+   exist, unless other copies of the stage may have some. */
 static void serve_update(Expander *x, const Request *request)
 {
     ChunkState *state = &x->chunks[request->chunk];
@@ -181,7 +183,8 @@ static void serve_update(Expander *x, const Request *request)
     state->gathered = state->left_out = 0;
 }
 
-/* Runs the pass in its turn: it takes its microbatch. */
+/* Appends the requested pass. If the request names no microbatch, an F, B or I takes the next one of its chunk, and a W
+   takes the oldest weight pass that waits. */
 static bool serve(Expander *x, const Request *request)
 {
     uint8_t chunk = (uint8_t)request->chunk;
@@ -205,7 +208,8 @@ static bool serve(Expander *x, const Request *request)
     return true;
 }
 
-/* The slot of a step, and the pair or backward from which its modifiers hold; evaluated once. */
+/* The values of a step, evaluated once: how often it repeats, its time slot, and from which pair on `overlap` and from
+   which backward on `split` applies. */
 typedef struct StepValues {
     int64_t count, slot, overlap_from, split_from;
 } StepValues;
@@ -267,7 +271,8 @@ static bool expand_step(Expander *x, const Item *item)
 
 /* --- slots --- */
 
-/* Runs the passes without a slot, all W, as long as a slot before `end` is free and the weight pass is waiting. */
+/* Appends W that have no slot, keys `next` to `last` - 1: one in each of the slots `slot` to `end` - 1, as long as a
+   weight pass waits. Returns the first key that is not appended. */
 static const SlotKey *fill_slots(Expander *x, int64_t slot, int64_t end, const SlotKey *next, const SlotKey *last)
 {
     uint8_t chunk;
@@ -277,7 +282,7 @@ static const SlotKey *fill_slots(Expander *x, int64_t slot, int64_t end, const S
     return next;
 }
 
-/* The passes from `from` on share one slot: notes the slot if they are several, where an F&B counts once. */
+/* Notes the slot if several passes share it: those from position `from` on. An F&B counts as one. */
 static void note_slot(Expander *x, int64_t slot, uint32_t from)
 {
     SharedSlots *shared = &x->schedule->shared_slots[x->rank];
@@ -447,7 +452,7 @@ static void expand_rank(Expander *x, uint32_t rank)
     weight_queue_open(&x->weights, x->scratch, chunk_count, written);
     x->rank = rank;
     x->passes_max = 3 * together;
-    x->most = x->passes_max + x->updates_max + 1; /* one more than allowed, to refuse it */
+    x->most = x->passes_max + x->updates_max + 1; /* room for one more than allowed: the one that is refused */
     x->actions = arena_array(x->scratch, x->most, sizeof *x->actions);
     x->requests = NULL;
     x->work_max = 64 * x->passes_max + 100000;
@@ -464,7 +469,7 @@ static void expand_rank(Expander *x, uint32_t rank)
         memcpy(order->actions, x->actions, x->count * sizeof *x->actions);
 }
 
-/* NULL: the parameters do not fit the file, and place has reported that. */
+/* NULL: values of the file cannot be computed with these parameters, which place has reported. */
 static Expander *expander_new(const Ast *ast, const Parameters *parameters, Arena *arena, Schedule *schedule)
 {
     Fault fault;

@@ -2,7 +2,7 @@
 
 const char *expand_circumstances(const Expander *x, const Expression *expression)
 {
-    if (x->turn) /* the present values are those of another iteration */
+    if (x->turn) /* passes run in slots after all steps were evaluated: x->values are those of the last iteration */
         return x->turn->has_slot ? arena_format(x->arena, "here in slot %lld", (long long)x->turn->slot) : NULL;
     if (!expression && x->step)
         expression = x->step->value;
@@ -51,7 +51,8 @@ static void add_share(Shares *shares, const Request *request)
         shares->others++;
 }
 
-/* Runs the steps again, only to count; further errors in them have not been reached. */
+/* Counts the microbatches that each pass of the file requests. If passes were run one by one, runs all steps again,
+   only to count, and drops the errors of that run. */
 static Shares count_shares(Expander *x, const Request *request)
 {
     const RankErrors errors = x->errors;
@@ -59,7 +60,8 @@ static Shares count_shares(Expander *x, const Request *request)
     const bool served = !x->requests;
     if (served) {
         RankError *last = errors.last;
-        x->passes_max = 4 * x->passes_max + 1000; /* count beyond the first one that is too many */
+        /* a higher limit, to count more than the first pass that is too many */
+        x->passes_max = 4 * x->passes_max + 1000;
         x->most = x->passes_max + x->updates_max + 1;
         shares.complete = expand_requests(x);
         if (last)

@@ -11,9 +11,9 @@
 
 /* A chunk of the current rank. */
 typedef struct ChunkState {
-    uint32_t written;      /* number of microbatches that the chunk's steps name */
+    uint32_t written;      /* number of microbatches for which the steps are written: N of `M of N microbatches` */
     uint32_t own;          /* how many of the written microbatches belong to this rank */
-    uint32_t microbatches; /* number that exist; passes of the others are left out */
+    uint32_t microbatches; /* number of microbatches that exist: M; passes of the others are left out */
     bool shared;           /* its stage may have other copies, which may have gradients when this one has none */
     uint32_t next_forward, next_backward;
     uint32_t updates;            /* number of U so far */
@@ -28,7 +28,7 @@ typedef struct Request {
     int64_t microbatch; /* -1: the next one */
     int64_t slot;
     bool has_slot;
-    bool joined; /* an F&B with the next request */
+    bool joined; /* an F&B or F&F together with the next request */
 } Request;
 
 typedef struct Expander {
@@ -44,9 +44,10 @@ typedef struct Expander {
     WeightQueue weights;
     Action *actions;
     uint32_t count;
-    Action *forward;   /* the F that the next pass overlaps with; NULL: it does not overlap, or the F is left out */
-    Request *requests; /* if the file has slots: all passes of the rank, until their order is known; NULL: passes run
-                          one by one */
+    Action *forward; /* the F that the next pass overlaps with; NULL: it does not overlap, or the F is left out */
+    /* if the file has slots: all passes of the rank, to be sorted by slot; NULL: each pass is appended to the order at
+       once */
+    Request *requests;
     uint32_t request_count;
     uint64_t most;               /* capacity of `requests` */
     uint64_t passes, passes_max; /* including those that are left out */
@@ -79,8 +80,8 @@ const char *expand_circumstances(const Expander *x, const Expression *expression
 /* Reports a pass that requests one more microbatch than there are, with the number that each step requests and the
    sum. */
 bool expand_too_many(Expander *x, const Request *request);
-/* Makes `requests` of the rank's steps. False: one of them is wrong, or there are more than all microbatches can
-   have. */
+/* Runs the rank's steps and stores each pass as one of `requests`. False: a step is wrong, or there are more passes
+   than all microbatches can have. */
 bool expand_requests(Expander *x);
 
 const char *expand_pipe_name(const Expander *x, int chunk);

@@ -2,7 +2,7 @@
 
 #include "compiler/source/rank_errors.h"
 
-enum { UNITS_MAX = 1 << 30 }; /* the most memory that a microbatch may take */
+enum { UNITS_MAX = 1 << 30 }; /* the largest value of the settings `input` and `weight` */
 
 typedef struct Settings {
     const Ast *ast;
@@ -65,7 +65,7 @@ static void memory_of(Settings *s, const Schedule *schedule, uint32_t rank, int6
     }
 }
 
-/* The search needs one rank per stage. */
+/* Reports a stage that is on several ranks: the search supports only one rank per stage. */
 static bool has_one_home(const Schedule *schedule, Diagnostics *diagnostics)
 {
     for (uint32_t p = 0; p < schedule->pipe_count; p++)

@@ -8,7 +8,7 @@
 #include "compiler/tree/values.h"
 
 /* After place, in place of expand, with the same tree and parameters. Errors of many ranks are reported once.
-   `limits`: how much memory the file allows. */
+   Fills in `limits` with the memory that the file allows. */
 bool order_auto(const Ast *ast, const Parameters *parameters, const Costs *costs, const SearchControl *control,
                 Arena *arena, Diagnostics *diagnostics, Schedule *schedule, SearchProgress *found,
                 MemoryLimits *limits);

@@ -56,7 +56,7 @@ static bool place_stage(Placer *p, const Item *item, uint32_t stage, Home *home)
     return false;
 }
 
-/* A stage has one home, or one for each microbatch. */
+/* Finds the rank of each stage or, if the rank depends on the microbatch, of each stage and microbatch. */
 static bool place_stages(Placer *p, const Item *item, PlacedPipe *pipe)
 {
     const uint32_t width = item->pipe.microbatch.symbol ? pipe->written : 1;
@@ -269,7 +269,7 @@ static void chunks_as_declared(Placer *p, uint32_t rank, uint32_t declared, cons
         schedule->chunks[rank][i] = chunks[i];
 }
 
-/* Sets the chunk in the homes of its microbatches. */
+/* Writes the number of the chunk into the homes of the chunk's stage that are on this rank. */
 static void take_chunk(Placer *p, uint32_t rank, uint32_t chunk)
 {
     Schedule *schedule = p->schedule;
@@ -312,7 +312,8 @@ static bool place_chunks(Placer *p)
     return !p->errors.first;
 }
 
-/* Places the recipe of every F&B, with its share. `overlap F&B auto` has no entries yet. */
+/* Sets the recipe of the schedule, which applies to every F&B or F&F, and evaluates its share of the multiprocessors.
+   The recipe of `overlap F&B auto` has no entries yet. */
 static bool place_recipe(Placer *p)
 {
     int64_t part, whole;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* The limits of the numbers that the command line can set; 0 for other items. */
+/* The largest value of `ranks` or `microbatches`; 0 for other items, which have no limit. */
 static int64_t limit_of(const Item *item)
 {
     return item->kind == ITEM_RANKS          ? PROGRAM_RANKS_MAX
@@ -20,7 +20,8 @@ static bool within_limit(const Item *item, const int64_t *values)
 
 typedef enum Outcome { HOLDS, FAILS, HAS_FAULT } Outcome;
 
-/* Evaluates an item. A require may fail; every other item holds. */
+/* Evaluates an item. HOLDS for a require that holds and for every item of another kind that has a value; HAS_FAULT: no
+   value. */
 static Outcome examine(const Item *item, const Parameters *parameters, int64_t *values, Fault *fault)
 {
     int64_t value = 1;
@@ -32,7 +33,8 @@ static Outcome examine(const Item *item, const Parameters *parameters, int64_t *
 
 /* --- the nearest parameters that would do --- */
 
-/* The first outcome other than HOLDS, in the order in which items are checked. */
+/* Evaluates all items, for every rank. Returns the first outcome other than HOLDS, in the order in which items are
+   checked. */
 static Outcome examine_all(const Ast *ast, const Parameters *parameters, int64_t *values)
 {
     Fault fault;
@@ -109,7 +111,7 @@ static bool suggest_given(const Ast *ast, const Parameters *parameters, const in
         for (uint32_t i = 0; item->kind == ITEM_PARAM && i < parameters->count; i++) {
             if (strcmp(parameters->others[i].name, item->name.symbol->text) != 0)
                 continue;
-            Parameters tried = *parameters; /* with this one last, so that it counts */
+            Parameters tried = *parameters; /* a copy in which this parameter is set once more: the last value counts */
             tried.capacity = parameters->count + 1;
             tried.others = arena_array(arena, tried.capacity, sizeof *tried.others);
             memcpy(tried.others, parameters->others, parameters->count * sizeof *tried.others);

@@ -94,7 +94,8 @@ static uint32_t action_of(const Schedule *schedule, const Program *program, uint
     return position;
 }
 
-/* Turns instructions into actions. False if there is no cycle of actions. */
+/* Replaces the instructions of the deadlock cycle by the actions that they were made from. False: there is no cycle, or
+   an instruction was not made from an action at which ranks wait. */
 static bool find_actions(const Schedule *schedule, const Program *program, Deadlock *deadlock)
 {
     bool good = deadlock->cycle > 0;

@@ -244,7 +244,8 @@ static void report_missing(Check *check, uint32_t number, uint8_t kind, const ui
     help_needs(check);
 }
 
-/* Copies of a stage sum their gradients between ranks. One diagnostic for each two pipes. */
+/* Reports copies of a stage, in two pipes, on the same rank: gradients are summed only between copies on different
+   ranks. One diagnostic for each two pipes. */
 static void check_copies(Check *check)
 {
     const Schedule *schedule = check->schedule;
@@ -296,7 +297,7 @@ bool prove_passes(const Schedule *schedule, Arena *arena, Diagnostics *diagnosti
             const PlacedPipe *pipe = &schedule->pipes[chunk->pipe];
             for (uint32_t m = 0; (m = chunk_microbatch(schedule, rank, c, m, pipe->microbatches)) < pipe->microbatches;
                  m++) {
-                /* an I alone: its W is missing */
+                /* report the first I of the chunk whose W is missing */
                 const size_t index = pass_index(pipe, chunk->stage, m);
                 if (table->backward[chunk->pipe][index] != POSITION_NONE &&
                     table->weight[chunk->pipe][index] == POSITION_NONE) {

@@ -26,7 +26,7 @@ typedef struct MessageTable {
 static bool is_send(const Action *action) { return action->kind == ACTION_SEND_F || action->kind == ACTION_SEND_B; }
 static bool is_gradient(const Action *action) { return action->kind == ACTION_SEND_B || action->kind == ACTION_RECV_B; }
 
-/* The stages at both ends; false if the message leads out of the pipe. */
+/* The stages at both ends of a message; false if one of them is not a stage of the pipe. */
 static bool message_stages(const PlacedPipe *pipe, const Action *message, uint32_t *producer, uint32_t *consumer)
 {
     /* whether the other stage is the next one */

@@ -19,9 +19,9 @@ typedef struct Check {
     bool good;
 } Check;
 
-/* Weight stashing (PipeDream, SOSP 2019, section 3.3) gives a microbatch the newest version at its F. A pipe may
-   name another version, as for vertical sync (the same section) or double buffering (PipeDream-2BW, ICML 2021,
-   section 3). */
+/* Checks that the version of the weights that an F uses exists when the F runs. Weight stashing (PipeDream, SOSP 2019,
+   section 3.3) gives a microbatch the newest version, which always exists. A pipe may name another version, as for
+   vertical sync (the same section) or double buffering (PipeDream-2BW, ICML 2021, section 3). */
 static void take_forward(Check *check, const Action *pass)
 {
     const PlacedPipe *pipe = &check->schedule->pipes[pass->pipe];
