@@ -25,7 +25,7 @@
 
 #define REACHED(c, form) TRY((c)->reached ? (c)->reached(c, form) : STATUS_OK)
 
-/* The order of a .csv has no parameters. */
+/* Reports values on the command line for a .csv, which has no parameters. */
 static Status check_no_parameters(const Compilation *c, Error *error)
 {
     const Parameters *parameters = c->parameters;
@@ -36,7 +36,7 @@ static Status check_no_parameters(const Compilation *c, Error *error)
                      c->source->path);
 }
 
-/* Gives cost() its values, and checks the requires that waited for them. */
+/* Computes the values of cost(), and checks the requires that use them. */
 static bool take_costs(Compilation *c)
 {
     Parameters *known = arena_allocate(c->arena, sizeof *known);
@@ -65,7 +65,7 @@ Status compile(Compilation *c, Error *error)
         TRY(parameters_check(c->tree, c->parameters, "-D", error));
         PASS(place(c->tree, c->parameters, arena, diagnostics, schedule));
     }
-    REACHED(c, FORM_SCHEDULE); /* the callback may set the costs here */
+    REACHED(c, FORM_SCHEDULE); /* this call of `reached` may still set the costs */
     const Costs *const costs = c->costs ? c->costs : &costs_unit;
     if (ast_searches_recipe(c->tree))
         PASS(recipe_auto(c->tree->recipe, costs, diagnostics, schedule, &c->recipe_found));

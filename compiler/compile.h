@@ -28,7 +28,7 @@ struct Compilation {
     Arena *arena;
     const Source *source;         /* a path that ends in .csv: an order; otherwise a .dps */
     const Parameters *parameters; /* if the file uses cost(), compile replaces them by a copy with the costs */
-    const Memory *memory;         /* the limits of memory; NULL: none */
+    const Memory *memory;         /* the sizes of slots and the memory limit; NULL: no limit */
     const Costs *costs;           /* as given; NULL: costs_unit */
     const SearchControl *search;  /* of `order auto`; NULL: search to the end */
     Status (*reached)(const Compilation *compilation, Form form); /* called with each form as soon as it exists; a
@@ -42,15 +42,15 @@ struct Compilation {
     /* `costs` as they apply to the stages of the schedule (costs_resolve); `order auto` searches under them */
     Costs resolved;
     SearchProgress found;     /* of `order auto` */
-    MemoryLimits limits;      /* of `order auto`; `most` is NULL: none */
+    MemoryLimits limits;      /* the memory limits of `order auto`; `most` == NULL: the file has none */
     RecipeFound recipe_found; /* of `overlap F&B auto` */
     PassTable table;
     Timeline unit_times; /* under costs_unit */
     Program *program;
 };
 
-/* The gap between the makespan of a timeline and its lower bound, which keeps to the memory limits of the file and of
-   `memory`; without limits, to the memory that the orders hold. */
+/* The gap between `makespan` and a lower bound of the makespan of all orders that keep the memory limits of the file
+   and of `memory`. Without limits, the orders may hold as much as the orders of the compilation hold. */
 Gap compilation_gap(const Compilation *compilation, double makespan);
 
 /* STATUS_OK: everything is there and verified. STATUS_BAD_INPUT: the diagnostics say why, or `error` if there is no

@@ -22,7 +22,7 @@ typedef struct TableCells {
     bool whole; /* numbers without a fraction */
 } TableCells;
 
-/* Parses the table's source; the other fields are empty. STATUS_BAD_INPUT: the table's diagnostics say why. */
+/* Parses table->source and fills in the other fields. STATUS_BAD_INPUT: table->diagnostics say why. */
 Status table_parse(Table *table, const TableCells *cells, Arena *arena);
 /* Reads and parses a file. STATUS_BAD_INPUT without a message in `error`: the table's diagnostics have it. */
 Status table_read(const char *path, const TableCells *cells, Arena *arena, Table *table, Error *error);

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* The form of the output; BALANCE_NOTHING if a picture goes to standard output. */
+/* The form of what goes to standard output. BALANCE_NOTHING: nothing but the picture, if --emit=svg writes there. */
 typedef enum BalanceFormat { BALANCE_TEXT, BALANCE_CSV, BALANCE_JSON, BALANCE_NOTHING } BalanceFormat;
 
 typedef struct BalanceOptions {

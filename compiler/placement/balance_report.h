@@ -9,7 +9,7 @@
 
 typedef struct LayerBalance {
     double before, after, bound;
-    double free; /* balance after, if an expert could be twice on a GPU; with --distinct */
+    double free; /* with --distinct: the balance after placing, if a GPU could hold two replicas of one expert */
     uint32_t moves;
 } LayerBalance;
 

@@ -24,13 +24,13 @@ enum {
     BAR_WIDTH = 16, /* at most */
     LEAST_PANEL = 300,
     MOST_PANEL = 560,
-    ROWS_HEIGHT = 900, /* of all rows, if they still have */
+    ROWS_HEIGHT = 900, /* height of all rows together; a row has LEAST_ROW to MOST_ROW of it */
     LEAST_ROW = 26,
     MOST_ROW = 110,
     ROW_GAP = 8,
     PANELS = 2,
 };
-static const double bold_width = 0.62, text_width = 0.56; /* as shares of the font's size */
+static const double bold_width = 0.62, text_width = 0.56; /* the width of a character, as a share of the font's size */
 
 typedef struct Drawing {
     const BalancePlan *plan;
@@ -48,7 +48,7 @@ static double panel_x(const Drawing *d, int panel) { return MARGIN + LABELS_WIDT
 
 static double row_y(const Drawing *d, uint32_t layer) { return d->rows + layer * (d->row + ROW_GAP); }
 
-/* Divides loads by their mean, so that layers with more tokens look the same. */
+/* Divides the loads of the GPUs by the mean of their layer, so that all layers have bars of one scale. */
 static void measure(Drawing *d, Arena *arena)
 {
     const BalancePlan *plan = d->plan;

@@ -2,16 +2,20 @@
 
 #include <math.h>
 
-/* A stage on a rank. The least times are those of a pass alone or as half of an F&B of the rank. */
+/* A chunk of a rank: a stage. least_*: the least time of the pass, alone or as half of an F&B that the rank can run. */
 typedef struct Node {
     uint32_t stage, microbatches;
-    double forward, input, weight, backward; /* input: of I or B, backward: of I and W or of B, whatever is less */
+    /* times of passes alone; input: the shorter of I and B; backward: the shorter of B and (I and W) */
+    double forward, input, weight, backward;
     double least_forward, least_input, least_backward;
-    double saved, saved_input; /* most that an F&B of its F saves: of F and backward, of F and input */
-    double arrives, returns;   /* when its first F and its first backward can begin */
-    double through;            /* from the end of an F until its microbatch has left stage 0, at least */
-    double rest; /* least time from the end of an I or B until its microbatch has left stage 0; 0: it is stage 0 */
-    double held; /* lower bound of the memory of a microbatch, multiplied by the time for which it holds it */
+    /* most time that an F&B (or F&I) with an F of this chunk saves, compared with F + backward; with F + input */
+    double saved, saved_input;
+    double arrives, returns; /* the earliest times at which its first F can begin; its first I or B */
+    /* least time from the end of an F until the backward of the same microbatch has ended on stage 0 */
+    double through;
+    /* least time from the end of an I or B until the backward of its microbatch has ended on stage 0; 0 for stage 0 */
+    double rest;
+    double held; /* lower bound of: memory of a microbatch on this chunk * the time for which it is held */
 } Node;
 
 typedef struct Bounder {
@@ -19,9 +23,9 @@ typedef struct Bounder {
     const Costs *costs;
     const MemoryLimits *limits;
     Node **nodes; /* [rank][chunk] */
-    /* [most F of a rank + 1]: sums over so many passes, those with the largest values */
+    /* [i], i up to the most F of a rank: the sum of the i largest Node.forward (saved, saved_input) of the rank */
     double *forward, *saved, *saved_input;
-    double *after; /* most work after the last F, if so many backwards are left at most */
+    double *after; /* [i]: most work of the rank after its last F, if at most i backwards are left then */
 } Bounder;
 
 /* --- what passes take --- */
@@ -73,7 +77,8 @@ static Node *node_at(const Bounder *b, const PlacedPipe *pipe, uint32_t stage, u
     return &b->nodes[home.rank][home.chunk];
 }
 
-/* Notes the times of one microbatch of a forward-only schedule, which leaves the last stage at `end`. */
+/* Notes the times of one microbatch of a forward-only schedule. arrives[stage]: when it reaches the stage; end: when it
+   leaves the last stage. */
 static void note_forward(const Bounder *b, const PlacedPipe *pipe, uint32_t microbatch, const double *arrives,
                          double end)
 {
@@ -106,7 +111,8 @@ static void follow(const Bounder *b, const PlacedPipe *pipe, uint32_t microbatch
         returns[s] = time += s + 1 < pipe->stages ? costs_message(b->costs, from, rank) : 0;
         time += node->least_input;
     }
-    double before = 0; /* time from the start of the backward on the stage before until it has left stage 0 */
+    /* time from the start of the backward on the stage before this one to the end of the backward on stage 0 */
+    double before = 0;
     for (uint32_t s = 0; s < pipe->stages; s++, from = rank) {
         Node *node = node_at(b, pipe, s, microbatch, &rank);
         const double away = returns[s] - arrives[s] - node->least_forward;
@@ -146,18 +152,19 @@ static void count_microbatches(const Bounder *b)
 
 /* --- a rank --- */
 
-/* What its nodes have together. */
+/* Sums and extremes over the nodes of a rank. */
 typedef struct Rank {
     const Node *nodes;
-    uint32_t count;                         /* nodes */
-    uint32_t forwards, kept;                /* F; those that memory holds at most */
-    uint32_t weights;                       /* W that memory lets wait at most */
-    double whole, input;                    /* the rank's work; `input`: its work without the W */
+    uint32_t count; /* nodes */
+    /* number of F; most microbatches whose activations the memory of the rank holds */
+    uint32_t forwards, kept;
+    uint32_t weights;                       /* most W that can wait at once: their saved activations fill the memory */
+    double whole, input;                    /* time of all its passes, none in an F&B; `input`: the same without W */
     double arrives, returns, through, rest; /* the least */
     double backward, weight;                /* the longest */
 } Rank;
 
-/* Of so many units of memory. */
+/* How many things that take `unit` of memory fit in `memory`, at most `all`. */
 static uint32_t that_fit(double memory, double unit, uint32_t all)
 {
     const double fit = unit > 0 ? floor(memory / unit + 1e-9) : INFINITY;
@@ -211,8 +218,8 @@ static void sum_largest(const Rank *rank, double (*value)(const Node *), double 
     }
 }
 
-/* after[i]: most work that can be left after the last F, with at most i backwards: of j of them I and W, and of others
-   W alone, as memory holds both. */
+/* after[i]: most work that can be left after the last F of the rank, if at most i backwards are left. With j <= i
+   backwards left, memory also holds W of other microbatches: as many as fit beside the activations of these j. */
 static void find_after(const Bounder *b, const Rank *rank, double most, double *after)
 {
     const double input = b->limits->input, weight = b->limits->weight;
@@ -257,7 +264,8 @@ static double rank_bound(const Bounder *b, uint32_t r)
     const double away = rank.returns - rank.arrives, late = fmax(0, rank.rest - rank.weights * rank.weight);
     double whole = INFINITY, input = INFINITY;
     for (uint32_t u = 1; u <= n; u++) {
-        const uint32_t first = u < n - 1 ? u : n - 1; /* at most so many F before the first backward, but not all */
+        /* most F that can come before the first backward while not all F do */
+        const uint32_t first = u < n - 1 ? u : n - 1;
         const double wait = fmax(0, away - b->forward[first < rank.kept ? first : rank.kept]);
         const double end = fmax(late, rank.through - b->after[u]);
         whole = fmin(whole, rank.whole - b->saved[n - u] + wait + end);

@@ -45,10 +45,12 @@ typedef struct MemoryLimits {
     const double *most;   /* [ranks]; INFINITY: no limit */
 } MemoryLimits;
 
-/* What the orders hold at most, in activations of a stage from F to the end of B or W. The arena's. */
+/* The most that each rank holds in the orders of the schedule. The unit is an activation of a stage, held from F to the
+   end of B or W. The arena owns the result. */
 MemoryLimits limits_of_orders(const Schedule *schedule, Arena *arena);
 
-/* The bound, in the unit of the costs. Needs no orders. Exact but for rounding (1e-12 relative). */
+/* The lower bound of the makespan, in the unit of the costs. The schedule needs no orders yet. The relative rounding
+   error is about 1e-12. */
 double makespan_bound(const Schedule *schedule, const Costs *costs, const MemoryLimits *limits, Arena *arena);
 
 typedef struct Gap {
@@ -58,7 +60,8 @@ typedef struct Gap {
 
 /* The result of a solver that looked for shorter orders (`dpc --prove`). */
 typedef struct Proven {
-    double bound;    /* no order of the passes that the solver knows has a smaller makespan */
+    /* no order has a smaller makespan, among the orders of the kinds of passes that the solver may use */
+    double bound;
     double shortest; /* makespan of the shortest order known */
 } Proven;
 

@@ -7,10 +7,13 @@
 #include "compiler/schedule/timeline.h"
 
 typedef struct CriticalPass {
-    uint32_t rank, position; /* of an F&B: the half that the path waits for; the F if it waits for the rank */
+    /* for an F&B: the half whose result the next pass of the path needs; the F if the next pass waits only for the
+       rank */
+    uint32_t rank, position;
 } CriticalPass;
 
-/* In the order of time; the arena owns the memory. If there are several critical paths, one of them. */
+/* Writes the passes of a critical path in the order of time and returns their number. The arena owns the memory. If
+   there are several critical paths, this is one of them. */
 uint32_t critical_path(const Schedule *schedule, const PassTable *table, const Timeline *times, Arena *arena,
                        CriticalPass **path);
 

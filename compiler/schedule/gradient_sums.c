@@ -7,7 +7,7 @@
 /* The sum of a stage's gradients. */
 typedef struct StageSum {
     uint32_t stage, copies; /* copies: in one replica */
-    uint32_t updates;       /* U of all these copies, in an asynchronous schedule */
+    uint32_t updates;       /* number of U of all these copies; 0 in a synchronous schedule */
     double ready;           /* when the last backward pass of all copies ends; < 0: there is none */
 } StageSum;
 
@@ -46,7 +46,8 @@ static bool has_stage(const Schedule *schedule, uint32_t rank, uint32_t stage)
     return false;
 }
 
-/* Runs a sum when its gradients are ready and all its ranks have finished their earlier sums. Returns its start. */
+/* Simulates the sum of a stage, which takes `time`. It starts when the gradients are ready and all ranks with the stage
+   have finished their earlier sums. Returns its start. */
 static double run_sum(const Schedule *schedule, const StageSum *sum, double time, double *free_at)
 {
     double start = sum->ready;

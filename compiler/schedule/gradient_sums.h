@@ -14,7 +14,7 @@
 typedef struct GradientSums {
     double bytes;  /* sent by all ranks of one replica */
     double time;   /* of all sums together */
-    double hidden; /* the part of `time` before the last pass ends */
+    double hidden; /* the part of `time` that is before the end of the last pass of the step */
     double added;  /* what the sums add to the makespan */
 } GradientSums;
 
@@ -24,7 +24,7 @@ static inline double gradient_sums_hidden(const GradientSums *sums)
     return sums->time > 0 ? sums->hidden / sums->time : 1;
 }
 
-/* `timeline` is a result of timeline_run. */
+/* The sums over `replicas` replicas of the pipeline, in a schedule with these times of passes (of timeline_run). */
 GradientSums gradient_sums(const Schedule *schedule, const PassTable *table, const Timeline *timeline,
                            uint32_t replicas, Arena *arena);
 

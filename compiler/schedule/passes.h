@@ -7,7 +7,7 @@
 
 enum { POSITION_NONE = UINT32_MAX };
 
-/* The U of a chunk, in the order in which they run: U number k makes version k + 1. */
+/* The U of a chunk. at[k]: the position of the U that makes version k + 1, for k = 0, 1, ... */
 typedef struct Updates {
     uint32_t count;
     uint32_t *at;
@@ -26,7 +26,7 @@ static inline size_t pass_index(const PlacedPipe *pipe, uint32_t stage, uint32_t
     return (size_t)stage * pipe->microbatches + microbatch;
 }
 
-/* A table with POSITION_NONE for each pass. */
+/* A new table, with POSITION_NONE as the position of each pass. */
 PassTable pass_table_new(const Schedule *schedule, Arena *arena);
 
 /* Another pass that a pass has to wait for, on any rank. */

@@ -47,8 +47,9 @@ typedef struct Order {
 typedef struct PlacedPipe {
     const char *name;
     uint32_t stages, microbatches;
-    uint32_t written;   /* microbatches for which the steps are written; those from `microbatches` on do not exist */
-    uint32_t first;     /* the number of its first microbatch in the step, after those of the pipes before it */
+    uint32_t written; /* microbatches for which the steps are written; those from `microbatches` on do not exist */
+    /* microbatch m of this pipe is microbatch first + m of the step: those of earlier pipes come before */
+    uint32_t first;
     bool replicated;    /* the rank of a stage depends on the microbatch */
     Home *homes;        /* [stages], or [stages * written] of a replicated pipe; read it with stage_home */
     uint32_t *versions; /* [microbatches]: the version of the weights that each uses; NULL: the newest one when its F
@@ -107,7 +108,8 @@ typedef struct Schedule {
 /* Whether the orders have passes, and all of them are F. */
 bool schedule_runs_forward_only(const Schedule *schedule);
 
-/* The costs on which its times and its memory depend, as bits 1 << StageCost: a schedule may have no B, or no F&B. */
+/* The costs that the passes of the schedule use, as bits 1 << StageCost. A schedule without B, for example, does not
+   use the costs of B. */
 uint32_t schedule_costs_used(const Schedule *schedule);
 
 /* The rank and chunk of a stage for a microbatch below `written`. */

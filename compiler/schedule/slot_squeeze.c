@@ -4,14 +4,16 @@
 
 enum { NOTHING = UINT32_MAX };
 
-/* The slots of a rank. Weight passes are in none of them. */
+/* The F and I of a rank in their slots. W are in no slot until write_order puts them into free ones. */
 typedef struct Row {
     const Order *order;
-    uint32_t *at;   /* [slots] position in the order, or NOTHING */
+    uint32_t *at;   /* [slots]: position in the order of the pass in this slot; NOTHING: the slot is free */
     uint32_t *slot; /* [position] */
-    /* [slots] activations and waiting weight passes after the slot, if weight passes fill the free slots */
+    /* [slots]: number of activations held, and of weight passes that wait, at the end of the slot, if weight passes
+       fill the free slots */
     uint32_t *held, *waiting;
-    uint32_t next[PROGRAM_CHUNKS_MAX][2]; /* the first slot after the chunk's last F and last I that have moved */
+    /* [chunk][0: F, 1: I]: the slot after the one to which the chunk's previous F or I has moved */
+    uint32_t next[PROGRAM_CHUNKS_MAX][2];
 } Row;
 
 typedef struct Squeeze {
@@ -45,7 +47,7 @@ static void open_rows(Squeeze *s, const Timeline *times, Arena *arena)
     }
 }
 
-/* The activations that the rank holds and the weight passes that wait after the slot, from those before it. */
+/* Advances `held` (activations of the rank) and `waiting` (weight passes) from the start of a slot to its end. */
 static void pass_slot(const Row *row, uint32_t slot, uint32_t *held, uint32_t *waiting)
 {
     if (row->at[slot] == NOTHING) {
@@ -58,8 +60,8 @@ static void pass_slot(const Row *row, uint32_t slot, uint32_t *held, uint32_t *w
     }
 }
 
-/* Computes `held` and `waiting` from slot `first` on, until nothing changes after `last`; `keep` stores them. False:
-   the rank would hold more activations than allowed. */
+/* Computes row->held and row->waiting again from slot `first` to the end, but stops after slot `last` at the first slot
+   with unchanged values. keep: stores the values. False: the rank would hold more than s->limit activations. */
 static bool fill(const Squeeze *s, Row *row, uint32_t first, uint32_t last, bool keep)
 {
     uint32_t held = first ? row->held[first - 1] : 0, waiting = first ? row->waiting[first - 1] : 0;
@@ -88,8 +90,8 @@ static void measure(Squeeze *s)
             s->limit = s->rows[r].held[slot] > s->limit ? s->rows[r].held[slot] : s->limit;
 }
 
-/* The first slot in which the inputs of the pass have arrived. Everything that it needs has moved already, because
-   it ran earlier. */
+/* The first slot in which the pass may run: its inputs have arrived, and the previous pass of its kind and chunk has
+   run. All these passes have moved already, because they ran earlier in the old order. */
 static uint32_t earliest(const Squeeze *s, const Row *row, uint32_t position)
 {
     const Action *pass = &row->order->actions[position];

@@ -4,13 +4,14 @@ _Static_assert(ACTION_F == (int)COST_F && ACTION_B == (int)COST_B && ACTION_I ==
                    ACTION_W == (int)COST_W && ACTION_U == (int)COST_U,
                "costs_pass");
 
-/* A stage that a chunk waits for. */
+/* The stage before or after the stage of a chunk, for whose passes the chunk waits. */
 typedef struct Neighbour {
     const PlacedPipe *pipe;
     uint32_t stage;
-    const uint32_t *positions; /* [microbatch]: the position of its pass; NULL: there is no such stage */
-    uint32_t rank;             /* its rank; of a replicated pipe, its rank for microbatch 0 */
-    double message;            /* the time of a message from there */
+    /* [microbatch]: the position of the stage's F (before) or backward (after); NULL: there is no such stage */
+    const uint32_t *positions;
+    uint32_t rank;  /* the rank of the stage; in a replicated pipe, its rank for microbatch 0 */
+    double message; /* the time of a message from there */
 } Neighbour;
 
 /* The times of the passes of a chunk, and what they wait for. */
@@ -58,8 +59,9 @@ static uint32_t pass_at(const Order *order, uint32_t position)
     return position;
 }
 
-/* The time at which all copies of the stage have reached this update and sum their gradients; false if `*blocker`
-   has not reached it yet. Until then the start of each U is the time at which its rank reached it. */
+/* Raises `*time` to the time at which the last copy of the stage reached this update. False: the copy on rank
+   `*blocker` has not reached it yet. Until the update runs, timeline->start of a U is the time at which its rank
+   reached it. */
 static bool update_start(const Simulation *simulation, const Action *update, double *time, uint32_t *blocker)
 {
     Dependence there;
@@ -75,7 +77,8 @@ static bool update_start(const Simulation *simulation, const Action *update, dou
     return true;
 }
 
-/* The time at which the inputs of the pass have arrived; false if `*blocker` has not computed them yet. */
+/* Raises `*time` to the time at which the inputs of the pass have arrived. False: rank `*blocker` has not computed an
+   input yet. */
 static inline bool arrival(const Simulation *simulation, uint32_t rank, const Action *pass, double *time,
                            uint32_t *blocker)
 {

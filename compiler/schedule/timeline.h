@@ -7,13 +7,14 @@
 #include "compiler/schedule/passes.h"
 #include "runtime/program/costs.h"
 
-/* The times of all passes. In a deadlock `position` has the pass at which a rank waits; the order's count means that
-   the rank has finished. */
+/* The times of all passes. */
 typedef struct Timeline {
     double **start, **end; /* [rank][position]; the halves of an F&B share both; messages have none */
-    uint32_t *position;    /* [rank]: where each rank's order ended or stopped */
-    double makespan;       /* from the first start, which is 0, to the last end */
-    const Costs *costs;    /* the costs of these times */
+    /* [rank]: the number of actions in the rank's order if it has finished; in a deadlock, the position of the pass at
+       which it waits */
+    uint32_t *position;
+    double makespan;    /* from the first start, which is 0, to the last end */
+    const Costs *costs; /* the costs of these times */
 } Timeline;
 
 /* False in a deadlock: `position` then has the pass at which each rank waits. Linear time. */

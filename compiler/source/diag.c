@@ -9,7 +9,7 @@
 enum {
     ERRORS_SHOWN = 20,
     WINDOW = 120, /* columns shown of a long line */
-    BEFORE = 40,  /* at most this many of them before the caret */
+    BEFORE = 40,  /* at most this many of these columns are before the caret */
 };
 
 typedef struct Remark {
@@ -34,7 +34,7 @@ struct Diagnostics {
     Report reports[ERRORS_SHOWN];
     uint32_t shown;
     uint64_t more;   /* errors that were counted but not kept */
-    Report *current; /* takes the next note or help; NULL: its error was not kept */
+    Report *current; /* the last error, to which the next note or help belongs; NULL: that error was not kept */
 };
 
 Diagnostics *diag_new(Arena *arena, const Source *source)

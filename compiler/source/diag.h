@@ -24,14 +24,15 @@ void diag_help(Diagnostics *diagnostics, const char *format, ...) __attribute__(
 void diag_pass_error(Diagnostics *diagnostics, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Marks the error just reported as no mistake in the source: it refuses numbers or limits from outside. */
+/* Marks the last error: it is no mistake in the source, but numbers or limits of the command line do not fit the
+   source. */
 void diag_refuses(Diagnostics *diagnostics);
 
 /* Whether the last error was new, so that its notes and help will be printed. */
 bool diag_taken(const Diagnostics *diagnostics);
 
 bool diag_failed(const Diagnostics *diagnostics);
-/* Whether there are errors, and all of them refuse numbers or limits. */
+/* Whether there are errors, and all of them are marked by diag_refuses. */
 bool diag_is_refusal(const Diagnostics *diagnostics);
 /* Errors of one kind have the same position and the same format. This is the kind of the first error. */
 typedef struct DiagKind {

@@ -27,8 +27,8 @@ typedef struct RankErrors {
     RankError *first, *last;
 } RankErrors;
 
-/* Returns the error if it is new, so that its help and notes can be set; NULL if it was only counted for one more
-   rank. */
+/* Reports an error on a rank. Returns the new error, so that the caller can set its help and notes; NULL: the same
+   error was reported on an earlier rank, and only its ranks are counted. */
 RankError *rank_error(RankErrors *errors, uint32_t rank, Span span, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void rank_errors_report(const RankErrors *errors, Diagnostics *diagnostics);

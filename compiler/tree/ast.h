@@ -18,8 +18,8 @@ enum {
     NO_CHUNK = -1,
     NO_HALF = -1,
     RANK_SLOT = 0,               /* the value of `r` */
-    COST_SLOT = 1,               /* of cost(F), and after it those of the other costs */
-    EXPRESSION_DEPTH_MAX = 1000, /* the functions that walk the tree are recursive */
+    COST_SLOT = 1,               /* the value of cost(F); the values of the other costs are in the slots after it */
+    EXPRESSION_DEPTH_MAX = 1000, /* limits the recursion of the functions that walk the tree */
     BLOCK_DEPTH_MAX = 100,
 };
 
@@ -30,7 +30,7 @@ enum { COST_MESSAGE = COST_FB + 1, COST_VALUES };
 typedef struct Symbol {
     const char *text;
     struct Symbol *next;  /* with the same hash */
-    uint32_t declaration; /* while check runs: the slot that the name means here, or NO_SLOT */
+    uint32_t declaration; /* while check runs: the slot of the declaration of this name that is in scope, or NO_SLOT */
 } Symbol;
 
 typedef struct Name {
@@ -63,7 +63,7 @@ struct Expression {
     Span span;
     Expression *operands; /* the first one; the others follow by `next` */
     Expression *next;
-    uint32_t depth, size; /* of the tree of this expression: levels and nodes */
+    uint32_t depth, size; /* number of levels and of nodes of the tree of this expression */
     int64_t number;       /* NUMBER */
     Symbol *symbol;       /* NAME, CALL */
     uint32_t slot;        /* NAME: the slot of its value. Filled in by check, which also makes cost(F) a NAME */
@@ -99,12 +99,12 @@ typedef struct WrittenSetting {
     struct WrittenSetting *next;
 } WrittenSetting;
 
-/* An entry of a recipe's stream: a component of a layer and, as a pass, the part of it that runs. */
+/* An entry of a recipe's stream, such as attention(F): a component of a layer, and which of its passes runs. */
 typedef struct WrittenEntry {
     Span span;
     Name component;
     ActionKind pass;
-    int chunk;    /* NO_CHUNK, or the entry is wrong */
+    int chunk;    /* NO_CHUNK; any other value is an error, which recipe_read reports */
     int64_t half; /* of an F&F, 0 or 1; NO_HALF: written with a pass */
     struct WrittenEntry *next;
 } WrittenEntry;
@@ -140,12 +140,13 @@ typedef enum ItemKind {
 typedef struct Item Item;
 struct Item {
     ItemKind kind;
-    Span span; /* of its first line, for messages about the whole item */
+    Span span; /* the span of its first line, for messages about the whole item */
     Item *next;
     uint32_t depth; /* levels of blocks below it */
     Name name;      /* ranks, microbatches, param, let, pipe; repeat: the variable */
     uint32_t slot;  /* of the name. Filled in by check */
-    /* of the name; require, if: condition; chunk: the pipe; repeat, step: the count (step: NULL is once) */
+    /* ranks, microbatches, param, let: the value of the name; require, if: the condition; chunk: the pipe; repeat,
+       step: the count (step: NULL means once) */
     Expression *value;
     union {
         const char *message; /* require */
@@ -159,9 +160,9 @@ struct Item {
             Expression *rank;
             Expression *microbatches;
             Expression *written;   /* `M of N microbatches`: N; NULL: M */
-            Name version_of;       /* the variable in `version`, a microbatch */
+            Name version_of;       /* the variable in `version`: the number of the microbatch */
             uint32_t version_slot; /* Filled in by check */
-            Expression *version;   /* of the weights; NULL: the newest */
+            Expression *version;   /* the version of the weights that the microbatch uses; NULL: the newest */
         } pipe;
         uint32_t chunk;
         struct {
@@ -170,11 +171,12 @@ struct Item {
             Expression *settings[SETTINGS]; /* NULL: not given. Filled in by check */
         } order;
         struct {
-            bool forward;   /* of F&Fs, not of F&Bs */
+            bool forward;   /* the recipe is of F&Fs; false: of F&Bs */
             bool automatic; /* searched: it has no streams */
             WrittenStream *streams;
-            WrittenShare share; /* of an automatic recipe; otherwise that of comm. Filled in by check */
-            Recipe made;        /* without its share. Filled in by check */
+            /* the share of multiprocessors after `auto`; in a written recipe the share of comm, filled in by check */
+            WrittenShare share;
+            Recipe made; /* the recipe, without its share. Filled in by check */
         } recipe;
         struct {
             Expression *slot; /* `at`; NULL: none */
@@ -207,10 +209,10 @@ typedef struct Ast {
     uint32_t pipe_count;
     bool has_slots; /* some step has an `at` */
     const Item *ranks, *microbatches;
-    const Item *first_step; /* or a repeat or an if; NULL: there is none */
+    const Item *first_step; /* the first item that is a step, repeat or if; NULL: there is none */
     const Item *order;      /* `order auto`; NULL: steps give the orders */
     const Item *squeeze;    /* NULL: none */
-    const Item *recipe;     /* of F&Bs or F&Fs; NULL: none */
+    const Item *recipe;     /* `overlap F&B ...` or `overlap F&F ...`; NULL: none */
     bool has_pairs;         /* some step has an F&B */
     bool has_forward_pairs; /* some step has an F&F */
     const Expression *cost; /* the first cost(); NULL: none */

@@ -13,7 +13,7 @@ typedef struct Checker {
     Arena *arena;
     Diagnostics *diagnostics;
     Symbol **symbols;         /* [declarations]: the name of each slot */
-    const char *without_rank; /* what is being evaluated, if no rank is defined there; NULL: a rank is defined */
+    const char *without_rank; /* what is being checked, for messages, if it may not use r, the rank; NULL: it may */
 } Checker;
 
 static uint32_t declare(Checker *c, Name name, const Item *item, uint8_t depends)
@@ -60,7 +60,7 @@ static const Item *declared_below(const Ast *ast, const Symbol *symbol)
     return NULL;
 }
 
-/* The name that was declared last comes first. */
+/* Lists the names in scope as text. The name that was declared last comes first. */
 static const char *known_names(const Checker *c)
 {
     const char *text = "";
@@ -105,7 +105,8 @@ static bool help_elsewhere(Checker *c, const char *name)
     return false;
 }
 
-/* What this file calls the size that the author wrote as num_microbatches, world_size or the like. */
+/* A help for an unknown name like num_microbatches or world_size: what this file calls that size. NULL: the name is not
+   like these. */
 static const char *size_meant(const Checker *c, const char *name)
 {
     const Ast *ast = c->ast;
@@ -241,7 +242,8 @@ static void check_expression(Checker *c, Expression *expression)
     }
 }
 
-/* Returns what the value depends on. If it depends on the rank, that is reported here, and once. */
+/* Checks an expression whose value must be the same for all ranks, and reports a use of the rank. Returns what else the
+   value depends on; the rank is left out, so that it is reported only once. */
 static uint8_t check_for_all_ranks(Checker *c, Expression *expression, const char *what)
 {
     if (!expression)
@@ -252,7 +254,8 @@ static uint8_t check_for_all_ranks(Checker *c, Expression *expression, const cha
     return expression->depends & (uint8_t)~DEPENDS_ON_RANK;
 }
 
-/* Costs depend on the number of stages, so what decides the placement cannot depend on costs. */
+/* Reports an expression that decides the placement but depends on costs: costs depend on the number of stages, so they
+   are known only after the placement. */
 static void check_known_early(Checker *c, const Expression *expression, const char *what)
 {
     if (!expression || !(expression->depends & DEPENDS_ON_COSTS))

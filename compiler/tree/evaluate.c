@@ -24,7 +24,7 @@ static bool evaluate_call(const Expression *call, const int64_t *values, int64_t
     return true;
 }
 
-/* Operations that have one operand, or do not always need both. */
+/* Evaluates the operations that have one operand, and those that do not always evaluate all operands: ?:, && and ||. */
 static bool evaluate_partly(const Expression *expression, const int64_t *values, int64_t *result, Fault *fault)
 {
     const Expression *first = expression->operands;

@@ -12,7 +12,8 @@ typedef struct Fault {
     int64_t left, right;
 } Fault;
 
-/* `values` is indexed by slot. False if there is no value: `fault` says why. */
+/* Evaluates an expression. values[slot]: the values of the names in it. False: the expression has no value, and `fault`
+   says why. */
 bool evaluate(const Expression *expression, const int64_t *values, int64_t *result, Fault *fault);
 
 const char *fault_text(const Fault *fault, Arena *arena);

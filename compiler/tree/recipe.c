@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* The position of each entry of the recipe in the source; after the last entry of a stream, that of the stream's
-   name. */
+/* The position in the source of each entry of the recipe. The element after the last entry of a stream has the position
+   of the stream's name. */
 typedef struct Places {
     Span spans[RECIPE_STREAMS][RECIPE_ENTRIES + 1];
 } Places;

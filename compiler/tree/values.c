@@ -50,7 +50,8 @@ const Item *parameter_item(const Ast *ast, const char *name)
 
 static Status unknown_parameter(const Ast *ast, const char *name, const char *option, Error *error)
 {
-    const bool sizes_too = strcmp(option, "--sweep") == 0; /* --sweep sets these by name, like parameters */
+    /* --sweep also sets the numbers of ranks and microbatches by name, like parameters */
+    const bool sizes_too = strcmp(option, "--sweep") == 0;
     const char *const dashes = sizes_too ? "" : "--";
     if (strcmp(ast->ranks->name.symbol->text, name) == 0)
         return error_set(error, STATUS_BAD_USAGE, "%s %s: the number of ranks is set by %sranks", option, name, dashes);

@@ -35,7 +35,7 @@ const Item *parameter_item(const Ast *ast, const char *name);
    and those that exist. `option` is where they come from: "-D" or "--sweep". */
 Status parameters_check(const Ast *ast, const Parameters *parameters, const char *option, Error *error);
 
-/* One value per slot: the costs, and zero for all others. */
+/* A new array with one value per slot: the costs that are known, and 0 in all other slots. */
 int64_t *values_new(const Ast *ast, const Parameters *parameters, Arena *arena);
 /* Whether the value of the item depends on costs that are not known yet. Costs depend on the number of stages, so they
    are known only after the placement. Until then such an item has the value 0, and such a require holds. */
