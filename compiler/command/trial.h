@@ -55,10 +55,11 @@ typedef struct CompareRow {
     PublishedBubble published;
 } CompareRow;
 
-/* The number of stages that the costs are for. The first of these rules that applies decides: - the costs name the
-   number (Costs.model_stages); - the costs name single stages: the number is the highest stage named + 1, and
-   `*assumed` becomes true. This rule does not apply if one of these costs was given for all stages too and all named
-   stages are below `parts`; - otherwise the number is `parts`. */
+/* The number of stages that the costs are for. The first of these rules that applies decides:
+   - the costs name the number (Costs.model_stages);
+   - the costs name single stages: the number is the highest stage named + 1, and `*assumed` becomes true. This rule
+     does not apply if one of these costs was given for all stages too and all named stages are below `parts`;
+   - otherwise the number is `parts`. */
 uint32_t trial_costs_stages(const Costs *costs, uint32_t parts, bool *assumed);
 
 /* The sizes of the schedule under the trial's parameters; all 0: the schedule does not admit these parameters. */

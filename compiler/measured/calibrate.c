@@ -52,7 +52,7 @@ static void put_stages(const Calibration *calibration, FILE *stream)
     }
 }
 
-/* The messages that are as large as those of the first trace. */
+/* The times of the messages in all traces that are of the same model as the first trace (gives_passes). */
 static Samples typical_messages(const Calibration *calibration)
 {
     Samples all = {0};
@@ -125,8 +125,8 @@ static void put_costs(const Calibration *calibration, FILE *stream)
     put_messages(calibration, stream);
 }
 
-/* Traces of one machine agree on the passes that they have in common, unless something else slowed one of them down.
-   Notes a trace that differs. */
+/* Prints a note about each trace whose passes took more than 1.25 times as long as the same passes in the first trace,
+   or less than 1/1.25: the machine then had two speeds. */
 static void note_speeds(const Calibration *calibration)
 {
     static const double agree = 1.25;

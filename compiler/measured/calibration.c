@@ -35,7 +35,8 @@ static int compare_numbers(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Keeps the steps that count: all but the first one if there are several, and of those the `fastest`; 0: all. */
+/* Removes steps from a trace: the first one, if there are others, and of the rest all but the `fastest` shortest;
+   fastest 0: keeps all of the rest. */
 static void select_steps(Trace *trace, uint32_t fastest, Arena *arena)
 {
     uint32_t count, *steps = trace_steps_by_makespan(trace, arena, &count);
@@ -117,8 +118,8 @@ static void split_pairs(Calibration *calibration)
 typedef struct Pair {
     uint32_t forward, backward;
     uint8_t kind;
-    double time;     /* of one F&B, then the typical time */
-    double parts[2]; /* times of its halves one after the other */
+    double time;     /* in list_pairs: time of one F&B; after gather_pairs: typical time of all F&Bs of the kind */
+    double parts[2]; /* the typical times of its two halves as single passes */
     size_t count;
 } Pair;
 
@@ -178,9 +179,9 @@ static size_t gather_pairs(const Calibration *calibration, Pair **gathered)
     return kinds;
 }
 
-/* In this model each stage has a share, and an F&B takes its F times the share of the F's stage plus its backward times
-   the share of the backward's stage. Fits the shares to all F&Bs by least squares. If the F&Bs cannot tell two stages
-   apart, both get the share of all. */
+/* Fits a share to each stage by least squares, so that the time of an F&B is about (time of its F * share of the F's
+   stage + time of its backward * share of the backward's stage). Shares that the F&Bs do not determine become the mean
+   share. */
 static void fit_shares(Calibration *calibration)
 {
     enum { SWEEPS = 200 };
@@ -218,8 +219,8 @@ static void fit_shares(Calibration *calibration)
         }
 }
 
-/* The time of a message: from the end of the pass that computed it to the end of the wait for it, if the receiver
-   was already waiting then. */
+/* Samples the times of messages: from the end of the pass that computed the message to the end of the wait for it.
+   Messages for which the receiver began to wait only later give no sample. */
 static void gather_messages(CalibrationInput *input, Arena *arena)
 {
     const Trace *trace = &input->trace;
@@ -241,7 +242,8 @@ static bool of_one_model(const Trace *trace, const Trace *other)
     return trace->message_bytes <= 0 || other->message_bytes <= 0 || trace->message_bytes == other->message_bytes;
 }
 
-/* Runs after the trace of the input has been read. */
+/* Selects the steps of an input whose trace has been read, and samples its messages. STATUS_BAD_INPUT: it has another
+   number of stages than the first trace. */
 static Status take_input(Calibration *calibration, CalibrationInput *input, uint32_t fastest, Error *error)
 {
     const Trace *first = &calibration->inputs[0].trace;

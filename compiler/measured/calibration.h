@@ -17,10 +17,12 @@ typedef struct Samples {
 
 typedef struct CalibrationInput {
     Trace trace;
-    bool gives_passes;                    /* it is of the model that the costs are for */
+    /* its messages are as large as those of the first trace, so it is of the model that the costs are for */
+    bool gives_passes;
     Samples (*passes)[CALIBRATION_KINDS]; /* [stages]; of this trace */
-    double relative;                      /* time of its passes over that in the first trace; NAN: they have no pass
-                                             in common */
+    /* typical times of the passes that it has in common with the first trace, over the times of these passes there;
+       NAN: there are no such passes */
+    double relative;
     Samples messages;
 } CalibrationInput;
 
@@ -31,26 +33,28 @@ typedef struct Calibration {
     Arena *arena;
     uint32_t stages;
     Samples (*passes)[CALIBRATION_KINDS]; /* [stages]: of all inputs */
-    /* [stages]: for samples from F&Bs, the share of the F&B by rule; 0: the trace has the times of the halves */
+    /* [stages][kind]: for samples from F&Bs, the share of the time of an F&B that this half was assumed to take; 0: the
+       trace has the times of the halves */
     double (*parts)[CALIBRATION_KINDS];
-    bool (*paired)[CALIBRATION_KINDS]; /* [stages]: the samples are from F&Bs, because the pass never ran alone */
-    double *shares;                    /* [stages]: the time of an F&B as a share of its halves one after the other;
-                                          NAN: the stage is in no F&B */
-    size_t *pairs;                     /* [stages]: the number of F&Bs that it is in */
+    bool (*paired)[CALIBRATION_KINDS]; /* [stages][kind]: the samples are from F&Bs, because the pass never ran alone */
+    /* [stages]: by which factor a pass of the stage takes less time in an F&B than alone (fit_shares); NAN: the stage
+       is in no F&B */
+    double *shares;
+    size_t *pairs; /* [stages]: number of F&Bs with a pass of the stage */
 } Calibration;
 
 /* Reads `count` traces and takes the `fastest` shortest steps of each; 0: all steps. The arena owns all memory.
-   STATUS_BAD_INPUT: a file
-   is not a trace, the traces have different numbers of stages, or a stage has no F. */
+   STATUS_BAD_INPUT: a file is not a trace, the traces have different numbers of stages, or a stage has no F. */
 Status calibration_read(int count, char *const *paths, uint32_t fastest, Arena *arena, Calibration *calibration,
                         Error *error);
 
-/* Makes the calibration from one trace that has been read; otherwise like calibration_read. */
+/* Like calibration_read, from one trace that was read before. */
 Status calibration_of(const Trace *trace, uint32_t fastest, Arena *arena, Calibration *calibration, Error *error);
 
 void samples_add(Samples *samples, double value, Arena *arena);
-/* The mean without the tenth at either end; NAN without samples. Sorts the samples. A prediction adds up times, for
-   which the median of a skewed sample is too short; and one delay of a process should not count. */
+/* The mean of the samples without the smallest tenth and the largest tenth; NAN without samples. Sorts the samples. The
+   median would be too short for a prediction, which adds up times, if the samples are skewed; the plain mean would
+   count single delays of a process. */
 double samples_typical(const Samples *samples);
 
 /* The typical time of a pass on a stage; of a B that never ran: the sum of I and W. */

@@ -43,7 +43,7 @@ Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule
     times->end = arena_array(arena, schedule->ranks, sizeof *times->end);
     times->position = arena_array(arena, schedule->ranks, sizeof *times->position);
     times->makespan = extent.end - extent.start;
-    times->costs = &costs_unit; /* the times already contain the messages */
+    times->costs = &costs_unit; /* messages take no time under these costs: the measured times already contain them */
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         const Order *order = &schedule->orders[r];
         const Action *before = NULL;
@@ -176,7 +176,9 @@ static void print_ranks(const Comparison *comparison, FILE *stream)
 
 /* The parts of a makespan: the passes on the critical path, and the waits between them. */
 typedef struct Spent {
-    double passes, messages, own; /* own: from a pass to the next one of its rank */
+    /* time of the passes on the path; of waits for a pass of another rank; own: of waits between two passes of one
+       rank */
+    double passes, messages, own;
 } Spent;
 
 static Spent spent_in(const Comparison *comparison, const Timeline *times, Arena *arena)
@@ -222,14 +224,15 @@ static void print_makespan(const Comparison *comparison, Arena *arena, FILE *str
                 trace_all_ranks(trace));
 }
 
-/* A pass or F&B that differs from its prediction: how much longer it takes, and how much later than possible it
-   begins. */
+/* The difference of a pass or F&B from its prediction, in ms. longer: how much longer it took; later: how much more
+   time was between the moment at which it could begin and its start. */
 typedef struct Deviation {
     uint32_t rank, position;
     double longer, later;
 } Deviation;
 
-/* The time at which the pass or F&B at `position` could begin: its rank is free and its inputs are computed. */
+/* The time at which the pass or F&B at `position` could begin: its rank is free (`free_at`), and the passes that
+   compute its inputs have ended. */
 static double ready_time(const Comparison *comparison, const Timeline *times, uint32_t rank, uint32_t position,
                          double free_at)
 {
@@ -274,8 +277,9 @@ static size_t deviations_of(const Comparison *comparison, uint32_t rank, Deviati
     return count;
 }
 
-/* Prints the time of each half of an F&B, if the trace tells them apart. Costs predict that each half takes its
-   share of the F&B, in the ratio of the passes alone; a trace as prediction has no times of halves. */
+/* Prints the time of each half of an F&B, if the trace tells them apart. If the prediction comes from costs, the
+   predicted time of a half is a share of the F&B, in the ratio of the times of the two passes alone. If it is a trace,
+   no time of halves is predicted. */
 static void print_halves(const Comparison *comparison, const Deviation *deviation, const TraceEvent *forward,
                          FILE *stream)
 {

@@ -13,8 +13,9 @@ typedef struct Comparison {
     const Trace *trace;           /* the measured one */
     uint32_t step;                /* of `trace` */
     Timeline predicted, measured; /* ms */
-    bool scaled;                  /* the prediction has no unit of its own and was scaled to the measured busy time */
-    double unit;                  /* ms per unit of the costs; 0: another trace is the prediction */
+    /* the costs have no unit, so diff_scale scaled the prediction: both sides have the same busy time */
+    bool scaled;
+    double unit; /* ms per unit of the costs; 0: another trace is the prediction */
 } Comparison;
 
 /* One step of a trace as a timeline of the schedule, in ms from its first start. STATUS_BAD_INPUT if the trace is
@@ -22,12 +23,12 @@ typedef struct Comparison {
 Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule, Arena *arena, Timeline *times,
                      Error *error);
 
-/* Converts the predicted timeline to ms: by the unit of the costs, or that of a simulated run. Without either it is
-   scaled so that both sides are busy for the same time. */
+/* Converts the predicted timeline to ms: by the unit of the costs or, if the measured trace is of a simulated run, by
+   the unit of that run. Without a unit, scales it so that all ranks together are busy as long as measured. */
 void diff_scale(Comparison *comparison, Arena *arena);
 
-/* Prints start, end, busy and idle time of every rank, the error of each and of all, the parts of the makespans, and
-   the passes that differ most. */
+/* Prints start, end, busy and idle time of every rank, the error of the prediction for each rank and for all, the parts
+   of both makespans, and the passes that differ most from their prediction. */
 void diff_print(const Comparison *comparison, Arena *arena, FILE *stream);
 
 /* The order of a trace as the text of a .csv. */

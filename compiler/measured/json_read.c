@@ -10,7 +10,8 @@
 enum { WINDOW_BYTES = 1 << 18, SLACK_BYTES = 8 };
 
 /* How many of the next 8 bytes of a string are plain, up to the first one that ends it, escapes or is a control
-   character. A borrow can only mark bytes after a marked one. */
+   character. Subtraction may borrow from the next byte and mark it wrongly, but only after a byte that is marked
+   rightly, and the first mark counts. */
 static inline unsigned plain_bytes(const char *text)
 {
     const uint64_t ones = 0x0101010101010101;
@@ -47,14 +48,15 @@ static JsonKind fail(JsonReader *reader, const char *fault)
     return JSON_END;
 }
 
-/* Reads more of the file and keeps the text from `token` on. A 0 follows the end. False: the file has ended. */
+/* Reads the next part of the file into the buffer. Keeps the text from reader->token on, and writes a 0 byte after the
+   end. False: the file has ended. */
 static bool more(JsonReader *reader)
 {
     if (reader->over)
         return false;
     size_t kept = (size_t)(reader->end - reader->token);
     const size_t ahead = (size_t)(reader->end - reader->next);
-    if (kept > WINDOW_BYTES / 2) { /* only a string can be this long */
+    if (kept > WINDOW_BYTES / 2) { /* only a string can be this long: drop all but its first JSON_TEXT_MAX bytes */
         kept = JSON_TEXT_MAX + ahead;
         memmove(reader->token + JSON_TEXT_MAX, reader->next, ahead);
         reader->cut = true;

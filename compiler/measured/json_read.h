@@ -41,8 +41,9 @@ typedef struct JsonReader {
     const char *path;
     void *file; /* gzFile */
     char *buffer, *next, *end, *token;
-    bool over, cut;              /* over: the file has been read; cut: the token's text was too long */
-    bool after_key, after_value; /* what came last in the innermost container */
+    /* over: the file has been read to its end; cut: the text of the last token was too long and is incomplete */
+    bool over, cut;
+    bool after_key, after_value; /* whether the last token in the innermost container was a key; a value */
     bool in_object[JSON_DEPTH_MAX];
     const char *fault; /* the error; NULL: none yet */
 } JsonReader;

@@ -79,7 +79,7 @@ static void put_source(const KinetoProfile *profile, FILE *stream)
     fprintf(stream, "%s", counted(profile->kernels, "kernel").text);
 }
 
-/* The multiprocessors that computation has beside communication; 0: unknown. */
+/* The number of multiprocessors that communication leaves to computation; 0: unknown. */
 static uint32_t left_to_compute(const KinetoProfile *profile)
 {
     const uint32_t whole = profile->trace->multiprocessors;
@@ -200,7 +200,8 @@ static void put_lanes(const KinetoProfile *profile, FILE *stream)
                 profile->trace->multiprocessors);
 }
 
-/* Prints what the means do not show. */
+/* Prints notes about what the mean times do not show: kernels without a component or a launch, events without a
+   time. */
 static void put_notes(const KinetoProfile *profile, FILE *stream)
 {
     if (profile->foreign)

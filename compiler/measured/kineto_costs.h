@@ -8,9 +8,9 @@
 
 #include <stdio.h>
 
-/* From `count` traces, each of another rank or time of the same model, to the file `output` ("-": stdout). The table
-   goes to stdout, or to stderr if the costs go to stdout. STATUS_BAD_INPUT: a trace or the map is wrong, or no
-   kernel belongs to a component. */
+/* Reads `count` traces of the same model, from different ranks or times, and writes the costs to the file `output`
+   ("-": stdout). The table goes to stdout, or to stderr if the costs go to stdout. STATUS_BAD_INPUT: a trace or the map
+   is wrong, or no kernel belongs to a component. */
 Status kineto_calibrate(const KinetoMap *map, int count, char *const *paths, const char *output, Arena *arena,
                         Error *error);
 
@@ -19,7 +19,9 @@ typedef struct ComponentTime {
     uint8_t subject;
     uint32_t count;
     double mean, least, greatest;
-    double data; /* mean time of the data alone; NAN: none of its kernels moves data */
+    /* mean time from the start of its first kernel that moves data to the end of the last one; NAN: none of its kernels
+       moves data */
+    double data;
 } ComponentTime;
 
 typedef struct ComponentTimes {
@@ -27,7 +29,7 @@ typedef struct ComponentTimes {
     uint32_t counts[RECIPE_STREAMS];
 } ComponentTimes;
 
-/* Of all profiles together; at least one. */
+/* The times of the components over all `count` profiles together, at least one. */
 ComponentTimes component_times(const KinetoProfile *profiles, int count, Arena *arena);
 
 #endif

@@ -11,7 +11,7 @@ enum { NO_SPAN = UINT32_MAX };
 /* What is known of a kernel. */
 typedef struct Resolved {
     uint32_t span;  /* or NO_SPAN */
-    uint32_t pair;  /* the number of the F&B's annotation, or JOIN_NONE */
+    uint32_t pair;  /* the index of the annotation of the F&B in which the kernel was launched; JOIN_NONE: in none */
     uint8_t stream; /* RecipeStream */
 } Resolved;
 

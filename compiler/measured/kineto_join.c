@@ -41,7 +41,7 @@ static int compare_ranges(const void *left, const void *right)
     return (a->end < b->end) - (a->end > b->end); /* the outer one first */
 }
 
-/* Annotations of a thread are nested: each begins inside those that are still open. */
+/* Sets `outer` of the annotations [begin, end) of one thread, which are in the order of their starts and nested. */
 static void find_outer(JoinRanges *ranges, uint32_t begin, uint32_t end)
 {
     uint32_t open = JOIN_NONE;
@@ -53,7 +53,8 @@ static void find_outer(JoinRanges *ranges, uint32_t begin, uint32_t end)
     }
 }
 
-/* The meaning of a name in the map; looked up once. */
+/* The rule of the map that the name of an annotation matches. known: the name has been looked up; rule NULL: no rule
+   matches. */
 typedef struct NameMeaning {
     bool known;
     const MapRule *rule;
@@ -96,7 +97,7 @@ JoinRanges join_ranges(const KinetoTrace *trace, const KinetoMap *map, unsigned 
     return ranges;
 }
 
-/* The innermost range of one thread around a time. */
+/* The index of the innermost range of one thread that contains the time, or JOIN_NONE. */
 static uint32_t find_on_thread(const JoinRanges *ranges, uint32_t thread, int64_t time)
 {
     uint32_t low = ranges->threads[thread], high = ranges->threads[thread + 1];

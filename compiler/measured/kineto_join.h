@@ -12,7 +12,7 @@
 typedef struct JoinRange {
     int64_t start, end;
     uint32_t process, thread;
-    uint32_t outer;  /* the number of the one around it on its thread, or JOIN_NONE */
+    uint32_t outer;  /* the index of the innermost annotation around this one on its thread, or JOIN_NONE */
     uint8_t subject; /* as in the map */
     MapNumbers numbers;
 } JoinRange;
@@ -37,9 +37,10 @@ KinetoJoin kineto_join(const KinetoTrace *trace);
 /* The launch of a kernel; NULL: the trace does not have it. */
 const KinetoLaunch *kineto_launch(const KinetoJoin *join, const KinetoKernel *kernel);
 
-/* The annotations whose subject is in [first, last]. */
+/* The annotations whose meaning in the map is one of the subjects `first` to `last`. */
 JoinRanges join_ranges(const KinetoTrace *trace, const KinetoMap *map, unsigned first, unsigned last, Arena *arena);
-/* The number of the innermost range around the launch, or JOIN_NONE. */
+/* The index of the innermost range around the launch, or JOIN_NONE. If no range of the thread of the launch contains
+   it, ranges of the other threads of its process count. */
 uint32_t join_find(const JoinRanges *ranges, const KinetoLaunch *launch);
 
 #endif

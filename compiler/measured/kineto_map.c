@@ -141,7 +141,8 @@ static bool match_number(const char **pattern, const char **text, MapNumbers *nu
 bool kineto_map_matches(const char *pattern, const char *text, MapNumbers *numbers)
 {
     MapNumbers found = {-1, -1};
-    const char *star = NULL, *tried = text; /* the last *, and the end of the text that it matches */
+    /* star: the pattern after the last *; tried: the end of the text that this * matches so far */
+    const char *star = NULL, *tried = text;
     while (*text || *pattern) {
         if (*pattern == '*') {
             star = ++pattern;

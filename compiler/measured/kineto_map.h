@@ -31,7 +31,8 @@ enum {
     SUBJECT_NONE = SUBJECTS,
 };
 
-/* How the line recognises its subject. */
+/* What the pattern of a line is compared with: annotations, the first kernel of a component, kernels, streams, or
+   kernels that move data. */
 typedef enum MapUse { MAP_ANNOTATION, MAP_FIRST, MAP_KERNEL, MAP_STREAM, MAP_DATA, MAP_USES } MapUse;
 
 typedef struct MapRule {

@@ -108,7 +108,7 @@ static int by_rank(const void *left, const void *right)
     return (a->trace.rank > b->trace.rank) - (a->trace.rank < b->trace.rank);
 }
 
-/* Sorts the files by rank, if all files have different ranks. */
+/* Sorts the files by the ranks that they name, if each file names another rank. Otherwise keeps their order. */
 static void sort_ranks(RankPasses *ranks, int count)
 {
     for (int i = 0; i < count; i++)

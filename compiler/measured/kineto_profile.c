@@ -11,12 +11,12 @@ enum { NO_GROUP = UINT32_MAX, GRIDS_MAX = 16 };
 /* The meaning of a kernel's name in the map. */
 typedef struct NameUse {
     bool known, comm, data;
-    uint8_t subject; /* the component that only has kernels of this name */
+    uint8_t subject; /* the component to which all kernels of this name belong; SUBJECT_NONE: the map does not say */
 } NameUse;
 
 /* A stream whose components are found by the cycle of first kernels, or by name. */
 typedef struct Lane {
-    bool annotated;   /* some kernel has its component from an annotation */
+    bool annotated;   /* an annotation gives the component of some kernel of this stream */
     uint32_t next;    /* index in the cycle */
     uint32_t current; /* span, or NO_SPAN */
 } Lane;
@@ -122,7 +122,8 @@ static void by_annotation(Profiler *profiler, size_t begin, size_t end, Lane *la
     }
 }
 
-/* The first kernel of the next component begins it; the kernels that follow belong to it. */
+/* Assigns a kernel to a component by the cycle of first kernels. A kernel that matches the first kernel of the next
+   component begins that component; any other kernel belongs to the current one. */
 static void by_cycle(Profiler *profiler, const KinetoKernel *kernel, Resolved *resolved, Lane *lane)
 {
     const MapRule *const *cycle = profiler->cycles[resolved->stream];
@@ -179,7 +180,8 @@ static int compare_spans(const void *left, const void *right)
     return (a->subject > b->subject) - (a->subject < b->subject);
 }
 
-/* Drops spans outside of F&Bs, if there are F&Bs, and counts the layers of the others. */
+/* Removes spans that are in no group: if the profile has F&Bs, those outside of F&Bs. Sorts the others by group and
+   start, and numbers the layers in each group. */
 static void order_spans(KinetoProfile *profile)
 {
     uint32_t kept = 0, counts[RECIPE_ENTRIES] = {0};
@@ -198,7 +200,8 @@ static void order_spans(KinetoProfile *profile)
     }
 }
 
-/* The grid size in which the kernels of communication spend most time. Each of its blocks takes a multiprocessor. */
+/* Sets profile->blocks: of the grid sizes of kernels that communicate, the one with the most time. Each block of such a
+   grid takes a multiprocessor. */
 static void find_blocks(Profiler *profiler)
 {
     struct {
@@ -259,7 +262,7 @@ static Status read_cycles(Profiler *profiler, Error *error)
     return STATUS_OK;
 }
 
-/* Fails with some of the annotations that the trace has. */
+/* Returns the error that no kernel belongs to a component. It names some annotations of the trace. */
 static Status fail_unknown(const KinetoTrace *trace, const KinetoMap *map, Error *error)
 {
     enum { SHOWN = 6 };

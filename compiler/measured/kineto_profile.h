@@ -11,17 +11,20 @@
 
 /* One run of a component: from the start of its first kernel to the end of its last. */
 typedef struct ProfileSpan {
-    int64_t start, end;           /* ns */
-    int64_t data_start, data_end; /* of its kernels that move data; equal: there are none */
-    uint32_t group;               /* of KinetoProfile.groups */
-    uint32_t layer;               /* number of spans of this component before it in the group */
+    int64_t start, end; /* ns */
+    /* start of its first kernel that moves data, end of the last one; equal: it has no such kernel */
+    int64_t data_start, data_end;
+    uint32_t group; /* of KinetoProfile.groups */
+    /* number of earlier spans of the same component in the group: the layer, counted from 0 */
+    uint32_t layer;
     uint8_t subject;
 } ProfileSpan;
 
 /* An F&B on one GPU; or, if the trace has no annotations of F&Bs, all kernels of a GPU. */
 typedef struct ProfileGroup {
     int64_t start, end;
-    int64_t busy[RECIPE_STREAMS], both, idle; /* ns; both: both streams at once */
+    /* ns in which each stream runs kernels; both: in which both streams do; idle: in which none does */
+    int64_t busy[RECIPE_STREAMS], both, idle;
     uint16_t device;
 } ProfileGroup;
 
@@ -36,7 +39,7 @@ typedef struct KinetoProfile {
     ProfileGroup *groups;
     uint32_t group_count;
     bool has_pairs;          /* groups are F&Bs */
-    uint32_t layers;         /* of a group: the number of runs of its most frequent component */
+    uint32_t layers;         /* layers in a group: the most spans that a component has in any group */
     uint32_t blocks;         /* blocks of the grids in which communication spends most time; each takes a
                                 multiprocessor; 0: unknown */
     unsigned found;          /* FOUND_BY_... */
@@ -45,8 +48,8 @@ typedef struct KinetoProfile {
     int64_t foreign_time;    /* time of these foreign kernels */
 } KinetoProfile;
 
-/* Sorts the trace's kernels and launches. The arena owns all memory. STATUS_BAD_INPUT: no kernel belongs to a
-   component. */
+/* Makes the profile of a trace, and sorts the kernels and launches of the trace. The arena owns all memory.
+   STATUS_BAD_INPUT: no kernel belongs to a component. */
 Status kineto_profile(const KinetoTrace *trace, const KinetoMap *map, Arena *arena, KinetoProfile *profile,
                       Error *error);
 

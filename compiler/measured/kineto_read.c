@@ -30,7 +30,7 @@ typedef struct Reader {
     Arena *arena;
     KinetoTrace *trace;
     List kernels, launches, annotations, names;
-    uint32_t *buckets; /* [bucket_count]: hash table of names; number + 1; 0: free */
+    uint32_t *buckets; /* [bucket_count]: hash table of names. An entry is the index of a name + 1, or 0: free */
     size_t bucket_count;
     int64_t base; /* ns */
     Event event;
@@ -170,7 +170,7 @@ static int64_t nanoseconds(const JsonReader *json)
     return value;
 }
 
-/* The product of the numbers of an array: the blocks of a grid. */
+/* Reads an array and returns the product of its numbers: the number of blocks of a grid. */
 static int64_t read_product(JsonReader *json, JsonKind kind)
 {
     double product = 1;
@@ -271,7 +271,8 @@ static void read_event(Reader *reader)
         const EventKey key = event_key(json);
         take_field(reader, key, json_next(json));
         if ((key == KEY_CATEGORY && event->use == USE_NONE) || (key == KEY_PHASE && event->phase != 'X')) {
-            json_leave(json); /* most events of a trace are calls of PyTorch's operators */
+            /* skip the event at once: most events of a trace are calls of operators, which are not needed */
+            json_leave(json);
             return;
         }
     }

@@ -14,9 +14,10 @@ typedef struct TraceEvent {
     bool overlap; /* this event and the next one are one F&B and have the same times, because both end before its
                      messages are sent */
     uint16_t pipe, stage, rank;
-    uint32_t microbatch, step, line; /* of a U: its number in the step, from 1 */
+    uint32_t microbatch, step, line; /* microbatch: of a U, the version that it makes: 1, 2, ... */
     double start, end;               /* ms */
-    double half;                     /* ms that this half of an F&B took; 0: it is in none, or the trace does not say */
+    /* ms that this half of an F&B took; 0: the pass is in no F&B, or the trace does not say */
+    double half;
 } TraceEvent;
 
 typedef struct Trace {
@@ -25,10 +26,10 @@ typedef struct Trace {
     uint32_t replicas; /* of the pipeline; 0: one */
     bool reference;    /* one rank did the work of all (dprun --reference) */
     uint32_t microbatches[PROGRAM_PIPES_MAX];
-    double unit;          /* seconds per unit of the costs (a simulated run); 0: passes computed */
+    double unit;          /* of a simulated run: seconds per unit of the costs; 0: not a simulated run */
     double message_bytes; /* 0: unknown */
-    uint32_t processors;  /* shared by all ranks; 0: unknown, or a GPU computed */
-    TraceEvent *events;   /* step after step, and in a step rank after rank, each in order */
+    uint32_t processors;  /* number of processors that all ranks shared; 0: unknown, or GPUs computed */
+    TraceEvent *events;   /* step after step, in a step rank after rank, and on a rank in the order in which they ran */
     size_t count;
     uint32_t *steps;     /* [step_count], ascending */
     size_t *step_events; /* [step_count + 1]: the first event of each step */
@@ -46,7 +47,7 @@ static inline uint32_t trace_all_ranks(const Trace *trace)
     return trace->ranks * (trace->replicas ? trace->replicas : 1);
 }
 
-/* Whether ranks waited for processors, not only for each other. */
+/* Whether there were more ranks than processors, so that ranks waited for a processor too. */
 static inline bool trace_is_crowded(const Trace *trace)
 {
     return trace->processors && trace_all_ranks(trace) > trace->processors;
@@ -65,8 +66,8 @@ void trace_keep_steps(Trace *trace, uint32_t *steps, uint32_t count);
 typedef struct TraceIndex {
     const Trace *trace;
     const TraceEvent **events;  /* [kind][index], without U; NULL: no such event */
-    size_t places;              /* per kind: stages times microbatches of all pipes */
-    const TraceEvent **updates; /* [update_count]: the U of all copies, by rank, stage and number */
+    size_t places;              /* entries of `events` for each kind: stages * microbatches of all pipes */
+    const TraceEvent **updates; /* [update_count]: the U of all copies, sorted by rank, stage and version */
     size_t update_count;
     uint32_t first[PROGRAM_PIPES_MAX];
 } TraceIndex;
@@ -79,14 +80,14 @@ const TraceEvent *trace_find_update(const TraceIndex *index, uint32_t rank, uint
    in the trace. */
 const TraceEvent *trace_needed(const TraceIndex *index, const TraceEvent *event);
 
-/* From the first start of a pass of the step to the last end, in ms. */
+/* The first start and the last end of all passes of a step, in ms. */
 typedef struct TraceExtent {
     double start, end;
 } TraceExtent;
 TraceExtent trace_extent(const Trace *trace, uint32_t step);
 
-/* The steps by makespan, the shortest first. Of several the very first step is left out, because caches and
-   connections are cold in it. At least one. */
+/* The steps of the trace, sorted by makespan, the shortest first. If the trace has several steps, the first one that
+   ran is left out, because caches and connections are cold in it. */
 uint32_t *trace_steps_by_makespan(const Trace *trace, Arena *arena, uint32_t *count);
 
 /* The step of median makespan. */

@@ -56,7 +56,7 @@ static void dump_slots(const Instruction *instruction, FILE *stream)
             fprintf(stream, " %s=%u", slot_name(instruction, operand), instruction->slot[operand->slot]);
 }
 
-/* `action` is NULL for a WAIT. */
+/* Prints an instruction with its slots. `action` is the action that it was made from; NULL: it is a WAIT. */
 static void dump_step(const Schedule *schedule, const Instruction *instruction, const Action *action, FILE *stream)
 {
     char text[48] = "wait";
@@ -83,7 +83,7 @@ void dump_plan(const Schedule *schedule, const Program *program, FILE *stream)
     }
 }
 
-/* " (imbalance 14.6 %, order 22.0 %)" for a bubble with other causes than the order, else "". */
+/* The causes of the bubble as text: " (imbalance 14.6 %, order 22.0 %)"; "" if the order is the only cause. */
 static const char *causes_text(const Compilation *c, const Timeline *timeline)
 {
     const BubbleCauses causes = timeline_bubble_causes(&c->schedule, &c->table, timeline, c->arena);

@@ -10,14 +10,15 @@
 void dump_schedule(const Schedule *schedule, FILE *stream); /* pipes, and the stages of every rank */
 void dump_times(const Schedule *schedule, const Timeline *timeline, FILE *stream); /* one pass per line: rank, start,
                                                                                       end */
-void dump_plan(const Schedule *schedule, const Program *program, FILE *stream);    /* one step per line: its slots */
+/* one instruction per line, with its slots */
+void dump_plan(const Schedule *schedule, const Program *program, FILE *stream);
 
 /* The summary of a proven schedule that dpc prints by default. */
 void describe(const Compilation *compilation, const Timeline *timeline, const Gap *gap, FILE *stream);
 void describe_search(const SearchProgress *found, FILE *stream); /* the result of `order auto`, in one line */
 
-/* What is proven about the result of `overlap F&B auto`: "no order takes less", with a time if the search did not
-   end. */
+/* Prints what is proven about the result of `overlap F&B auto`: "no order takes less" or, if the search did not
+   complete, "no order takes less than 12.5", the lower bound. */
 void put_recipe_proof(const RecipeFound *found, const char *unit, FILE *stream);
 
 #endif

@@ -32,7 +32,7 @@ typedef struct Emission {
     Gap gap;              /* of their makespan */
     const Proven *proven; /* NULL: no solver was asked */
     const Memory *memory; /* sizes of slots */
-    uint32_t svg_width;   /* in pixels; 0: as wide as its numbers need */
+    uint32_t svg_width;   /* of EMIT_SVG in pixels; 0: as wide as the numbers in its cells need */
     Terminal terminal;    /* of EMIT_TEXT */
 } Emission;
 
@@ -63,9 +63,9 @@ void emit_overlap_diff(const Schedule *schedule, const RecipeTimes *predicted, c
 
 /* --- pictures of the timeline --- */
 
-/* The timeline as papers draw it: one row per rank, one cell per pass. `second`, unless NULL, is drawn below it over
-   the same time axis, with the difference between the ends of each rank; then times are in ms. `width` of the
-   picture in pixels; 0: as wide as its numbers need. */
+/* The timeline as papers draw it: one row per rank, one cell per pass. A second timeline, `second`, is drawn below the
+   first over the same time axis, with the difference between the ends of each rank in the two; times are then in ms.
+   `second` may be NULL. `width`: of the picture in pixels; 0: as wide as the numbers in its cells need. */
 enum { SVG_LEAST_WIDTH = 400, SVG_MOST_WIDTH = 30000 }; /* viewers cannot open wider ones */
 void emit_svg(const Picture *picture, const Picture *second, uint32_t width, Arena *arena, FILE *stream);
 

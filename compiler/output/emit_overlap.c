@@ -147,7 +147,7 @@ static void put_waits(const Recipe *recipe, const RecipeTimes *times, const char
         fprintf(stream, "  %12.6g  in shorter waits and between the kernels of a component\n", rest);
 }
 
-/* Prints the cost of keeping multiprocessors for communication. */
+/* Prints how much longer computation and communication take because communication has multiprocessors of its own. */
 static void put_share(const Recipe *recipe, const Costs *costs, FILE *stream)
 {
     const RecipeEntry computes = {.component = RECIPE_ATTENTION}, communicates = {.component = RECIPE_DISPATCH};
@@ -166,7 +166,8 @@ static void put_share(const Recipe *recipe, const Costs *costs, FILE *stream)
 
 static double percent_over(double time, double other) { return 100 * (time / other - 1); }
 
-/* Prints what `overlap F&B auto` found, and the distance of the published order from it. */
+/* Prints the order that `overlap F&B auto` found, and how much longer the published order takes: `published` is its
+   time. */
 static void put_found(const RecipeFound *found, double published, const char *unit, FILE *stream)
 {
     fputs("this order was found by `overlap F&B auto`; ", stream);
@@ -178,8 +179,8 @@ static void put_found(const RecipeFound *found, double published, const char *un
     recipe_put(&found->recipe, "    ", ";", stream);
 }
 
-/* Prints the distance of a written recipe from the one that `overlap F&B auto` finds. The written one can be shorter
-   if some of its communication is in compute. */
+/* Prints how much less time the order takes that `overlap F&B auto` finds than the written recipe, whose time is
+   `makespan`. The written recipe may take less time if some of its communication is in the stream compute. */
 static void put_distance(double makespan, const RecipeFound *found, const char *unit, FILE *stream)
 {
     const double difference = percent_over(found->makespan, makespan);
@@ -215,7 +216,7 @@ static void put_best(const Compilation *c, double makespan, FILE *stream)
     }
 }
 
-/* Prints the entries of an F&F that belong to the layer before that of their round. */
+/* Prints the late entries of an F&F: each round runs them for the layer before the layer of its other entries. */
 static void put_late(const Recipe *recipe, const RecipeTimes *times, FILE *stream)
 {
     const char *comma = "";

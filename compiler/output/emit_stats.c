@@ -30,7 +30,7 @@ static void put_rank(const Picture *picture, const Memory *memory, uint32_t rank
     putc('}', stream);
 }
 
-/* In the text form of torch.distributed.pipelining, as in --emit=csv. */
+/* Prints a pass or F&B of the critical path in the text form of torch.distributed.pipelining, as in --emit=csv. */
 static void put_pass(const Picture *picture, const CriticalPass *at, FILE *stream)
 {
     const Order *order = &picture->schedule->orders[at->rank];

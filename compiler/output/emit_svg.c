@@ -22,12 +22,14 @@ enum {
     LEGEND_HEIGHT = 26,
     LEGEND_LINE = 18,
     SWATCH_WIDTH = 20,
-    LEAST_UPDATE = 4,      /* a U that takes no time is a bar before its time, over the end of the pass before it */
+    /* width of a U that takes no time: a bar that ends at its time, over the end of the pass before it */
+    LEAST_UPDATE = 4,
     NUMBERED_WIDTH = 4000, /* the widest time axis of a picture with numbers; wider ones are drawn without numbers */
     FIGURE_WIDTH = 2400,   /* width of the time axis of a picture without numbers */
     FIGURE_HEIGHT = 760,   /* height that the rows of a picture without numbers share if each has LEAST_ROW or more */
     LEAST_ROW = 8,
-    MOST_WIDTH = 30000, /* the most that viewers can open; the picture may be so wide to give a mean pass LEAST_CELL */
+    /* the widest picture that viewers can open; up to this width a mean pass gets LEAST_CELL pixels */
+    MOST_WIDTH = 30000,
     LEAST_CELL = 2,
     LABEL_HEIGHT = 15,
     NUMBER_SIZE = 14,
@@ -35,14 +37,16 @@ enum {
     MIDDLE_NUMBER = 10,
     LETTER_SIZE = 10,
     TIMELINES_GAP = 16,
-    ERROR_WIDTH = 78, /* after the rows of a second timeline */
+    /* width of the column after the rows of a second timeline, with the difference between the ends of each rank */
+    ERROR_WIDTH = 78,
     TITLE_SIZE = 16,
     LEGEND_SIZE = 13,
 };
-static const double cell_width = 28; /* of a mean pass; up to twice that in a small picture */
+/* width of a mean pass; up to twice that if the title is wider than the timeline */
+static const double cell_width = 28;
 static const double tick_width = 70; /* the least distance between ticks */
-static const double digit_width = 0.64, text_width = 0.56, bold_width = 0.62; /* as shares of the font's size, for a
-                                                                                 wide font */
+/* the width of a character as a share of the font's size, for a wide font */
+static const double digit_width = 0.64, text_width = 0.56, bold_width = 0.62;
 
 static const char *const pass_names[] = {[ACTION_F] = "forward",
                                          [ACTION_B] = "backward",
@@ -55,16 +59,16 @@ typedef struct Drawing {
     const Picture *pictures[2]; /* the second may be NULL */
     const Picture *picture;     /* the one being drawn */
     FILE *stream;
-    double wanted;   /* width of the picture in pixels; 0: as its numbers need */
+    double wanted;   /* the width of the picture that the user asked for, in pixels; 0: none */
     double top;      /* of the rows */
-    double makespan; /* the longer one of the two */
+    double makespan; /* of the longer one of the two timelines */
     double shortest; /* time of the shortest pass */
     double scale;    /* pixels per unit of time */
     double cell;     /* width of a mean pass in pixels */
     double row, gap; /* height of a rank's cells, and of the gap below them */
     bool numbers;    /* whether cells have numbers and letters */
     double number;   /* largest font size of a number */
-    double width;    /* of the time axis, or of what is above and below it */
+    double width;    /* width in pixels of the time axis with the differences after it; at least that of the titles */
     uint32_t digits; /* of the largest number */
     uint32_t variants;
     bool kinds[ACTION_U + 1]; /* the kinds that occur */
@@ -101,7 +105,8 @@ static char *title_of(const Picture *picture, Arena *arena)
                         100 * timeline_bubble(schedule, picture->times).rate);
 }
 
-/* How much later something is in the second timeline, in percent of the first one's makespan. */
+/* How much later `second`, a time of the second timeline, is than `first`, in percent of the makespan of the first
+   timeline. */
 static double percent_later(const Drawing *drawing, double first, double second)
 {
     const double makespan = drawing->pictures[0]->times->makespan;
@@ -136,7 +141,8 @@ static char *words_of(const Drawing *drawing, Arena *arena)
     return words;
 }
 
-/* Counts what the current picture has, and adds up the number of passes and their time. */
+/* Adds the passes of the current picture and their time to `*passes` and `*busy`. Also notes the kinds, the shortest
+   pass and the digits of the largest number. */
 static void count_passes(Drawing *drawing, uint64_t *passes, double *busy)
 {
     for (uint32_t r = 0; r < drawing->picture->schedule->ranks; r++) {
@@ -153,7 +159,7 @@ static void count_passes(Drawing *drawing, uint64_t *passes, double *busy)
     }
 }
 
-/* The font size with which the largest number fits into a cell. */
+/* The font size with which the largest number fits into a cell of this width. */
 static double font_of(const Drawing *drawing, double width) { return (width - 3) / (digit_width * drawing->digits); }
 
 static double least_cell(const Drawing *drawing) { return LEAST_NUMBER * digit_width * drawing->digits + 3; }
@@ -169,7 +175,8 @@ static double cell_of_numbers(Drawing *drawing, double mean, double title)
                             : fmin(fmax(FIGURE_WIDTH * mean / makespan, LEAST_CELL), MOST_WIDTH * mean / makespan);
 }
 
-/* Sets the width of cells and what depends on it. `mean`: the time of a mean pass. */
+/* Sets the width of cells, and the sizes that depend on it. `mean`: the time of a mean pass; `title`: the width in
+   pixels that the title needs. */
 static void scale(Drawing *drawing, double mean, double title)
 {
     const uint32_t ranks = drawing->picture->schedule->ranks;
@@ -180,7 +187,8 @@ static void scale(Drawing *drawing, double mean, double title)
         drawing->cell = cell_of_numbers(drawing, mean, title);
     }
     drawing->scale = drawing->cell / mean;
-    /* one size in all cells, unless the narrowest ones have room only for small numbers */
+    /* the size that fits into the narrowest cell, but at least MIDDLE_NUMBER: cells too narrow for that have smaller
+       numbers */
     drawing->number = fmin(NUMBER_SIZE, fmax(font_of(drawing, drawing->shortest * drawing->scale), MIDDLE_NUMBER));
     if (!drawing->numbers) {
         const double pitch = fmax(FIGURE_HEIGHT / (double)ranks, LEAST_ROW + 1);
@@ -239,7 +247,7 @@ static void put_style(const Drawing *drawing)
     fputs("</style>\n", drawing->stream);
 }
 
-/* Cells of the same width have numbers of the same size; 0: no number fits. */
+/* The font size of the number in a cell of this width, the same for all cells of the width; 0: no number. */
 static int number_size(const Drawing *drawing, double width)
 {
     const int size = (int)fmin(font_of(drawing, width), drawing->number);
@@ -303,7 +311,8 @@ static void put_rank(const Drawing *drawing, uint32_t rank)
     fputs("</g>\n", stream);
 }
 
-/* Marks the end of the rank in the first timeline, and prints the distance from its end in this one. */
+/* In the row of a rank of the second timeline, marks where the rank ends in the first one, and prints how much later it
+   ends in the second one, in percent. */
 static void put_error(const Drawing *drawing, uint32_t rank)
 {
     double end[2];
@@ -318,7 +327,7 @@ static void put_error(const Drawing *drawing, uint32_t rank)
             x_of(drawing, drawing->makespan) + 8, y + drawing->row / 2 + 5, error, error);
 }
 
-/* 1, 2 or 5 times a power of ten. */
+/* The time between two ticks of the axis: 1, 2 or 5 times a power of ten, at least tick_width pixels. */
 static double tick_step(double scale)
 {
     const double least = tick_width / scale, power = pow(10, floor(log10(least)));
@@ -399,7 +408,7 @@ static double put_legend(const Drawing *drawing, double y, FILE *stream)
            LEGEND_HEIGHT - LEGEND_LINE;
 }
 
-/* Returns its height, with the space below it. */
+/* Writes the title of a timeline. Returns its height in pixels, with the gap below it. stream NULL: only measures. */
 static double put_title(const Drawing *drawing, int number, double top, FILE *stream)
 {
     const SvgLines title = {"title", MARGIN, LABELS_WIDTH + drawing->width, bold_width * TITLE_SIZE, TITLE_LINE};

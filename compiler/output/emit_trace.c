@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The message that a slot waits for. */
+/* The message that is being received into a message slot. */
 typedef struct Arrival {
     bool expected;
     double time;
@@ -23,8 +23,8 @@ typedef struct Replay {
     double clock;
 } Replay;
 
-/* The time at which the message of a RECEIVE arrives: when the pass that computes it has ended, the F of the stage
-   before or the B or I of the stage after. */
+/* The time at which the message of a RECEIVE arrives: the end of the pass that computes it (the F of the stage before,
+   or the B or I of the stage after), plus the time of the message. */
 static double arrival_of(const Replay *replay, const Instruction *receive)
 {
     const Schedule *schedule = replay->picture->schedule;
@@ -39,7 +39,7 @@ static double arrival_of(const Replay *replay, const Instruction *receive)
            costs_message(replay->picture->times->costs, rank, replay->rank);
 }
 
-/* Whether another message is waited for between this instruction and the next pass. */
+/* Whether the rank waits for another message between instruction `i` and its next pass. */
 static bool waits_again(const Replay *replay, uint32_t i)
 {
     for (const Instruction *next = &replay->program->instructions[i + 1]; trace_lane(next->opcode) != LANE_COMPUTE;
@@ -49,7 +49,8 @@ static bool waits_again(const Replay *replay, uint32_t i)
     return false;
 }
 
-/* A wait for a message lasts until it arrives; the last wait before a pass lasts until the pass starts. */
+/* The end of a wait for a message: the arrival of the message; if no other wait follows before the next pass, the start
+   of that pass. */
 static double wait_end(Replay *replay, uint32_t i, double next_start)
 {
     Arrival *arrival = &replay->arrivals[replay->program->instructions[i].message];

@@ -8,7 +8,7 @@
 
 enum { RANK_COLUMNS = 12 /* of the table of counts; more ranks go into further tables */, SOURCE_WIDTH = 48 };
 
-/* Microbatches in the order in which they run, as long as they ascend or descend evenly. */
+/* Consecutive microbatches of a list that ascend or descend by the same step. */
 typedef struct Run {
     uint32_t first, last, count;
     int64_t step;
@@ -19,7 +19,8 @@ typedef struct Runs {
     Run *first, *last;
 } Runs;
 
-/* The passes of one kind and chunk, or the F&Bs of two, that one pass of a step became. */
+/* The passes that one written pass of a step became on a rank, all of one kind and chunk; or F&Bs, all of the same two
+   chunks. */
 typedef struct Passes {
     Span span;
     Action example, second; /* second: the backward half of F&Bs */
@@ -27,13 +28,14 @@ typedef struct Passes {
     struct Passes *next;
 } Passes;
 
-/* What a step became on a rank, or the passes that belong to no step. */
+/* What a step of the file became on a rank; or all passes of the rank that belong to no step. */
 typedef struct Row {
     const Item *item; /* NULL: no step */
     uint32_t line, times;
     Passes *first, *last;
-    double start, end, idle, longest; /* longest: the longest wait for another rank, of the pass `waiting` for
-                                         `awaited` */
+    /* longest: the longest wait for another rank; `waiting` is the pass that waits, `awaited` the pass that it waits
+       for */
+    double start, end, idle, longest;
     const Action *waiting, *awaited;
     uint32_t awaited_rank;
 } Row;
@@ -44,10 +46,10 @@ typedef struct Explainer {
     const Timeline *times;
     Arena *arena;
     FILE *stream;
-    const Item **steps; /* [step_count], those in blocks too; in the order of the file */
+    const Item **steps; /* [step_count]: all steps, also those in blocks, in the order of the file */
     int64_t **counts;   /* [rank][step] */
     uint32_t step_count;
-    Row *rows; /* [step_count + 1]: of one rank; the last one for passes of no step */
+    Row *rows; /* [step_count + 1]: of the current rank; rows[step_count] has the passes that belong to no step */
 } Explainer;
 
 /* --- steps --- */
@@ -69,7 +71,8 @@ static uint32_t collect_steps(const Item *items, const Item **steps, uint32_t co
 
 static Row *row_of(Explainer *x, Span span)
 {
-    uint32_t low = 0, high = x->step_count; /* the last step that does not begin after the span is in [low, high) */
+    /* of the steps that begin at the span or before it, the last one is in [low, high) */
+    uint32_t low = 0, high = x->step_count;
     while (high - low > 1) {
         const uint32_t middle = low + (high - low) / 2;
         if (x->steps[middle]->span.begin <= span.begin)
@@ -150,7 +153,7 @@ static double ready_at(const Explainer *x, uint32_t rank, const Action *pass, De
     return timeline_arrival(x->schedule, &x->c->table, x->times, rank, pass, needed);
 }
 
-/* The wait before a pass counts for its row if it is a wait for another rank. */
+/* Notes the wait before a pass in its row if it is a wait for another rank, and longer than those noted before. */
 static void add_wait(const Explainer *x, uint32_t rank, Row *row, const Action *pass, double wait)
 {
     Dependence needed;
@@ -190,7 +193,8 @@ static void collect_rank(Explainer *x, uint32_t rank)
     }
 }
 
-/* Counts how often the rank runs each step. For a step in a block it counts how often its most frequent pass ran. */
+/* Sets counts[step]: how often the rank runs each step. For a step in a block, how often the rank runs the most
+   frequent of its passes. */
 static void count_steps(Explainer *x, uint32_t rank, int64_t *values, int64_t *counts)
 {
     Fault fault;
@@ -204,7 +208,8 @@ static void count_steps(Explainer *x, uint32_t rank, int64_t *values, int64_t *c
                     count += run->count;
             counts[s] = count > counts[s] ? count : counts[s];
         }
-    for (const Item *item = x->c->tree->items; item; item = item->next) /* here passes that do not exist count too */
+    /* a step outside of blocks: the value of its count, which includes passes that do not exist */
+    for (const Item *item = x->c->tree->items; item; item = item->next)
         if (item->kind == ITEM_STEP && item->value && known)
             evaluate(item->value, values, &counts[row_of(x, item->span) - x->rows], &fault);
 }
@@ -216,7 +221,7 @@ static bool same_counts(const Explainer *x, uint32_t a, uint32_t b)
     return memcmp(x->counts[a], x->counts[b], x->step_count * sizeof **x->counts) == 0;
 }
 
-/* "0, 7" or "0..3, 8": the ranks that are alike. */
+/* The ranks r with alike[r] as text: "0, 7" or "0..3, 8". */
 static const char *ranks_text(const Explainer *x, const bool *alike)
 {
     const char *text = "";
@@ -430,7 +435,7 @@ static void print_rank(const Explainer *x, uint32_t rank)
     print_shared_slots(x, rank);
 }
 
-/* Prints the recipe in the order of a device that runs one component at a time. */
+/* Prints the entries of the recipe in the order in which a device runs them that runs one component at a time. */
 static void print_recipe(const Recipe *recipe, FILE *stream)
 {
     RecipeEntry order[RECIPE_ENTRIES];

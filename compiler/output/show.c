@@ -13,7 +13,7 @@
 enum {
     LABEL_SIZE = 64,
     LEAST_BLOCK = 20, /* columns of a block, even on a narrower terminal */
-    MOST_BLOCKS = 8,  /* with more blocks, a page or a picture is easier to read */
+    MOST_BLOCKS = 8,  /* with more blocks than this, a note recommends a page or a picture */
     STYLE_PLAIN = -1,
     STYLE_IDLE = -2,
 };
@@ -23,7 +23,7 @@ typedef struct Screen {
     FILE *stream;
     bool colours, many_chunks;
     uint32_t variants;
-    uint32_t unit;        /* columns of the shortest pass: its label and a space */
+    uint32_t unit;        /* columns that the widest label of a pass needs, with a space */
     double scale;         /* columns per unit of time */
     uint32_t columns;     /* of the whole timeline */
     uint32_t first, last; /* columns [first, last) are those of this block */
@@ -57,7 +57,8 @@ static uint32_t passes_in(const Cell *cell) { return cell->second ? 2 : 1; }
 /* A U that takes no time is a bar after the pass before it. */
 static bool is_update_bar(const Cell *cell) { return cell->first->kind == ACTION_U && cell->end <= cell->start; }
 
-/* Makes columns wide enough for every label, unless a few passes are far shorter than the others. */
+/* Chooses the scale, columns per unit of time: every label fits into its pass, but at most so large that a mean pass
+   takes 6 times the width of a label. */
 static void measure(Screen *screen)
 {
     const Schedule *schedule = screen->picture->schedule;
@@ -106,7 +107,8 @@ static int style_of(const Screen *screen, uint32_t rank, const Action *pass)
                  picture_variant(screen->picture->schedule, screen->variants, rank, pass->chunk));
 }
 
-/* Only the letters of a cell: a truncated number would be another number. */
+/* Copies the letters of a label, for a cell that is too narrow for the label: a truncated number would be another
+   number. */
 static uint32_t cell_letters(const char *label, char *letters)
 {
     uint32_t length = 0;
@@ -116,8 +118,8 @@ static uint32_t cell_letters(const char *label, char *letters)
     return length;
 }
 
-/* The label is in the first block that has room for it. A cell that begins at the end of a block has its letter
-   there. */
+/* Draws the part of a cell that is in this block. If a cell begins in the last columns of a block, where its label does
+   not fit, it has its letters there and its label in the next block. */
 static void draw_cell(Screen *screen, uint32_t rank, const Cell *cell)
 {
     const uint32_t begin = column(screen, cell->start), middle = column(screen, cell->middle),
@@ -154,8 +156,8 @@ static void draw_idle(const Screen *screen, uint32_t begin, uint32_t end)
         put(screen, at, '.', STYLE_IDLE);
 }
 
-/* Draws the part of a rank that is in the block. *next is the first cell that may reach into the block, *free the
-   end of the one before; both are updated for the next block. */
+/* Draws the part of a rank that is in this block. *next: the position of the first cell that may reach into this block;
+   *free: the column at which the cell before it ends. Updates both for the next block. */
 static void draw_rank(Screen *screen, uint32_t rank, uint32_t *next, uint32_t *free)
 {
     memset(screen->text, ' ', screen->last - screen->first);

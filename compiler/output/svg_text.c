@@ -21,7 +21,8 @@ void svg_put_text(const char *text, size_t length, FILE *stream)
     }
 }
 
-/* The last blank of text[0..end], preferably one after punctuation; 0: none. */
+/* The index at which to break text[0..end]: the last blank after punctuation; without such a one, the last blank; 0:
+   there is no blank. */
 static size_t break_before(const char *text, size_t end)
 {
     size_t blank = 0;

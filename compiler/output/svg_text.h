@@ -12,7 +12,7 @@ void svg_put_text(const char *text, size_t length, FILE *stream);
 typedef struct SvgLines {
     const char *style; /* class of the text */
     double x, width;
-    double character, pitch; /* width of a character, and distance of lines */
+    double character, pitch; /* mean width of a character; distance between the baselines of two lines */
 } SvgLines;
 
 /* Writes the lines, the first one at y, and returns their height; with stream NULL it only measures. */
