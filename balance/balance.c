@@ -101,7 +101,8 @@ double balance_of(const BalanceShape *shape, const double *loads, const uint32_t
     return balance_of_largest(shape, loads, largest);
 }
 
-/* How often each expert has been seen on the current GPU. */
+/* Counts how often each expert has been seen on one GPU, while a function goes through the GPUs. gpu[e]: the GPU on
+   which expert e was seen last; times[e]: how often it was seen there. */
 typedef struct Seen {
     uint32_t *gpu, *times; /* [experts] */
 } Seen;
@@ -114,7 +115,7 @@ static Seen seen_new(const BalanceShape *shape, Arena *arena)
     return seen;
 }
 
-/* How often `expert` has been seen on the GPU so far. */
+/* A pointer to the number of times that `expert` has been seen on `gpu` so far. The caller may change the number. */
 static uint32_t *times_seen(Seen *seen, uint32_t gpu, uint32_t expert)
 {
     if (seen->gpu[expert] != gpu)

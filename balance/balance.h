@@ -50,21 +50,21 @@ void balance_eplb(const BalanceShape *shape, uint32_t layers, const double *load
 typedef struct BalanceRequest {
     bool distinct;        /* no expert twice on a GPU */
     const uint32_t *from; /* [replicas]: passes balance_check_placement */
-    uint32_t moves;       /* at most this many physical experts that their GPU does not hold in `from` */
-    double threshold;     /* keep the placement if the balance would rise by less */
+    uint32_t moves;       /* most physical experts whose GPU does not hold the same expert in `from` */
+    double threshold;     /* the current placement is kept if the balance would rise by less than this */
 } BalanceRequest;
 
-/* Finds a placement of a layer with a high balance. Without `from` and `distinct` it is never lower than that of
-   balance_eplb, if that accepts the shape. Of placements with the same largest load it takes one without an expert
-   twice on a GPU, if it finds one. With `from`, experts that stay on a GPU stay in their slots; of two plans whose
-   balance differs by less than 0.001 it takes the one with fewer moves; and no further expert is placed twice on a
-   GPU. loads: [experts]; placement: [replicas]. `bound`: no placement of this shape has a higher balance.
-   STATUS_BAD_USAGE, STATUS_BAD_INPUT: the request is impossible; the error says why. */
+/* Finds a placement of a layer with a high balance. Without `from` and `distinct` the balance is never lower than that
+   of balance_eplb, if balance_eplb accepts the shape. Of placements with the same largest load it prefers one without
+   an expert twice on a GPU. With `from`, experts that stay on a GPU stay in their slots; of two plans whose balance
+   differs by less than 0.001 it takes the one with fewer moves; and no further expert is placed twice on a GPU. loads:
+   [experts]; placement: [replicas]. `bound`: no placement of this shape has a higher balance. STATUS_BAD_USAGE,
+   STATUS_BAD_INPUT: the request is impossible; the error says why. */
 Status balance_best(const BalanceShape *shape, const BalanceRequest *request, const double *loads, uint32_t *placement,
                     double *bound, Arena *arena, Error *error);
 
-/* Whether it is a placement of the shape. STATUS_BAD_INPUT: it is not, *slot is the wrong slot, and the error says
-   why. */
+/* Checks that the array is a placement of the shape. STATUS_BAD_INPUT: it is not; *slot is the first wrong slot, and
+   the error says why. */
 Status balance_check_placement(const BalanceShape *shape, const uint32_t *placement, uint32_t *slot, Arena *arena,
                                Error *error);
 
@@ -72,7 +72,7 @@ Status balance_check_placement(const BalanceShape *shape, const uint32_t *placem
    on the nodes. placement: [replicas]. */
 void balance_in_order(const BalanceShape *shape, uint32_t *placement);
 
-/* Of one layer. count: [experts], how many replicas each expert has. */
+/* Writes count[expert]: how many replicas each expert has in the placement of one layer. */
 void balance_counts(const BalanceShape *shape, const uint32_t *placement, uint32_t *count);
 /* gpu_loads: [gpus]. */
 void balance_gpu_loads(const BalanceShape *shape, const double *loads, const uint32_t *placement, double *gpu_loads,

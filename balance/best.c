@@ -1,4 +1,6 @@
-/* Solves a layer as domains: one for each node, with the groups of that node; or one for all GPUs. */
+/* Places the experts of a layer. A hierarchical placement is solved node by node, for several partitions of the groups
+   among the nodes; a global one is solved for all GPUs at once. A part that is solved by itself is a Domain
+   (domain.h). */
 
 #include "balance/balance.h"
 
@@ -10,25 +12,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS_TRIED = 1024 }; /* about how many slots are filled in all tried partitions together */
+/* limits the partitions that are tried: slots of a layer * tried partitions is about this */
+enum { SLOTS_TRIED = 1024 };
 
 /* The layer that is being placed. */
 typedef struct Layer {
-    const BalanceShape *shape; /* of a global placement: with one group and one node */
+    const BalanceShape *shape; /* the shape; in a global placement with groups = nodes = 1 */
     const double *loads;       /* [experts] */
     bool distinct;
     int64_t steps; /* steps of the exact search that are left */
     Arena *arena;
 } Layer;
 
-/* How good a placement is, on one node or on all: the largest load of a GPU, and a lower bound for it. */
+/* The quality of a placement, of one node or of all nodes. largest: the largest load of a GPU; bound: a lower bound of
+   this load in all placements. */
 typedef struct Solution {
     double largest, bound;
-    double largest_distinct; /* without an expert twice on a GPU; INFINITY: there is none */
+    /* the largest load of a GPU in the best placement without an expert twice on a GPU; INFINITY: none was found */
+    double largest_distinct;
 } Solution;
 
-/* Places the experts of one node: the best placement, and the best one without an expert twice on a GPU. Both are
-   [replicas], of all nodes. */
+/* Places the `count` experts of one node. Writes the node's part of two placements of the layer, each [replicas]: the
+   best one, and into `distinct` the best one without an expert twice on a GPU. */
 static Solution solve_node(Layer *layer, uint32_t node, const uint32_t *experts, uint32_t count, uint32_t *placement,
                            uint32_t *distinct)
 {
@@ -55,7 +60,7 @@ static Solution solve_node(Layer *layer, uint32_t node, const uint32_t *experts,
     return solution;
 }
 
-/* Lists the experts of a node's groups. */
+/* Writes the experts of all groups that node_of puts on `node`, and returns their number. */
 static uint32_t experts_of(const BalanceShape *shape, const uint32_t *node_of, uint32_t node, uint32_t *experts)
 {
     const uint32_t size = shape->experts / shape->groups;
@@ -66,7 +71,8 @@ static uint32_t experts_of(const BalanceShape *shape, const uint32_t *node_of, u
     return count;
 }
 
-/* Solves the nodes with the groups of `node_of`; stops as soon as a node has a load above `most`. */
+/* Places the experts of all nodes. node_of: [groups], the node of each group. Stops as soon as the largest load of a
+   node is above `most`: the placement is then incomplete. */
 static Solution solve_nodes(Layer *layer, const uint32_t *node_of, double most, uint32_t *placement)
 {
     const BalanceShape *shape = layer->shape;
@@ -82,7 +88,8 @@ static Solution solve_nodes(Layer *layer, const uint32_t *node_of, double most, 
     }
     for (uint32_t n = 0; n < shape->nodes && all.largest <= most; n++) {
         const uint32_t gpus = shape->gpus / shape->nodes, start = balance_first_slot(shape, n * gpus);
-        if (!is_less(all.largest, nodes[n].largest_distinct)) /* an expert twice on a GPU gains nothing */
+        /* the placement without duplicates on this node does not raise the largest load */
+        if (!is_less(all.largest, nodes[n].largest_distinct))
             memcpy(placement + start, distinct + start,
                    (balance_first_slot(shape, (n + 1) * gpus) - start) * sizeof *placement);
     }
@@ -91,7 +98,7 @@ static Solution solve_nodes(Layer *layer, const uint32_t *node_of, double most, 
 
 static bool has_duplicates(const Solution *solution) { return is_less(solution->largest, solution->largest_distinct); }
 
-/* Whether the first solution is better than the second. */
+/* Whether `one` is better than `other`: a smaller largest load or, with equal ones, no expert twice on a GPU. */
 static bool is_better(const Solution *one, const Solution *other)
 {
     return is_less(one->largest, other->largest) ||
@@ -108,7 +115,8 @@ static Solution solve_layer(Layer *layer, uint32_t *placement)
     double bound = INFINITY;
     uint32_t i = 0;
     for (; i < partitions.count && i < most; i++) {
-        const double least = partitions.largest[i] / gpus; /* the largest load of this partition is at least this */
+        /* a lower bound of the largest load of a GPU in this partition */
+        const double least = partitions.largest[i] / gpus;
         if (has_duplicates(&best) ? is_less(best.largest, least) : !is_less(least, best.largest))
             break;
         const uint32_t *node_of = partitions.node_of + (size_t)i * shape->groups;
@@ -124,7 +132,7 @@ static Solution solve_layer(Layer *layer, uint32_t *placement)
     return best;
 }
 
-/* Takes the published placement if it is better. */
+/* Replaces the placement by that of EPLB if EPLB's balance is higher. */
 static void keep_better(const BalanceShape *shape, const double *loads, uint32_t *placement, Arena *arena)
 {
     Error error;
@@ -151,7 +159,7 @@ static void sort_slots(const BalanceShape *shape, uint32_t *placement)
     }
 }
 
-/* Finds the best placement if there is no current one. Returns the bound, as a load. */
+/* Finds a placement without regard to a current one. Returns a lower bound of the largest load of a GPU. */
 static double place_anew(const BalanceShape *shape, bool distinct, const double *loads, uint32_t *placement,
                          Arena *arena)
 {
@@ -166,7 +174,8 @@ static double place_anew(const BalanceShape *shape, bool distinct, const double 
     return solution.bound;
 }
 
-/* Chooses among the current placement, one that is a few moves from it, and `anew`, aligned with the current one. */
+/* Chooses among three placements: the current one, an improved one that is at most request->moves moves away, and
+   `anew` with its GPUs and slots renumbered to match the current one. */
 static Status place_from(const BalanceShape *shape, const BalanceRequest *request, const double *loads, double bound,
                          uint32_t *anew, uint32_t *placement, Arena *arena, Error *error)
 {

@@ -1,4 +1,4 @@
-/* A bound that no filling can beat. Suppose one has a largest load of at most L. Then
+/* A lower bound of the largest load of a GPU. Suppose a placement of the domain has a largest load of at most L. Then
 
      - every share is at most L, so an expert has at least ceil(load / L) replicas; these must fit into the slots;
      - the remaining slots bound the replicas of each expert from above, and so its share from below;
@@ -24,7 +24,9 @@ static int by_share(const void *left, const void *right)
     return (one < other) - (one > other);
 }
 
-/* The least share of each replica, in descending order; sums[i]: of the first i. False: there are too few slots. */
+/* Lower bounds of the load of each replica if the largest load is at most `largest`. least: [experts], in descending
+   order of this bound, with the number of replicas; sums[i]: the sum over the first i replicas. False: there are too
+   few slots. */
 static bool least_shares(const Domain *domain, double largest, Least *least, double *sums)
 {
     double needed = 0;

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { BALANCE_STEPS = 300000 }; /* of the exact search for a layer: about ten milliseconds */
+enum { BALANCE_STEPS = 300000 }; /* most steps of the exact search for a layer: about ten milliseconds */
 
 typedef struct Domain {
     uint32_t experts, gpus, slots;
@@ -19,21 +19,22 @@ typedef struct Domain {
     bool distinct;          /* no expert twice on a GPU */
     int64_t *steps;         /* steps that filling_exact may still take, in all domains of a layer together */
     /* NULL without a current placement */
-    const uint32_t *held; /* [slots]: the current experts */
-    uint32_t moves;       /* number of slots that may get an expert that their GPU does not hold now */
-    const uint32_t *home; /* [experts]: an expert stays on this node; NULL: on any */
+    const uint32_t *held; /* [slots]: the expert that each slot has in the current placement */
+    uint32_t moves;       /* most slots that may have an expert which their GPU does not hold in `held` */
+    const uint32_t *home; /* [experts]: the node on which the expert must stay */
     uint32_t node_gpus;   /* GPUs of a node */
 } Domain;
 
-/* The expert of each slot, and what follows from it. */
+/* A placement of a domain: the expert of each slot, and what follows from that. */
 typedef struct Filling {
     uint32_t *expert; /* [slots] */
     uint32_t *count;  /* [experts]: replicas */
-    double *share;    /* [slots]: load of the replica there */
+    double *share;    /* [slots]: load of the replica in the slot: the load of its expert / number of replicas */
     double *load;     /* [gpus] */
 } Filling;
 
-/* Loads that differ by at most this share count as equal: sums of the same loads in another order do differ. */
+/* Loads whose relative difference is at most this count as equal: sums of the same numbers in another order may differ
+   by rounding. */
 static const double equal_loads = 1e-12;
 
 static inline bool is_less(double load, double than) { return load < than * (1 - equal_loads); }
@@ -57,33 +58,36 @@ bool filling_holds(const Domain *domain, const Filling *filling, uint32_t gpu, u
 bool filling_is_distinct(const Domain *domain, const Filling *filling);
 void filling_swap(const Domain *domain, Filling *filling, uint32_t slot, uint32_t other);
 
-/* Gives replicas as EPLB does, and places them by descending share on the lightest GPU with room; no expert twice on
-   a GPU if that is possible. */
+/* Makes a first filling. Chooses the number of replicas of each expert as EPLB does. Then puts each replica, the
+   largest load first, on the GPU with the least load that has room. Puts no expert twice on a GPU if that is
+   possible. */
 void filling_start(const Domain *domain, Filling *filling, Arena *arena);
 
-/* A lower bound of the largest load of a GPU. It is at most `known`, which some filling has. */
+/* A lower bound of the largest load of a GPU over all fillings. `known` is the largest load of some filling; the bound
+   is never above it. */
 double domain_bound(const Domain *domain, double known, Arena *arena);
 
-/* Improves the filling by swaps, and where these no longer help by other counts of replicas, until the largest load
-   is at most `goal` or the effort is spent. The largest load never grows. */
+/* Improves the filling until the largest load of a GPU is at most `goal`, nothing helps, or the effort is spent. It
+   swaps replicas of two GPUs; if no swap helps, it changes numbers of replicas. The largest load never grows. */
 void filling_improve(const Domain *domain, Filling *filling, double goal, Arena *arena);
 
-/* Improves the filling like filling_improve, but starts from the current placement, `held`, which the filling must be
-   at first. Each step is the one that gains most per move. */
+/* Like filling_improve, for a filling that is the current placement, domain->held, at first. Each step is the swap or
+   change that reduces the largest load most per move, within domain->moves. */
 void filling_improve_held(const Domain *domain, Filling *filling, double goal, Arena *arena);
-/* The number of moves from the current placement: slots whose expert the GPU does not hold there. */
+/* The number of moves from the current placement: slots with an expert that their GPU does not hold in domain->held. */
 uint32_t filling_moves(const Domain *domain, const Filling *filling);
-/* The change of that number if the slot gets the expert. */
+/* By how much filling_moves changes if the slot gets the expert. */
 int filling_cost(const Domain *domain, const Filling *filling, uint32_t slot, uint32_t expert);
-/* Whether the expert may be on the GPU of the slot, instead of the slot's expert. */
+/* Whether the slot may have this expert instead of its own: domain->home and domain->distinct allow it. */
 bool filling_may_hold(const Domain *domain, const Filling *filling, uint32_t slot, uint32_t expert);
 
-/* Enumerates the fillings of a small domain, without those that cannot be better than `filling`, which becomes the
-   best. False: there are too many, and `filling` is the best one that was tried. */
+/* Enumerates the fillings of a small domain, except those that cannot be better than `filling`, and sets `filling` to
+   the best one. False: the domain is too large or the steps are used up; `filling` is then the best one that was
+   tried. */
 bool filling_exact(const Domain *domain, Filling *filling, Arena *arena);
 
-/* All of the above: the best filling found, and the best one without an expert twice on a GPU, if there is one.
-   Returns a lower bound of the largest load. */
+/* Solves a domain with the functions above. `filling`: the best filling found; `distinct`: the best one without an
+   expert twice on a GPU or, if there is no such one, some filling. Returns a lower bound of the largest load. */
 double domain_solve(const Domain *domain, Filling *filling, Filling *distinct, Arena *arena);
 
 #endif

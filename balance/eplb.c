@@ -1,7 +1,7 @@
 /* EPLB as DeepSeek published it. Its three steps, in a global placement with one group and one node:
 
      1. pack the groups to the nodes (balanced_packing),
-     2. on each node give further replicas to the experts with the largest load a replica (replicate_experts),
+     2. on each node give further replicas to the experts with the largest load per replica (replicate_experts),
      3. pack the replicas of a node to its GPUs (balanced_packing).
 
    Loads are not negative, so the bits of their floats order as the floats do: a key of 64 bits has a load in its
@@ -16,12 +16,13 @@ typedef struct Workspace {
     uint64_t *tree;         /* [4 * replicas] */
     uint32_t *held;         /* [packs]: items so far */
     uint32_t *groups;       /* [groups]: node after node */
-    uint32_t *experts;      /* [experts]: node after node, its groups after each other */
-    uint32_t *items;        /* [replicas]: the position in `experts` of a node's replica */
-    uint32_t *count;        /* [experts], by position */
-    uint32_t *packed;       /* [replicas]: a node's replicas, GPU after GPU */
-    float *weights;         /* [replicas] */
-    float *loads;           /* [experts] of the layer */
+    /* [experts]: node after node, on a node group after group; below, a position is an index into this array */
+    uint32_t *experts;
+    uint32_t *items;  /* [replicas]: for each replica of the current node, the position of its expert */
+    uint32_t *count;  /* [experts], by position */
+    uint32_t *packed; /* [replicas]: the replicas of the current node (indices into `items`), GPU after GPU */
+    float *weights;   /* [replicas] */
+    float *loads;     /* [experts] of the layer */
 } Workspace;
 
 static uint32_t bits_of(float weight)
@@ -33,7 +34,7 @@ static uint32_t bits_of(float weight)
 
 static uint64_t key_of(float weight, uint32_t index) { return (uint64_t)bits_of(weight) << 32 | index; }
 
-/* The largest weight has the smallest key. */
+/* A key like key_of, but the largest weight has the smallest key. */
 static uint64_t falling_key(float weight, uint32_t index) { return (uint64_t)~bits_of(weight) << 32 | index; }
 
 static float weight_of(uint64_t key)
@@ -145,7 +146,7 @@ static void pack(const Workspace *w, const float *weights, uint32_t count, uint3
     }
 }
 
-/* Sorts the experts by position: those of a node's groups are next to each other. */
+/* Packs the groups to the nodes, and lists the experts in w->experts: node after node, group after group. */
 static void place_groups(const Workspace *w, const BalanceShape *shape, uint32_t nodes, uint32_t groups)
 {
     const uint32_t size = shape->experts / groups;

@@ -17,8 +17,9 @@ typedef struct Exact {
     uint32_t order[SMALL]; /* experts by descending load */
     uint32_t count[SMALL];
     /* while items are packed */
-    uint32_t item[SMALL];                 /* experts of the items, by descending share */
-    double share[SMALL], left[SMALL + 1]; /* left[i]: sum over items i and after */
+    /* the expert of each item (a replica to place); items are in descending order of load */
+    uint32_t item[SMALL];
+    double share[SMALL], left[SMALL + 1]; /* share[i]: load of item i; left[i]: sum of share[i], share[i + 1], ... */
     uint32_t gpu[SMALL];                  /* of the items so far */
     uint32_t used[SMALL];                 /* slots of a GPU */
     double load[SMALL];
@@ -37,7 +38,8 @@ static void keep(Exact *x)
     x->largest = filling_largest(domain, x->best);
 }
 
-/* Whether an earlier GPU is equivalent. No expert with further items is on either. */
+/* Whether a GPU before `gpu` has the same load, the same number of used slots and of all slots: placing the next item
+   there would give the same result. Both GPUs hold only experts whose items are all placed. */
 static bool is_repetition(const Exact *x, uint32_t gpu)
 {
     const uint32_t *first = x->domain->first;
@@ -56,7 +58,7 @@ static bool holds(const Exact *x, uint32_t i, uint32_t gpu)
     return false;
 }
 
-/* The remaining items fit below the best load only if the room below it is large enough. */
+/* Whether all GPUs together have room for the items from i on without reaching the best largest load. */
 static bool has_room(const Exact *x, uint32_t i)
 {
     double room = 0;
@@ -91,8 +93,8 @@ static void pack(Exact *x, uint32_t i)
     }
 }
 
-/* Of the j * gpus + 1 largest items some GPU has j + 1, and fills its other slots with others: whether that stays
-   below the best load. */
+/* Whether the best largest load may be beaten with these counts. Of the j * gpus + 1 largest items some GPU has j + 1;
+   with the smallest items in its other slots, its load must stay below the best one. */
 static bool may_be_better(const Exact *x)
 {
     const uint32_t slots = x->domain->slots, gpus = x->domain->gpus, each = slots / gpus;
@@ -131,7 +133,7 @@ static void pack_counts(Exact *x)
         pack(x, 0);
 }
 
-/* Chooses the counts of the experts from order[i] on, which have `slots` together. */
+/* Tries all numbers of replicas of the experts order[i], order[i + 1], ..., which have `slots` slots together. */
 static void choose(Exact *x, uint32_t i, uint32_t slots)
 {
     const Domain *domain = x->domain;

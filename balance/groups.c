@@ -49,7 +49,7 @@ static void assign(Enumeration *e, uint32_t group)
         e->load[n] = before;
         e->held[n]--;
         if (first && !e->nodes_differ)
-            break; /* the other empty nodes are like it */
+            break; /* nodes that are still empty are interchangeable: try only one of them */
     }
 }
 
@@ -74,7 +74,8 @@ static Partitions sorted(Enumeration *e, Arena *arena)
     return (Partitions){e->count, node_of, largest, INFINITY};
 }
 
-/* Placing groups on nodes is like placing experts on GPUs, without replicas. */
+/* Finds one good partition, with domain_solve: groups take the part of experts with one replica each, nodes that of
+   GPUs. */
 static Partitions one_good(uint32_t groups, uint32_t nodes, const double *loads, Arena *arena)
 {
     uint32_t *first = arena_array(arena, (size_t)nodes + 1, sizeof *first);

@@ -1,19 +1,21 @@
 #ifndef BALANCE_GROUPS_H
 #define BALANCE_GROUPS_H
 
-/* The partitions of the groups among the nodes. Each node takes the same number. */
+/* Partitions of the groups of experts among the nodes. Each node takes the same number of groups. */
 
 #include "balance/balance.h"
 
 typedef struct Partitions {
     uint32_t count;
     const uint32_t *node_of; /* [count][groups] */
-    const double *largest;   /* [count]: the largest load of a node, ascending */
-    double others;           /* a lower bound of that load in all other partitions; INFINITY: there are none */
+    /* [count]: the largest load of a node in each partition; partitions are in ascending order of it */
+    const double *largest;
+    /* a lower bound of the largest load of a node in all partitions that are not listed; INFINITY: all are listed */
+    double others;
 } Partitions;
 
-/* All partitions if they are few, else one good partition. Nodes with the same number of slots are not
-   distinguished. */
+/* Lists all partitions if they are few, else one good partition. If all nodes have the same number of slots, partitions
+   that differ only in the numbers of the nodes count as one. */
 Partitions groups_partitions(const BalanceShape *shape, const double *loads, Arena *arena);
 
 #endif

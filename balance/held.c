@@ -9,7 +9,7 @@
 
 static uint32_t nodes_of(const BalanceShape *shape) { return balance_is_hierarchical(shape) ? shape->nodes : 1; }
 
-/* All GPUs as one domain, in which an expert stays on its node. */
+/* One domain of all GPUs, in which each expert stays on the node that has it in request->from. */
 static Domain domain_of(const BalanceShape *shape, const BalanceRequest *request, const double *loads, int64_t *steps,
                         Arena *arena)
 {
@@ -18,7 +18,7 @@ static Domain domain_of(const BalanceShape *shape, const BalanceRequest *request
     for (uint32_t g = 0; g <= shape->gpus; g++)
         first[g] = balance_first_slot(shape, g);
     Domain domain = domain_new(shape->experts, loads, shape->gpus, first, steps, arena);
-    domain.distinct = true; /* no further expert twice on a GPU */
+    domain.distinct = true; /* no step puts an expert on a GPU that already holds it */
     domain.held = request->from;
     domain.moves = request->moves;
     domain.home = home;
@@ -28,7 +28,8 @@ static Domain domain_of(const BalanceShape *shape, const BalanceRequest *request
     return domain;
 }
 
-/* Gives the slot to the expert with which the largest load is smallest; false: no expert may be there. */
+/* Replaces the expert of the slot by the one with which the largest load of a GPU becomes smallest. False: no other
+   expert may be in this slot. */
 static bool replace_duplicate(const Domain *domain, Filling *filling, uint32_t slot)
 {
     const uint32_t old = filling->expert[slot];
@@ -84,7 +85,7 @@ Status held_improve(const BalanceShape *shape, const BalanceRequest *request, co
 
 /* --- matching --- */
 
-/* How many of the GPU's experts in `placement` the other GPU holds in `from`. */
+/* How many experts that `gpu` holds in `placement` the GPU `other` holds in `from`. */
 static uint32_t overlap(const BalanceShape *shape, const uint32_t *placement, uint32_t gpu, const uint32_t *from,
                         uint32_t other)
 {
@@ -103,8 +104,9 @@ static uint32_t slots_of(const BalanceShape *shape, uint32_t gpu)
     return balance_first_slot(shape, gpu + 1) - balance_first_slot(shape, gpu);
 }
 
-/* Matches the GPUs from `gpu` on with those from `other` on: each takes the position of the free GPU that has most
-   experts in common with it. */
+/* Matches the GPUs of one node of `placement` (from `gpu` on) with those of one node of `from` (from `other` on).
+   place_of[g] becomes the GPU of `from`, not taken yet and with the same number of slots, that has most experts in
+   common with g. */
 static void match_gpus(const BalanceShape *shape, const uint32_t *from, const uint32_t *placement, uint32_t gpu,
                        uint32_t other, uint32_t *place_of, bool *taken)
 {
@@ -125,7 +127,7 @@ static void match_gpus(const BalanceShape *shape, const uint32_t *from, const ui
     }
 }
 
-/* Matches nodes by the experts that they have in common. */
+/* place_of[n] becomes the node of `from`, not taken yet, that has most experts in common with node n of `placement`. */
 static void match_nodes(const BalanceShape *shape, const uint32_t *from, const uint32_t *placement, uint32_t *place_of,
                         Arena *arena)
 {

@@ -8,7 +8,8 @@
 #include <string.h>
 
 enum {
-    EFFORT = 200, /* per slot: pairs of slots compared, or GPUs counted */
+    /* effort for each slot of the domain. Comparing two slots costs 1, considering a GPU as many as there are GPUs */
+    EFFORT = 200,
     EFFORT_LEAST = 50000,
     CHANGES_TRIED = 6,
 };
@@ -18,7 +19,7 @@ typedef struct Descent {
     Filling *filling;
     double goal;
     int64_t effort; /* left */
-    int64_t moves;  /* left; may be negative without a current placement */
+    int64_t moves;  /* moves that are left; without a current placement so many that they never end */
 } Descent;
 
 /* --- swaps --- */
@@ -42,7 +43,8 @@ static bool may_swap(const Descent *d, uint32_t slot, uint32_t other)
            filling_may_hold(d->domain, d->filling, other, expert[slot]) && swap_cost(d, slot, other) <= d->moves;
 }
 
-/* Considers the swaps of two GPUs. */
+/* Compares the swaps of a slot of GPU `full` with a slot of `gpu`. Replaces `best` by a swap with which the larger of
+   the two loads is smaller than best->largest. */
 static void consider_gpus(Descent *d, uint32_t full, uint32_t gpu, Swap *best)
 {
     const Domain *domain = d->domain;
@@ -53,7 +55,8 @@ static void consider_gpus(Descent *d, uint32_t full, uint32_t gpu, Swap *best)
         const double most = filling->share[slot] - (load - best->largest),
                      least = filling->share[slot] + other_load - best->largest;
         for (uint32_t other = begin; other < end; other++) {
-            /* the other share must be between these for both loads to be below the best so far */
+            /* both loads are below best->largest after the swap if the other replica's load is between `least` and
+               `most` */
             const double share = filling->share[other];
             if (share < most && share > least && may_swap(d, slot, other)) {
                 const double difference = filling->share[slot] - share;
@@ -66,14 +69,14 @@ static void consider_gpus(Descent *d, uint32_t full, uint32_t gpu, Swap *best)
     d->effort -= domain->gpus + (int64_t)(domain->first[full + 1] - domain->first[full]) * (end - begin);
 }
 
-/* The best swap of the fullest GPU. */
+/* Finds the best swap of a replica of the fullest GPU. False: no swap makes its load smaller. */
 static bool find_swap(Descent *d, Swap *best)
 {
     const Domain *domain = d->domain;
     const uint32_t full = filling_fullest(domain, d->filling), lightest = filling_lightest(domain, d->filling);
     const double load = d->filling->load[full];
     *best = (Swap){.slot = domain->slots, .largest = load};
-    consider_gpus(d, full, lightest, best); /* first: afterwards most of the others cannot be better */
+    consider_gpus(d, full, lightest, best); /* first, because its result excludes most other GPUs */
     for (uint32_t g = 0; g < domain->gpus; g++)
         if (g != lightest && is_less((load + d->filling->load[g]) / 2, best->largest))
             consider_gpus(d, full, g, best);
@@ -104,8 +107,9 @@ typedef struct Change {
 
 /* Lists of the slots of each expert. */
 typedef struct Chains {
-    uint32_t *head, *next; /* [experts], [slots]; `slots` ends a chain */
-    double *load;          /* [gpus] */
+    /* head[expert]: its first slot; next[slot]: the next slot of the same expert; the number of slots ends a list */
+    uint32_t *head, *next;
+    double *load; /* [gpus] */
 } Chains;
 
 static void link_slots(const Descent *d, const Chains *chains)
@@ -119,7 +123,7 @@ static void link_slots(const Descent *d, const Chains *chains)
     }
 }
 
-/* The largest load after a change. */
+/* The largest load of a GPU if the slot gets the expert. */
 static double load_after(Descent *d, const Chains *chains, uint32_t slot, uint32_t expert)
 {
     const Domain *domain = d->domain;
@@ -155,8 +159,8 @@ static void consider_change(Descent *d, const Chains *chains, uint32_t slot, uin
         }
 }
 
-/* Finds changes that may relieve the fullest GPU: a smaller expert in one of its slots, or a further replica of one
-   of its experts. */
+/* Finds the CHANGES_TRIED best changes that may reduce the load of the fullest GPU: another expert in one of its slots,
+   or a further replica of one of its experts on another GPU. */
 static void find_changes(Descent *d, const Chains *chains, Change *best)
 {
     const Domain *domain = d->domain;
@@ -184,7 +188,8 @@ static void change(Descent *d, const Change *change)
     filling_update(d->domain, d->filling);
 }
 
-/* Whether one of the changes, and swaps after it, reduce the largest load. If not, nothing is changed. */
+/* Makes one of the best changes, followed by swaps, that reduces the largest load. False: none does, and the filling is
+   as before. */
 static bool change_counts(Descent *d, const Chains *chains, Filling *before)
 {
     Change best[CHANGES_TRIED];
@@ -238,7 +243,7 @@ void filling_improve(const Domain *domain, Filling *filling, double goal, Arena 
     improve(&d, &chains, arena);
 }
 
-/* The largest load after a swap. */
+/* The largest load of all GPUs after a swap. */
 static double load_after_swap(const Descent *d, const Swap *swap)
 {
     double largest = swap->largest;
@@ -248,7 +253,8 @@ static double load_after_swap(const Descent *d, const Swap *swap)
     return largest;
 }
 
-/* Makes a swap or a change, whichever gains more per move. */
+/* Makes the best swap or the best change, whichever reduces the largest load more per move. False: neither reduces
+   it. */
 static bool step(Descent *d, const Chains *chains)
 {
     const double largest = filling_largest(d->domain, d->filling);
@@ -273,7 +279,7 @@ static bool step(Descent *d, const Chains *chains)
 
 void filling_improve_held(const Domain *domain, Filling *filling, double goal, Arena *arena)
 {
-    enum { PATIENCE = 20 }; /* as a multiple of the usual effort */
+    enum { PATIENCE = 20 }; /* the effort, as a multiple of that of filling_improve */
     Descent d = descent_new(domain, filling, goal);
     const Chains chains = chains_new(domain, arena);
     d.effort *= PATIENCE;

@@ -2,14 +2,14 @@
 
 #include <math.h>
 
-/* The distance from the bound at which the search stops. */
+/* The largest load at which the search stops: slightly above the lower bound. */
 static double near(const Domain *domain, double bound)
 {
     return bound * (1 + (domain->slots > 64 ? 1e-5 : equal_loads));
 }
 
-/* Improves the filling, to the optimum if that is possible. Returns a lower bound of the largest load: `bound`, or a
-   better one if the optimum is known. */
+/* Improves the filling, to the optimum if the domain is small. Returns a lower bound of the largest load: the optimum
+   if it was found by enumeration, else `bound`. */
 static double solve(const Domain *domain, Filling *filling, double bound, Arena *arena)
 {
     filling_improve(domain, filling, near(domain, bound), arena);

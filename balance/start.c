@@ -27,7 +27,9 @@ static void sift_down(Item *heap, uint32_t size, uint32_t at)
     heap[at] = item;
 }
 
-/* Gives each replica of an expert a GPU of its own, if there are enough experts. */
+/* Chooses the number of replicas of each expert: each further replica goes to the expert with the largest load per
+   replica. If the experts suffice to fill all slots without an expert twice on a GPU, an expert gets at most as many
+   replicas as there are GPUs. */
 static void give_replicas(const Domain *domain, uint32_t *count, Arena *arena)
 {
     Item *heap = arena_array(arena, domain->experts, sizeof *heap);
@@ -93,7 +95,8 @@ static void put(Packing *packing, uint32_t gpu, Item item)
     packing->filling->load[gpu] += item.share;
 }
 
-/* The lightest GPU with room (if `other` is set, one without that expert); gpus: there is none. */
+/* The GPU with the least load among those with an empty slot; if `other` is not NULL, among those that also do not hold
+   its expert. Returns the number of GPUs if there is none. */
 static uint32_t lightest(const Packing *packing, const Item *other)
 {
     const Domain *domain = packing->domain;
@@ -106,7 +109,9 @@ static uint32_t lightest(const Packing *packing, const Item *other)
     return found;
 }
 
-/* All GPUs with room have the expert: a GPU without it takes it in exchange for an item that `open` takes. */
+/* For an item whose expert is on every GPU with an empty slot. A full GPU without the expert takes the item, and gives
+   another item to the GPU `open`, which has an empty slot and does not hold that one. False: there is no such
+   exchange. */
 static bool put_in_exchange(Packing *packing, uint32_t open, Item item)
 {
     const Domain *domain = packing->domain;

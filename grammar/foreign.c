@@ -148,7 +148,8 @@ static void help_power(Reader *reader, const char *spelling, Span span)
                   write);
 }
 
-/* One mistake gives one error: the parser has reported this line already and skips the rest of it. */
+/* Whether the parser has reported a syntax error on the line of `span`. It then skips the rest of the line, and no
+   second error is wanted. */
 static bool line_is_reported(const Reader *reader, Span span)
 {
     return reader->reported &&
@@ -198,7 +199,7 @@ static bool add_digit(int64_t *number, int digit)
     return !__builtin_mul_overflow(*number, 10, number) && !__builtin_add_overflow(*number, digit, number);
 }
 
-/* 12.5e3 as digits/scale; false: overflow. */
+/* Reads a decimal number such as 12.5e3 as the fraction digits / scale. False: overflow. */
 static bool read_decimal(const char *text, int64_t *digits, int64_t *scale)
 {
     bool good = true, fraction = false;

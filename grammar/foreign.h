@@ -2,17 +2,18 @@
 #define GRAMMAR_FOREIGN_H
 
 /* What users of Python, C or PyTorch write. The scanner reports an operator or number of these languages and returns
-   the token that was meant, so that no second error follows. Words such as `and` may be names here: syntax_error
-   calls these functions where a name does not fit. */
+   the token that was meant, so that no second error follows. Words such as `and` may be names in a schedule; so
+   syntax_error calls the functions about words only where a name does not fit. */
 
 #include "grammar/syntax_error.h"
 
-/* Reports `**`, `^`, `//`, `<<`, `<>`, `:=` and the like. Returns the token to read it as. */
+/* Reports the operator `**`, `^`, `//`, `<<`, `<>`, `:=` or the like. Returns the token that the parser gets in its
+   place. */
 int foreign_operator(Reader *reader, Span span);
 /* Whether the `//` at `span` is a division; otherwise it begins a comment up to the end of the line. */
 bool foreign_divides(const Reader *reader, Span span);
 void foreign_comment(Reader *reader, Span span);
-/* Reports 12.5 or 1e9. Returns its whole part. */
+/* Reports a number such as 12.5 or 1e9. Returns its integer part. */
 int64_t foreign_number(Reader *reader, Span span);
 /* Whether the `if` at `span` is that of Python's `a if c else b`, which is then reported. */
 bool foreign_choice(Reader *reader, Span span);

@@ -28,7 +28,7 @@ typedef struct Reader {
     Span word;       /* the word of passes that is being split, or the last one */
     ReadToken last, previous;
     ReadToken item;    /* the first token of the current item */
-    bool choosing;     /* inside Python's `a if c else b` */
+    bool choosing;     /* between `if` and `else` of Python's `a if c else b`, which was reported */
     OpenBracket *open; /* the innermost open bracket */
     Symbol *symbols[SYMBOL_BUCKETS];
     /* parser */

@@ -175,12 +175,12 @@ item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, 
         $$ = NULL;
         while (reader->open && reader->open->bracket != '{')
             reader->open = reader->open->outer;
-        if (!reader->open) /* inside a block more may follow from the same mistake */
+        if (!reader->open) /* in a block, further errors may follow from the same mistake */
             yyerrok;
     }
 
 end: ';'
-    | error /* a missing one: the next item is read as usual */
+    | error /* the `;` is missing: the next item is read as usual */
 
 if: condition block                     { $$ = choice(reader, @condition, $condition, $block.first, NULL); }
     | condition block[then] "else" block[otherwise]
@@ -190,7 +190,7 @@ if: condition block                     { $$ = choice(reader, @condition, $condi
 
 condition: "if" expression              { $$ = $expression; }
     | "if" error                        { $$ = NULL; }
-    | error                             { $$ = NULL; } /* `for` or `elif` of another language: its block is one, too */
+    | error                             { $$ = NULL; } /* `for` or `elif` of another language, before a block */
 
 block: '{' items '}'                    { $$ = $items; }
     | '{' items error '}'               { $$ = $items; }
@@ -429,7 +429,7 @@ static Item step(Span span, PassList passes, Expression *count, Item modifiers)
     return modifiers;
 }
 
-/* The modifiers of a step, and one more, which is at `span`. */
+/* Joins the modifiers of a step and one more modifier, `added`, which is at `span`. Reports a modifier given twice. */
 static Item both(Reader *reader, Item modifiers, Item added, Span span)
 {
     if (modifiers.step.overlap && added.step.overlap)

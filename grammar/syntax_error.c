@@ -72,7 +72,7 @@ static const Word others[] = {
 
 enum { WORDS = (int)(sizeof others / sizeof *others) };
 
-/* What would have fitted, in words. */
+/* Which kinds of tokens the parser would have accepted, and the words for them in a message. */
 typedef struct Expectation {
     bool item, value, after_value, pass, name;
     const char *words[WORDS + 3];
@@ -85,7 +85,8 @@ static Expectation understand(const bool *expected)
         .item = expected[TOKEN_LET],
         .value = expected[TOKEN_NUMBER] && expected['('],
         .after_value = expected['*'],
-        .pass = expected[TOKEN_PASS] && !expected[TOKEN_NUMBER], /* both are possible after NAME(, because of cost(F) */
+        /* after `NAME (` both are possible, because of cost(F): that does not count as a pass */
+        .pass = expected[TOKEN_PASS] && !expected[TOKEN_NUMBER],
         .name = expected[TOKEN_NAME] && !expected[TOKEN_NUMBER],
     };
     if (e.item)
@@ -126,7 +127,7 @@ static bool is_comparison(int token)
            token == TOKEN_EQUAL || token == TOKEN_UNEQUAL;
 }
 
-/* "nf0b1" or "NF0B1" for nF0B1 */
+/* Whether the text is a word of passes in the wrong case: nf0b1 or NF0B1 for nF0B1. */
 static bool is_pass_in_small(const char *text)
 {
     const char *letters = text + (text[0] == 'n' || text[0] == 'N');
@@ -176,7 +177,8 @@ static void help_form(Reader *reader)
             diag_help(reader->diagnostics, "write it like this: %s", items[i].form);
 }
 
-/* Helps where an item should begin and something else does. */
+/* Adds a help if an item should begin but another token was found, such as `}` or `else`. False: there is no help for
+   it. */
 static bool help_no_item(Reader *reader, const SyntaxError *error)
 {
     Diagnostics *diagnostics = reader->diagnostics;
@@ -195,7 +197,7 @@ static bool help_no_item(Reader *reader, const SyntaxError *error)
     }
 }
 
-/* Helps after a pass, a step or the head of a block. */
+/* Adds a help for an error after a pass, in a step or in the head of a block. False: there is no help for it. */
 static bool help_in_item(Reader *reader, const SyntaxError *error, const Expectation *e)
 {
     Diagnostics *diagnostics = reader->diagnostics;
@@ -243,7 +245,7 @@ static bool help_brackets(Reader *reader, const SyntaxError *error, const Expect
 {
     const OpenBracket *open = reader->open;
     if (error->found == '{' || error->found == '(' || error->found == '[')
-        open = open->outer; /* the scanner has opened it already */
+        open = open->outer; /* the bracket that was found is already the innermost open one */
     if (open && (error->expected[open->bracket == '(' ? ')' : open->bracket == '[' ? ']' : '}']) && !e->item)
         diag_note(reader->diagnostics, open->span, "to close this `%c`", open->bracket);
     else if (open && error->found == TOKEN_EOF)
@@ -253,7 +255,8 @@ static bool help_brackets(Reader *reader, const SyntaxError *error, const Expect
     return true;
 }
 
-/* Whether a `;` is missing: after the last token, if the token that was found belongs to what follows. */
+/* Whether a `;` is missing after the last token: one is expected, and the token that was found is on a later line, a
+   `}` or the end of the file. */
 static bool misses_end(const Reader *reader, const SyntaxError *error, const Expectation *e)
 {
     const bool next_line =
@@ -292,7 +295,7 @@ static void report(Reader *reader, const SyntaxError *error, const Expectation *
 {
     const char *text = text_of(reader, error->span);
     const uint32_t after = reader->previous.span.end;
-    /* What is missing is missing after the token before, so the caret goes there. */
+    /* if something is missing, the caret points after the token before it */
     const Span place = misses_end(reader, error, e) || error->found == TOKEN_EOF ? (Span){after, after} : error->span;
     const char *expected = misses_end(reader, error, e) ? "`;`" : join(e, reader->arena);
     if (error->found == TOKEN_PASS && (e->value || e->name)) {

@@ -84,8 +84,8 @@ dps_status dps_get_group_member(const dps_program *handle, uint32_t group, uint3
     _Static_assert((int)DPS_##name == OP_##name, "opcodes are those of programs");
 #include "runtime/program/opcodes.def"
 
-/* The member for the slot of an operand, chosen by its index in Instruction.slot. Some opcodes have their own names for
-   operands. */
+/* The member of `found` for the slot of an operand: x, y, dx, ... according to the index of the operand in
+   Instruction.slot. Some opcodes use other members. */
 static int32_t *slot_member(dps_instruction *found, uint8_t opcode, const Operand *operand)
 {
     switch ((OperandKind)operand->kind) {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 typedef struct Request {
-    const char *path; /* path of the file, or name of the text */
+    const char *path; /* the path of a file; of a text, the name that messages call it */
     const char *text; /* NULL: read the file */
     size_t length;
     const dps_options *options;

@@ -114,11 +114,12 @@ typedef enum dps_severity {
 
 typedef struct dps_diagnostic {
     size_t size;
-    int32_t severity;              /* dps_severity */
-    uint32_t line, column;         /* where it begins; line 0: it has no place. Columns count UTF-8 characters */
+    int32_t severity; /* dps_severity */
+    /* where the mistake begins in the source; line 0: it has no place there. Columns count UTF-8 characters */
+    uint32_t line, column;
     uint32_t end_line, end_column; /* just after where it ends */
     const char *text;              /* what is wrong */
-    const char *help;              /* what to do about it, one suggestion per line; NULL: none */
+    const char *help;              /* what to do about the error, one suggestion per line; NULL: none */
 } dps_diagnostic;
 
 /* The errors that the last call found in a source, in source order. There are none if an error has no place in a
@@ -137,8 +138,9 @@ typedef struct dps_parameter {
 typedef struct dps_progress {
     size_t size;
     uint32_t tried, planned; /* number of orders */
-    double cost;             /* time of the longest rank in the best order so far */
-    double bound;            /* a lower bound of this time for all orders */
+    /* of the best order so far: the largest (end - start) of a rank; with `overlap` its makespan */
+    double cost;
+    double bound; /* lower bound: no order has a smaller cost */
 } dps_progress;
 
 typedef struct dps_options {
@@ -185,7 +187,7 @@ void dps_program_free(dps_program *program);
 
 typedef struct dps_program_info {
     size_t size;
-    const char *schedule; /* its name; lives as long as the program */
+    const char *schedule; /* name of the schedule; the text lives as long as the program */
     const char *source;   /* the file's name, without folders */
     uint32_t ranks, stages, pipes;
     uint32_t microbatches;   /* number per step, all pipes together */
@@ -201,8 +203,9 @@ typedef enum dps_slot_class {
     DPS_SLOT_MESSAGE = 0,  /* one activation or gradient between two stages */
     DPS_SLOT_CONTEXT = 1,  /* what a forward saves for the input half of its backward */
     DPS_SLOT_STASH = 2,    /* what a forward saves for the weight half of its backward */
-    DPS_SLOT_GRADIENT = 3, /* what the input half leaves for the weight half, where they run apart */
-    DPS_SLOT_WEIGHTS = 4,  /* a version of a chunk's weights. Slot c belongs to chunk c; more if asynchronous */
+    DPS_SLOT_GRADIENT = 3, /* what a DPS_BACKWARD_INPUT leaves for its DPS_BACKWARD_WEIGHT */
+    /* a version of a chunk's weights. Slot c is of chunk c; only asynchronous programs have more slots than chunks */
+    DPS_SLOT_WEIGHTS = 4,
     DPS_SLOT_CLASSES = 5,
 } dps_slot_class;
 
@@ -211,7 +214,9 @@ typedef struct dps_rank_info {
     uint32_t chunks;
     uint32_t instructions;
     uint32_t slots[DPS_SLOT_CLASSES]; /* number of slots of each class that the rank needs */
-    uint32_t peak_activations; /* most microbatches that it holds, each from a forward to the end of its backward */
+    /* most activations that the rank holds at once, one per microbatch and stage, from the forward to the end of the
+       backward */
+    uint32_t peak_activations;
     uint32_t messages_sent, messages_received; /* per step */
 } dps_rank_info;
 
@@ -228,8 +233,8 @@ dps_status dps_get_pipe_info(const dps_program *program, uint32_t pipe, dps_pipe
 typedef struct dps_chunk_info {
     size_t size;
     uint32_t stage, pipe;
-    int32_t group; /* copies of a stage on several ranks sum their weight gradients: the number of their group; -1: the
-                      stage has one copy */
+    /* number of the group: the copies of this stage, which sum their weight gradients; -1: the stage has one copy */
+    int32_t group;
 } dps_chunk_info;
 
 dps_status dps_get_chunk_info(const dps_program *program, uint32_t rank, uint32_t chunk, dps_chunk_info *info);
@@ -240,7 +245,7 @@ typedef struct dps_group_member {
     uint32_t rank, chunk;
 } dps_group_member;
 
-/* DPS_BAD_USAGE: there is no such group or member; this ends a loop over them. */
+/* Fills in `info`. DPS_BAD_USAGE: there is no such group or member, so a loop over the members ends here. */
 dps_status dps_get_group_member(const dps_program *program, uint32_t group, uint32_t member, dps_group_member *info);
 
 /* What an instruction does. `x` is the input of its stage, `y` the output; `dx` and `dy` are their gradients. "Fills" a
@@ -256,11 +261,14 @@ typedef enum dps_opcode {
     DPS_RECEIVE_FORWARD = 7, /* starts to receive an activation into slot `message` from rank `peer` */
     DPS_SEND_BACKWARD = 8,   /* the same of a gradient */
     DPS_RECEIVE_BACKWARD = 9,
-    DPS_WAIT = 10,   /* waits until the message of slot `message` is sent, which frees the slot, or received */
-    DPS_REDUCE = 11, /* starts to sum the chunk's weight gradient over the members of its group; without one: nothing */
-    DPS_WAIT_REDUCE = 12, /* waits until that sum is complete. Between the two no pass adds to the gradient */
-    DPS_NORM = 13,        /* the norm of all gradients, each stage once; a collective of all ranks */
-    DPS_UPDATE = 14,      /* one step of the optimizer on the chunk; its gradient is zero afterwards */
+    DPS_WAIT = 10, /* waits until the message of slot `message` is sent, which frees the slot, or received */
+    /* starts to sum the chunk's weight gradient over the members of its group; without a group: does nothing */
+    DPS_REDUCE = 11,
+    /* waits until the sum of the DPS_REDUCE is complete. Between the two no pass adds to the gradient */
+    DPS_WAIT_REDUCE = 12,
+    /* computes the norm of the gradients of all stages, each stage counted once; a collective of all ranks */
+    DPS_NORM = 13,
+    DPS_UPDATE = 14, /* one step of the optimizer on the chunk; its gradient is zero afterwards */
     /* asynchronous: one optimizer step from `weights` into `next_weights`, with the gradient of `count` microbatches */
     DPS_ASYNC_UPDATE = 15,
     DPS_END = 16,             /* end of the step; the last instruction */
@@ -285,8 +293,8 @@ typedef struct dps_instruction {
     int32_t x, y, dx, dy;
     int32_t context, stash, gradient;
     int32_t weights, next_weights;
-    int32_t number; /* of the microbatch in the step, counted over all pipes: it selects the data */
-    int32_t index;  /* of the instruction, as dps_get_instruction counts them */
+    int32_t number; /* number of the microbatch in the step, counted over all pipes: it selects the data */
+    int32_t index;  /* number of the instruction on its rank, as in dps_get_instruction */
     /* half 1 of an F&B or F&F, in the instructions that dps_next and dps_step hand out; else NULL */
     const struct dps_instruction *second;
 } dps_instruction;
@@ -308,16 +316,17 @@ typedef struct dps_rank dps_rank;
 
 typedef struct dps_rank_options {
     size_t size;
-    uint32_t ranks; /* number of ranks that you run: a program for another number is refused; 0: not checked */
-    /* Not 0: each send comes right after the pass that fills its slot, and each receive as soon as its slot is free.
-       Transports that do not block at a post (MPI_Isend, threads) then hide more of a message's time. 0: sends and
-       receives stay in the order of the program. Transports that handle messages strictly in the order of their posts
-       (NCCL, blocking calls) need this: with early receives they may deadlock. */
+    /* number of ranks that you run. The call fails if the program is for another number; 0: not checked */
+    uint32_t ranks;
+    /* Not 0: the instructions are reordered. Each send comes right after the pass that fills its slot, and each receive
+       as soon as its slot is free. Transports that do not block at a post (MPI_Isend, threads) then hide more of a
+       message's time. 0: sends and receives stay in the order of the program. Transports that handle messages strictly
+       in the order of their posts (NCCL, blocking calls) need 0: with early receives they may deadlock. */
     int32_t post_early;
 } dps_rank_options;
 
-/* Opens rank number `rank` of the program. `options` may be NULL. The rank refers to the program: free the rank first.
-   It does not need the session any more. */
+/* Opens rank number `rank` of the program. `options` may be NULL. The rank refers to the program: free the rank before
+   the program. The rank does not need the session any more. */
 dps_status dps_rank_open(dps *d, const dps_program *program, uint32_t rank, const dps_rank_options *options,
                          dps_rank **opened);
 void dps_rank_free(dps_rank *rank);
@@ -353,8 +362,9 @@ void dps_reason(dps_rank *rank, const char *text);
 
 /* Push: the library drives the loop and calls your functions. */
 
-/* Runs the instruction with the slots that it names. Returns 0, or any other number for a failure, which ends the step.
-   It may call dps_reason and dps_gather with its rank, and no other function of the rank. */
+/* Your function that runs an instruction, with the slots that the instruction names. Return 0, or any other number for
+   a failure, which ends the step. The function may call dps_reason and dps_gather with its rank, and no other function
+   of the rank. */
 typedef int (*dps_function)(void *user, const dps_instruction *instruction);
 
 /* A function may be NULL if the program does not need it. For example, a program without DPS_BACKWARD_INPUT does not
@@ -365,22 +375,25 @@ typedef struct dps_functions {
     dps_function forward;         /* DPS_FORWARD, DPS_FORWARD_ONLY, and for each half of DPS_OVERLAP_FORWARD */
     dps_function backward_input;  /* DPS_BACKWARD_INPUT */
     dps_function backward_weight; /* DPS_BACKWARD_WEIGHT */
-    dps_function backward;        /* DPS_BACKWARD. NULL: backward_input, then backward_weight are called with it */
-    dps_function overlap;         /* DPS_OVERLAP. NULL: forward, then the function of its backward are called */
-    /* send and receive are called for activations and for gradients: the opcode tells which. wait is called for both.
-       Not called if the rank has joined threads. */
+    /* DPS_BACKWARD. NULL: backward_input and then backward_weight are called with the same instruction */
+    dps_function backward;
+    /* DPS_OVERLAP. NULL: forward is called with half 0, then the function of the backward with half 1 */
+    dps_function overlap;
+    /* For DPS_SEND_*, DPS_RECEIVE_* and DPS_WAIT: the opcode tells whether the message is an activation or a gradient.
+       These functions are not called if the rank has joined threads. */
     dps_function send, receive, wait;
-    /* Called for every chunk, even if its stage has one copy (group -1). In that case the gradient of the chunk is
-       complete, and a host with replicas of the pipeline may sum it over them. They may be NULL if no stage on this
-       rank has several copies. Not called if the rank has joined threads. */
+    /* For DPS_REDUCE and DPS_WAIT_REDUCE of every chunk, even if its stage has one copy (group -1). The gradient of
+       such a chunk is complete, and a host with replicas of the pipeline may sum it over the replicas. The functions
+       may be NULL if no stage on this rank has several copies. They are not called if the rank has joined threads. */
     dps_function reduce, wait_reduce;
-    dps_function norm, update; /* NULL: nothing happens; a host may update after dps_step */
+    /* DPS_NORM, DPS_UPDATE. NULL: the instruction does nothing; the host may update weights after dps_step */
+    dps_function norm, update;
     dps_function update_async; /* DPS_ASYNC_UPDATE, of asynchronous programs */
 } dps_functions;
 
 /* Runs a step of the rank. This thread calls every function, in the order of the instructions. DPS_FAILED: a
    function or a transfer failed; dps_rank_error says at which instruction, and the rank can only be freed.
-   DPS_BAD_USAGE: a function that the program needs is NULL, or a step has begun. */
+   DPS_BAD_USAGE: a function that the program needs is NULL, or a step has begun with dps_next. */
 dps_status dps_step(dps_rank *rank, const dps_functions *functions);
 
 /* --- ranks that are threads --- */
@@ -392,7 +405,7 @@ typedef struct dps_threads dps_threads;
 /* `deadline`: seconds after which a rank that waits for another one fails; 0: it waits forever. All ranks of the
    program must join. The channels between the threads come from malloc, not from your allocator. */
 dps_status dps_threads_new(dps *d, const dps_program *program, double deadline, dps_threads **made);
-/* Call it after all ranks that joined are freed. */
+/* Free all ranks that have joined these threads first. */
 void dps_threads_free(dps_threads *threads);
 
 /* Your memory, which the library moves or sums; it must outlive all ranks that have joined the same threads. */
@@ -409,7 +422,7 @@ typedef struct dps_buffers {
 
 /* Joins the threads; call it before the rank's first step. The library copies `buffers` with its arrays `gradients` and
    `elements`; it uses your array `messages`, your blocks and your gradients themselves. When a rank fails, all others
-   fail at their next wait, with its error in their text. */
+   fail at their next wait, and their error text contains the error of the rank that failed. */
 dps_status dps_join(dps_rank *rank, dps_threads *threads, const dps_buffers *buffers);
 
 /* Collects `bytes` bytes of every rank in `all`, in the order of the ranks. All ranks must call it, for instance in
@@ -419,9 +432,9 @@ dps_status dps_gather(dps_rank *rank, const void *mine, size_t bytes, void *all)
 /* --- how long it takes --- */
 
 /* Predicts times: every pass takes the time of the costs, and starts as soon as its rank is free and its inputs have
-   arrived. `costs` are as in dps_options; none: those given at compilation. They do not change the order of the
+   arrived. `costs` are as in dps_options; none: those given at compilation. These costs do not change the order of the
    program: if the schedule uses cost() or `order auto`, compile it with the same costs. The prediction refers to the
-   program: free the prediction first. */
+   program: free the prediction before the program. */
 dps_status dps_predict(dps *d, const dps_program *program, const char *const *costs, size_t cost_count,
                        dps_prediction **prediction);
 void dps_prediction_free(dps_prediction *prediction);
@@ -429,14 +442,17 @@ void dps_prediction_free(dps_prediction *prediction);
 /* Times are in the unit of the costs. */
 typedef struct dps_prediction_info {
     size_t size;
-    double makespan;      /* time of a step, from the first start to the last end */
-    double bound;         /* no order of this placement within this memory has a smaller makespan; 0: not known */
-    double seconds;       /* seconds per unit of time; 0: the costs do not say */
-    double cost;          /* largest time of a rank between its first start and its last end */
-    double work;          /* mean time that a rank is busy */
-    double bubble_rate;   /* (cost - work) / cost: share of the time that ranks are idle */
-    double imbalance;     /* part of the bubble rate because some ranks have less work, if messages took no time */
-    double order_bubble;  /* the other part, from waits: the busiest rank waits as well */
+    double makespan;    /* time of a step, from the first start to the last end */
+    double bound;       /* no order of this placement within this memory has a smaller makespan; 0: not known */
+    double seconds;     /* seconds per unit of time; 0: the costs do not say */
+    double cost;        /* largest time of a rank between its first start and its last end */
+    double work;        /* mean time that a rank is busy */
+    double bubble_rate; /* (cost - work) / cost: share of the time that ranks are idle */
+    /* the part of the bubble rate that comes from ranks with less work than others, computed with messages that take no
+       time */
+    double imbalance;
+    /* the rest of that bubble rate: waits even of the busiest rank, with messages that take no time */
+    double order_bubble;
     double messages_time; /* part of the makespan that messages add */
 } dps_prediction_info;
 
@@ -444,11 +460,12 @@ dps_status dps_get_prediction_info(const dps_prediction *prediction, dps_predict
 
 typedef struct dps_rank_prediction {
     size_t size;
-    double start, end;  /* of its first and last pass */
-    double busy, idle;  /* time between them, with a pass and without */
-    double bytes_sent;  /* 0: the costs do not say how large a message is */
-    double peak_memory; /* bytes: of slots and weights where dps_options.slot_bytes were given, else of the activations
-                           that the costs give sizes for (memory_I, memory_W); 0: neither */
+    double start, end; /* start of its first pass, end of its last pass */
+    double busy, idle; /* time between start and end, in passes and without one */
+    double bytes_sent; /* 0: the costs do not say how large a message is */
+    /* bytes: of slots and weights if dps_options.slot_bytes was given, else of saved activations by the sizes in the
+       costs (memory_I, memory_W); 0: neither is given */
+    double peak_memory;
 } dps_rank_prediction;
 
 dps_status dps_get_rank_prediction(const dps_prediction *prediction, uint32_t rank, dps_rank_prediction *info);
@@ -476,10 +493,10 @@ dps_status dps_render(dps *d, const dps_prediction *prediction, dps_format forma
 /* --- several schedules --- */
 
 /* Returns what `dpc compare --json` prints: `count` schedules with the same numbers of ranks and microbatches, the
-   shortest step first. A time or size for all stages is that of 1/ranks of the model, into however many stages a
-   schedule cuts it. With `replicas`, makespans include the sums of gradients as far as passes do not hide them. Each
-   schedule takes those parameters of `options` that it has; `progress` is not called. If a schedule does not admit the
-   sizes, its row has the reason. DPS_BAD_INPUT: a file is wrong. Free the text with dps_release. */
+   shortest step first. Given times and sizes are for 1/ranks of the model, into however many stages a schedule cuts the
+   model. With `replicas`, makespans include the sums of gradients as far as passes do not hide them. Each schedule
+   takes those parameters of `options` that it has; `progress` is not called. If a schedule does not admit the sizes,
+   its row has the reason. DPS_BAD_INPUT: a file is wrong. Free the text with dps_release. */
 dps_status dps_compare(dps *d, const char *const *paths, size_t count, const dps_options *options, char **json,
                        size_t *length);
 
@@ -502,25 +519,30 @@ dps_status dps_advise(dps *d, const char *const *paths, size_t count, const dps_
 typedef struct dps_experts {
     size_t size;
     uint32_t layers, experts, replicas, gpus;
-    /* Groups are of neighbouring experts, nodes of neighbouring GPUs. If the number of groups is a multiple of the
-       number of nodes, all replicas of an expert are on one node. 0: 1 */
+    /* Numbers of groups of neighbouring experts and of nodes of neighbouring GPUs. If the number of groups is a
+       multiple of the number of nodes, all replicas of an expert are on one node. 0 means 1 */
     uint32_t groups, nodes;
     const double *loads;     /* [layers][experts], each at least 0 */
     const uint32_t *current; /* [layers][replicas]: the current placement, most of which shall stay; or NULL */
-    uint32_t most_moves;     /* with `current`: most experts per layer that move to a GPU that does not hold them */
-    int32_t limit_moves;     /* not 0: most_moves limits the moves; 0: there is no limit */
-    double threshold;        /* with `current`: a layer whose balance would rise by less is not changed */
-    int32_t distinct;        /* not 0: no expert twice on a GPU */
-    int32_t eplb;            /* not 0: exactly the algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB) */
+    /* with `current` and limit_moves: most physical experts per layer that move to a GPU which does not hold the
+       expert */
+    uint32_t most_moves;
+    int32_t limit_moves; /* not 0: most_moves limits the moves; 0: there is no limit */
+    /* with `current`: a layer whose balance would rise by less than this keeps its placement */
+    double threshold;
+    int32_t distinct; /* not 0: no expert twice on a GPU */
+    int32_t eplb;     /* not 0: exactly the algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB) */
 } dps_experts;
 
 /* Your arrays, which are filled in; NULL: not needed. */
 typedef struct dps_placement {
     size_t size;
-    uint32_t *placement;    /* [layers][replicas]: the expert of each physical expert, GPU after GPU */
-    double *before, *after; /* [layers]: the balance. Before: of `current`, or of the experts in order */
-    double *bound;          /* [layers]: an upper bound of the balance of all placements */
-    uint32_t *moves;        /* [layers]: number of experts that move to a GPU that did not hold them */
+    uint32_t *placement; /* [layers][replicas]: the expert of each physical expert, GPU after GPU */
+    /* [layers]: the balance. before: of `current`; without it, of the experts in order 0, 1, 2, ... */
+    double *before, *after;
+    double *bound; /* [layers]: an upper bound of the balance of all placements */
+    /* [layers]: number of physical experts that move to a GPU which does not hold the expert in `current` */
+    uint32_t *moves;
 } dps_placement;
 
 dps_status dps_balance(dps *d, const dps_experts *experts, const dps_placement *placement);

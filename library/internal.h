@@ -23,7 +23,7 @@ struct dps {
     const char *words; /* dps_error */
     dps_diagnostic *diagnostics;
     size_t diagnostic_count;
-    /* unfinished objects, freed if the call jumps out; NULL: none */
+    /* objects that the current call has not finished; they are freed if the call jumps to `exhausted`. NULL: none */
     dps_program *program;
     dps_prediction *prediction;
     dps_rank *rank;
@@ -41,14 +41,14 @@ struct dps_program {
     Parameters parameters;
     Costs costs; /* the costs given at compilation */
     Memory sizes;
-    Compilation compilation; /* always has a program and a schedule */
+    Compilation compilation; /* of the program; a loaded program has a schedule here too (raise_schedule) */
 };
 
 struct dps_prediction {
     MemoryFunctions memory;
     Arena arena;
     const dps_program *program;
-    Compilation compilation; /* that of the program, with other costs */
+    Compilation compilation; /* a copy of the program's compilation, with the costs of the prediction */
     Timeline times;
     BubbleCauses causes;
     Gap gap;
@@ -65,18 +65,19 @@ typedef enum RankState {
 struct dps_rank {
     MemoryFunctions memory;
     Arena arena;
-    RankProgram own; /* that of the program, or a copy with messages posted early */
+    RankProgram own; /* the rank's instructions in the program, or a copy in which messages are posted early */
     Walk walk;
     Progress progress;
     dps_instruction *actions; /* [own.instruction_count]: the instructions as the host sees them */
-    /* sets of opcodes, as bits: of all instructions except sums of a stage with one copy; of halves of F&Bs and F&Fs */
+    /* opcodes of the rank as bits 1 << opcode: opcodes: of all instructions except sums of stages with one copy;
+       opcodes_in_pairs: of the halves of F&Bs and F&Fs */
     uint32_t opcodes, opcodes_in_pairs;
     RankState state;
     dps_status failure; /* if RANK_FAILED */
     char reason[800];   /* what dps_reason said */
     Error error;
     /* of a rank that has joined threads */
-    dps_threads *threads; /* NULL: it has not */
+    dps_threads *threads; /* NULL: the rank has not joined threads */
     RankCommunicators communicators;
     Exchange exchange;
 };
@@ -84,9 +85,11 @@ struct dps_rank {
 struct dps_threads {
     MemoryFunctions memory;
     const Program *program;
-    _Atomic bool *joined;   /* [ranks] */
-    _Atomic uint64_t *sums; /* [stages] what its copies sum, as the first of them said; 0: none has joined */
-    World **members;        /* [ranks] */
+    _Atomic bool *joined; /* [ranks] */
+    /* [stages]: number and size of the gradient's elements, packed, as the first copy of the stage that joined gave
+       them; 0: no copy has joined */
+    _Atomic uint64_t *sums;
+    World **members; /* [ranks] */
 };
 
 /* --- ranks that run (rank.c) --- */
@@ -94,23 +97,25 @@ struct dps_threads {
 void rank_begin(dps_rank *rank);
 /* Whether the library itself runs the instruction. */
 static inline bool rank_carries(const dps_rank *rank, uint8_t opcode) { return rank->threads && exchange_has(opcode); }
-/* Marks the rank as failed at its present instruction, and ends the other ranks. rank->error has the reason, to which
-   the place is added. Returns `status`. */
+/* Marks the rank as failed at its present instruction, and makes the other ranks that joined the same threads fail.
+   rank->error has the reason; rank_fail adds rank, instruction and line to it. Returns `status`. */
 dps_status rank_fail(dps_rank *rank, dps_status status);
-/* Writes the host's reason to rank->error, and returns the status of a failure. */
+/* For a failure that the host reports: writes the reason of dps_reason to rank->error, and returns
+   STATUS_RUN_FAILED. */
 Status rank_host_failed(dps_rank *rank);
-/* Refuses a call that is wrong now: only the error text changes. Returns DPS_BAD_USAGE. */
+/* Sets the error text of a call that is not allowed in the present state. The state does not change. Returns
+   DPS_BAD_USAGE. */
 dps_status rank_refuse(dps_rank *rank, const char *text);
 
-/* --- ranks that are threads (threads.c). Without dps_join both do nothing --- */
+/* --- ranks that are threads (threads.c). For a rank without dps_join these two functions do nothing --- */
 
-/* Ends the other ranks, with rank->error as the reason. */
+/* Makes the other ranks fail, with rank->error as the reason. */
 void threads_abort(dps_rank *rank);
 void threads_leave(dps_rank *rank);
 
 /* --- instructions (ask.c) --- */
 
-/* Half 0 or 1 of an instruction, without its index. */
+/* Half 0 or 1 of an instruction as the host sees it. The caller sets `index`. */
 dps_instruction instruction_half(const Program *program, uint32_t rank, const Instruction *whole, uint32_t half);
 
 /* --- calls (call.c) --- */
@@ -123,7 +128,7 @@ dps_status call(dps *d, Body *body, void *arguments);
 
 /* Allocates zeroed memory of the host; jumps if there is none. */
 void *host_new(dps *d, size_t size);
-/* The host's functions; NULL: the host gave none. */
+/* The memory functions for an arena; NULL, which means malloc and free, if the host gave none. */
 const MemoryFunctions *host_functions(const MemoryFunctions *memory);
 /* An empty arena in the host's memory. It jumps out of the call if there is no memory. */
 Arena host_arena(dps *d, const MemoryFunctions *memory);
@@ -131,12 +136,12 @@ void host_release(const MemoryFunctions *memory, void *block);
 
 /* --- structs of any version (structs.c) --- */
 
-/* Copies a caller's struct, whose own `size` may differ, to the library's struct of `known_size` bytes; members that
-   the caller does not know become 0. False: the size is not set, or a member that the library does not know is not
-   0. */
+/* Copies a caller's struct, whose `size` may be another one, to the library's struct of `known_size` bytes. Members
+   that the caller's struct does not have become 0. False: `size` is not set, or a member that the library's struct does
+   not have is not 0. */
 bool struct_in(void *known, size_t known_size, const void *given);
-/* Copies the library's struct to the caller's, as many bytes as both have; the rest of the caller's becomes 0. False:
-   the size is not set. */
+/* Copies the library's struct to the caller's, as many bytes as both have. The rest of the caller's struct becomes 0.
+   False: `size` of the caller's struct is not set. */
 bool struct_out(void *given, const void *known, size_t known_size);
 
 #define STRUCT_IN(known, given) struct_in(known, sizeof *(known), given)
@@ -148,7 +153,8 @@ bool struct_out(void *given, const void *known, size_t known_size);
 
 /* --- programs (program.c) --- */
 
-/* program_new makes an empty program, d->program. program_take completes it and hands it out. */
+/* program_new makes an empty program and stores it in d->program. program_take completes that program, removes it from
+   the session and returns it. */
 dps_program *program_new(dps *d);
 dps_program *program_take(dps *d);
 

@@ -15,7 +15,7 @@ typedef struct Request {
     size_t *length;
 } Request;
 
-/* Translates the request into options of dpc's command line. */
+/* Translates a request of the caller into the struct of dpc's command-line options. */
 static Status take_request(dps *d, const Request *request, Options *taken)
 {
     enum { COUNT_MAX = 10000 };

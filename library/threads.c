@@ -78,7 +78,8 @@ static Status join_threads(dps_rank *rank, dps_threads *threads, const dps_buffe
     return STATUS_OK;
 }
 
-/* Whether all copies of the rank's stages that have joined sum as many elements of the same size. */
+/* Whether the gradients of this rank's chunks have as many elements, of the same size, as those of the copies of their
+   stages that joined before. */
 static bool sums_agree(const dps_rank *rank, dps_threads *threads, const dps_buffers *buffers)
 {
     for (uint32_t c = 0; c < rank->own.chunk_count; c++) {
