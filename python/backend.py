@@ -84,7 +84,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     records = ""
     with zipfile.ZipFile(os.path.join(wheel_directory, wheel), "w", zipfile.ZIP_DEFLATED) as archive:
         def put(name, content):
-            entry = zipfile.ZipInfo(name)  # of a fixed date: the same sources give the same wheel
+            entry = zipfile.ZipInfo(name)  # an entry has a fixed date, so the same sources give the same wheel
             entry.external_attr = (0o755 if name.endswith(".so") else 0o644) << 16
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
         for name, content in _files(library, tag):

@@ -24,7 +24,7 @@ __all__ = ["Balance", "Chunk", "Diagnostic", "Error", "Instruction", "Prediction
 
 
 def _schedule_folder():
-    """The folder of the schedules: in the package, or in the checkout from which it is imported."""
+    """The folder of the schedules: in the package or, if dps is imported from a checkout, in the checkout."""
     here = pathlib.Path(__file__).parent
     inside = here / "schedules"
     return inside if inside.is_dir() else here.parent.parent / "schedules"

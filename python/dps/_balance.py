@@ -8,13 +8,13 @@ from ._errors import UsageError, session
 
 
 class Balance(NamedTuple):
-    """Where the replicas of the experts are. The balance of a layer is the mean load of a GPU over the largest."""
+    """The result of balance(). The balance of a layer is the mean load of its GPUs, divided by the largest."""
 
-    placement: List[List[int]]  # of each layer: the expert of each physical expert, GPU after GPU
-    before: List[float]  # balance of each layer where experts are in their order, or in `current`
+    placement: List[List[int]]  # for each layer, the expert of each physical expert, GPU after GPU
+    before: List[float]  # balance of each layer in `current`; without it, with experts 0, 1, 2, ... in order
     after: List[float]
-    bound: List[float]  # no placement has a higher balance
-    moves: List[int]  # experts that come to a GPU that did not hold them before
+    bound: List[float]  # upper bound of the balance of each layer in any placement
+    moves: List[int]  # for each layer, how many physical experts are on a GPU that does not hold the expert in `current`
 
 
 def _rows(table, length, what):
@@ -29,14 +29,15 @@ def balance(loads, *, replicas, gpus, groups=1, nodes=1, method="best", current=
             distinct=False) -> Balance:
     """Places the replicas of the experts of each layer on GPUs, so that the fullest GPU has the least load.
 
-    loads           of each layer, the loads of its experts (a list of lists, or an array)
-    replicas, gpus  physical experts of a layer, and the GPUs that they are on
-    groups, nodes   of neighbouring experts and GPUs: if groups is a multiple of nodes, all replicas of an expert are on
-                    one node
+    loads           for each layer, the loads of its experts (a list of lists, or an array)
+    replicas, gpus  numbers of physical experts of a layer, and of GPUs that hold them
+    groups, nodes   numbers of groups of neighbouring experts, and of nodes of neighbouring GPUs. If groups is a
+                    multiple of nodes, all replicas of an expert are on one node
     method          "best", or "eplb": exactly the algorithm of DeepSeek's EPLB
-    current         the placement in force, as Balance.placement; then at most `moves` experts of a layer come to a GPU
-                    that does not hold them, and a layer whose balance would rise by less than `threshold` stays
-    distinct        no expert twice on a GPU"""
+    current         the current placement, in the form of Balance.placement. At most `moves` physical experts of a layer
+                    then move to a GPU that does not hold the expert (None: any number), and a layer whose balance would
+                    rise by less than `threshold` is not changed
+    distinct        True: no expert is twice on a GPU"""
     if method not in ("best", "eplb"):
         raise UsageError(f"there is no method {method!r}; there are 'best' and 'eplb'")
     loads = [list(layer) for layer in loads]

@@ -1,4 +1,4 @@
-"""What can go wrong, with the words of dpc."""
+"""Exceptions of this package. Their texts are those of dpc."""
 
 import ctypes
 from contextlib import contextmanager
@@ -8,7 +8,8 @@ from . import _library as c
 
 
 class Diagnostic(NamedTuple):
-    """A mistake in a source, or a note that explains the one before it. Lines and columns count from 1; 0: no place."""
+    """A mistake in a source, or a note that explains the mistake before it. Lines and columns count from 1. line 0: the
+    diagnostic has no place in the source."""
 
     severity: str  # "error" or "note"
     line: int
@@ -28,7 +29,7 @@ class Error(Exception):
 
     @property
     def line(self):
-        """Of the first mistake; None: it has no place in a source."""
+        """The line of the first mistake; None: no mistake has a place in a source."""
         return self.diagnostics[0].line if self.diagnostics else None
 
     @property
@@ -74,7 +75,7 @@ class Session:
         self.handle = handle
 
     def call(self, name, *arguments):
-        """Calls a function that returns a status, and raises what it says."""
+        """Calls a function of libdps that returns a status. Raises an exception if that is not OK."""
         status = getattr(c.library, name)(self.handle, *arguments)
         if status == c.OK:
             return

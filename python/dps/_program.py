@@ -22,13 +22,13 @@ class Rank(NamedTuple):
     chunks: List[Chunk]
     instruction_count: int
     slots: Dict[str, int]  # buffers of each class: message, context, stash, gradient, weights
-    peak_activations: int  # most microbatches that it holds at once
+    peak_activations: int  # most activations that it holds at once, one per microbatch and stage
     messages_sent: int
     messages_received: int
 
 
 class Instruction(NamedTuple):
-    """One instruction of a rank, with operands by name; None: it has no such operand. dps.h explains each."""
+    """One instruction of a rank. An operand that it does not have is None. dps.h explains the operands."""
 
     text: str  # as `dpc --emit=asm` writes it
     opcode: str  # "FORWARD", "SEND_FORWARD", ...
@@ -55,7 +55,7 @@ class Instruction(NamedTuple):
 
 
 class RankPrediction(NamedTuple):
-    """Times of a rank, in the unit of the costs, and bytes; 0: the costs have no sizes."""
+    """Times of a rank, in the unit of the costs, and bytes. Bytes are 0 if no sizes are known."""
 
     start: float
     end: float
@@ -70,13 +70,13 @@ class Prediction(NamedTuple):
 
     makespan: float
     bound: Optional[float]  # no order of this placement within this memory has a smaller makespan
-    seconds: Optional[float]  # that a unit takes, where the costs say so
+    seconds: Optional[float]  # seconds per unit of the costs; None: the costs do not say
     cost: float  # largest time of a rank between its first start and its last end
     work: float  # mean time that a rank is busy
     bubble_rate: float  # (cost - work) / cost
-    imbalance: float  # share of it because ranks have unequal work,
-    order_bubble: float  # and because of the order
-    messages_time: float  # what messages add to the makespan
+    imbalance: float  # the part of bubble_rate that comes from unequal work,
+    order_bubble: float  # and the rest, which comes from the order; both without messages
+    messages_time: float  # the time that messages add to the makespan
     ranks: List[RankPrediction]
 
 
@@ -89,7 +89,8 @@ def _settings(value):
 
 
 def _cost_texts(costs):
-    """None, a text as of `dpc --cost`, a dict, the path of a file, or a list of these."""
+    """Costs as a list of the texts that libdps takes. costs: None, a text as for `dpc --cost`, a dict, the path of a
+    file, or a list of these."""
     if costs is None:
         return []
     if isinstance(costs, (list, tuple)):
@@ -104,7 +105,8 @@ def _array(kind, values):
 
 
 class _Progress:
-    """Calls the user's function from C, keeps what it raises, and lets ctrl-C through."""
+    """A callback for C that calls the user's function. It keeps an exception of the function, so that compile() can
+    raise it, and lets ctrl-C end the search."""
 
     def __init__(self, function):
         self.function = function
@@ -115,7 +117,7 @@ class _Progress:
         try:
             told = progress.contents
             return bool(self.function and self.function(told.tried, told.planned, told.cost, told.bound))
-        except BaseException as error:  # ctypes would print it and go on
+        except BaseException as error:  # ctypes would print the exception and continue
             self.raised = error
             return 1
 

@@ -14,10 +14,11 @@ class Actions:
     _step    inputs, targets and results of the present step
 
     There is one method _make_OPCODE for each opcode that does something here. Its arguments are an instruction and
-    whether the step trains. It returns the function that a step calls."""
+    `mode`, whether the step trains. It returns the function that a step calls for this instruction."""
 
     def _functions(self, mode):
-        """The actions of a step and their functions, twice: in the order of the program, and with early receives."""
+        """Two pairs (actions, functions) for a step: in the order of the program, and with receives moved forward.
+        mode: True: a training step; False: only forwards."""
         actions = self.plan.training if mode else self.plan.evaluation
         made = {}
         for action in actions:
@@ -43,7 +44,7 @@ class Actions:
     _make_forward_only = _make_forward
 
     def _make_overlap_forward(self, i, mode):
-        """The two forwards of an F&F run one after the other."""
+        """The function of an F&F. It runs the two forwards one after the other."""
         first, second = self._make_forward(i, mode), self._make_forward(i.second, mode)
         key = i.chunk, i.microbatch
 
@@ -111,7 +112,7 @@ class Actions:
         return self._overlap(i, overlapped) if overlapped else in_turn
 
     def _overlapped_of(self, i):
-        """The user's function that runs both halves of an F&B at once; None: they run in turn."""
+        """The user's function that runs both halves of an F&B; None: the halves run one after the other."""
         first, second = self.modules[i.chunk], self.modules[i.second.chunk]
         if type(first) is type(second) and hasattr(type(first), "overlapped_forward_backward"):
             return type(first).overlapped_forward_backward

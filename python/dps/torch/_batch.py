@@ -22,7 +22,7 @@ def cut(value, count, dimension, what):
 
 
 def inputs_of(values, numbers, dimension):
-    """The tuple of inputs of each microbatch, by its number in the step."""
+    """{microbatch: tuple of its inputs} for the microbatches `numbers`; values: the inputs of all of them together."""
     parts = [cut(value, len(numbers), dimension, f"input {i}") for i, value in enumerate(values)]
     return dict(zip(numbers, zip(*parts)))
 
@@ -36,7 +36,8 @@ def targets_of(target, numbers, dimension):
 
 
 def arguments_of(arguments, count, dimension):
-    """The keyword arguments for the stages of each microbatch: tensors are cut, other values are passed as they are."""
+    """For each of `count` microbatches, the dict of its keyword arguments: tensors and lists are cut into microbatches,
+    other values are the same for all."""
     if not arguments:
         return [{}] * count
     parts = {name: cut(value, count, dimension, name) if isinstance(value, (torch.Tensor, list)) else [value] * count
@@ -45,7 +46,8 @@ def arguments_of(arguments, count, dimension):
 
 
 def together(outputs, dimension):
-    """Joins the outputs of all microbatches: one tensor for each output. A single output is not in a tuple."""
+    """Joins the outputs of several microbatches. outputs: one tuple of tensors for each microbatch. Returns a tuple
+    with one tensor for each output; if a microbatch has one output, the tensor itself."""
     joined = tuple(torch.cat(parts, dim=dimension) if parts[0].dim() > dimension else torch.stack(parts)
                    for parts in zip(*outputs))
     return joined[0] if len(joined) == 1 else joined

@@ -44,9 +44,9 @@ class _TwoStages(nn.Module):
     def step(self, *inputs, num_chunks=0, criterion=None, labels=(), return_outputs=False):
         """Runs a step of `num_chunks` microbatches: training, or under torch.no_grad() the forwards alone.
 
-        inputs     on the ranks that run the first stage; each is cut into microbatches along batch_dim
-        criterion  called as criterion(*outputs, *labels) by the last stage
-        labels     on the ranks that run the last stage
+        inputs     only on ranks that run the first stage; each input is cut into microbatches along batch_dim
+        criterion  called as criterion(*outputs, *labels) by the last stage, for each microbatch
+        labels     only on ranks that run the last stage
 
         Returns (loss, outputs) on the ranks that run the last stage, (None, None) on others: the loss of each
         microbatch, and with return_outputs the outputs. Gradients are those of the sum of the losses. They are not

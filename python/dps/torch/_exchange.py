@@ -51,16 +51,17 @@ class MessageFailed(Exception):
 
 
 class Exchange:
-    """The messages of a rank. Each message has a number in the program, which gives the tags of its tensors.
+    """Sends and receives the messages of a rank. Each message has a number in the program; the tags of its tensors
+    follow from this number.
 
-    In the first step a header with the form (shapes, dtypes) precedes each activation. Both ends remember it, so later
-    steps send only the tensors. A gradient has the form of its activation.
+    In the first step the sender sends a header with the form (shapes, dtypes) before each activation. Both ends keep
+    the form, so later steps send only the tensors. The gradient of an activation has the form of the activation.
 
-    names   the names of the group's processes in errors"""
+    names   for each process of the group, its name in errors"""
 
     def __init__(self, group, names):
         self.group, self.names = group, names
-        self.forms = {}  # the form of each message of activations
+        self.forms = {}  # {number of a message with an activation: its form}
 
     def _failed(self, peer, error):
         raise MessageFailed(self.names[peer], error) from None
@@ -72,7 +73,8 @@ class Exchange:
             self._failed(peer, error)
 
     def send(self, tensors, peer, number):
-        """Starts to send. The result keeps the tensors alive; wait() of it returns None."""
+        """Starts to send tensors. Pass the result to wait(), which then returns None; it keeps the tensors alive until
+        then."""
         tensors = [t.contiguous() for t in tensors]
         return self._posted(self.group.send, tensors, peer, number), peer, None, tensors
 
@@ -93,11 +95,12 @@ class Exchange:
         return number + (1 << 24)
 
     def receive_gradients(self, peer, key, number):
-        """Starts to receive the gradients of an activation."""
+        """Starts to receive the gradients of the activation `key`, one for each of its tensors that requires a
+        gradient."""
         return self.receive([(shape, dtype, False) for shape, dtype, grad in self.forms[key] if grad], peer, number)
 
     def receive(self, form, peer, number):
-        """Starts to receive tensors; wait() returns them."""
+        """Starts to receive tensors of this form. Pass the result to wait(), which returns the tensors."""
         tensors = tuple([torch.empty(shape, dtype=dtype, requires_grad=grad) for shape, dtype, grad in form])
         return self._posted(self.group.recv, tensors, peer, number), peer, tensors, None
 

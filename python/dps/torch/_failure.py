@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from .._errors import Error
 
-_GRACE = 2.0  # seconds in which a rank that fails writes the reason; a rank that has not written by then died
+_GRACE = 2.0  # a rank that fails writes the reason within so many seconds; without a reason by then, the rank has died
 
 
 class PipelineError(Error, RuntimeError):
@@ -30,7 +30,8 @@ class Failures:
         return self.store.add(key, add)
 
     def _tell(self, words):
-        """Writes the reason, unless another rank has written first. Returns the reason of the first rank."""
+        """Writes `words` as the reason of the failure, unless another rank has written one. Returns the reason written
+        first."""
         try:
             if self._count("failures", 1) == 1:
                 self.store.set("failure", words)
@@ -40,12 +41,13 @@ class Failures:
             return f"{words}. The process that holds the store of torch.distributed has ended too"
 
     def stage_raised(self, where, error):
-        """A pass of this rank has raised: tells the others."""
+        """Tells the other ranks that a pass of this rank has raised `error`."""
         self.words = self._tell(f"rank {self.rank} failed in {where}: {type(error).__name__}: {error}")
         self.close()
 
     def message_failed(self, where, other, deadline, error):
-        """A message of this rank has failed. Returns the exception that says why."""
+        """Tells the other ranks that a message of this rank has failed. Returns the exception to raise: it says why the
+        step failed."""
         late = "timed out" in str(error).lower()
         waited = f"rank {self.rank} was at {where}"
         words = self._told(_GRACE if not late else 0.0)
@@ -58,7 +60,7 @@ class Failures:
         return PipelineError(words)
 
     def _told(self, seconds):
-        """The reason that another rank has written within some seconds; None: there is none."""
+        """Waits at most `seconds` for a reason that another rank writes. Returns it; None: there is none."""
         until = time.monotonic() + seconds
         try:
             while self._count("failures") == 0:
@@ -70,7 +72,8 @@ class Failures:
             return None
 
     def _who_hangs(self, waited, deadline):
-        """Writes that this rank waits, and then looks which ranks do not wait: these are stuck in a pass."""
+        """The reason if the deadline is over: tells the other ranks that this one waits, and finds the ranks that do
+        not wait and so are stuck in a pass. waited: what this rank was doing, in words."""
         try:
             self._count(f"late {self.rank}", 1)
             time.sleep(min(_GRACE, deadline / 4))

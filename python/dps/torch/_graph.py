@@ -31,7 +31,8 @@ _Function = torch.autograd.function.BackwardCFunction
 
 
 def splitter_of(module, name, run_backward):
-    """What runs the backwards of a stage in two halves: by the graph, or by layers if PyTorch is too old for that."""
+    """The object that runs the backwards of a stage in two halves: a GraphSplitter or, if PyTorch is too old for that,
+    a Splitter."""
     return (GraphSplitter if is_supported(run_backward) else Splitter)(module, name, run_backward)
 
 
@@ -56,9 +57,9 @@ def _replace(number, gradient, gradients):
 class _Fork(NamedTuple):
     """A place where the graph leaves the trunk.
 
-    starts   the edges that lead to the node: W starts with their gradients
-    exits    the edges out of the trunk
-    node     None: the output of the stage itself is not in the trunk"""
+    starts   the edges into the node: W starts with their gradients
+    exits    the edges from the node to nodes outside of the trunk
+    node     the node of the trunk; None: an output of the stage is itself outside of the trunk"""
 
     starts: Tuple
     exits: Tuple
@@ -66,7 +67,9 @@ class _Fork(NamedTuple):
 
 
 class _Group:
-    """Forks that lead to the same nodes behind the trunk. One backward runs from all of them."""
+    """Forks from which common nodes outside of the trunk are reached. W runs one backward from all forks of a group.
+
+    nodes   all nodes outside of the trunk that the forks reach"""
 
     def __init__(self, fork, nodes):
         self.forks, self.nodes = [fork], nodes
@@ -76,7 +79,7 @@ class _Group:
 
 
 def _closure(nodes, following):
-    """The nodes, those that follow them, and so on."""
+    """The set of the nodes, all nodes following(node) of each of them, and so on."""
     found = set(nodes)
     ahead = list(found)
     while ahead:
@@ -90,8 +93,10 @@ def _closure(nodes, following):
 class _Graph:
     """The graph of one microbatch.
 
-    next_edges   the edges that leave each node
-    uses         the edges that lead to each node, by the number of the node's output"""
+    An edge is (node, number): the input `number` of the backward of `node`, an output of the node in the forward.
+
+    next_edges   {node: the edges that leave it}
+    uses         {node: the numbers of the edges that lead to it}"""
 
     def __init__(self, roots, sources):
         self.roots = [graph.get_gradient_edge(root) for root in roots]
@@ -120,7 +125,7 @@ class _Graph:
         return _closure(sources, lambda node: self.parents[node])
 
     def reached(self, edges):
-        """The nodes that one reaches by these edges."""
+        """All nodes that are reached through these edges."""
         return _closure((node for node, _ in edges), lambda node: (child for child, _ in self.next_edges[node]))
 
     def forks(self):
@@ -142,14 +147,16 @@ class _Graph:
         return list(dict.fromkeys(group_of.values()))
 
     def can_start(self, group):
-        """Whether W can start at the forks of the group."""
+        """Whether W can start at the forks of the group: none is a torch.autograd.Function, and none is reached from
+        another."""
         nodes = {fork.node for fork in group.forks} - {None}
         if any(isinstance(node, _Function) for node in nodes):
             return False
         return len(nodes) < 2 or all(nodes.isdisjoint(self.reached(self.next_edges[node])) for node in nodes)
 
     def parameters(self):
-        """The groups at whose forks W starts, and the edges to the parameters whose gradients I computes."""
+        """Two lists: the groups at whose forks W starts; and, for the other groups, the edges to their parameters,
+        whose gradients I computes."""
         late, ends = [], []
         for group in self.groups():
             if self.can_start(group):
@@ -159,10 +166,11 @@ class _Graph:
         return late, ends
 
     def keep_gradients(self, starts, gradient_of):
-        """I does not run the nodes at the bottom of the trunk, but it calls the hooks of their tensors. W calls these
-        hooks again; what they return then is not used.
+        """Makes W start with the gradients that I has computed. I calls the tensor hooks of a start even if it does not
+        run the node of the start. W calls these hooks again; a hook added here replaces what they return.
 
-        gradient_of   the gradients of the edges that I was asked for"""
+        starts        the edges at which W starts
+        gradient_of   {edge: the gradient that I has computed}"""
         run = self._with_above([parent for edge in gradient_of for parent in self.parents[edge.node]])
         for start in starts:
             if start.node not in run:
@@ -183,13 +191,13 @@ class GraphSplitter:
         self.reported = False
 
     def begin(self, inputs):
-        """Before a forward: returns its inputs, and the nodes, other than those of the inputs, at which the trunk
-        begins."""
+        """Call it before a forward. Returns the inputs for the forward, and the nodes at which the trunk begins besides
+        the nodes of inputs that require a gradient."""
         if any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
             return inputs, []
         leaves = [x.detach().requires_grad_() if isinstance(x, torch.Tensor) and x.is_floating_point() else None
                   for x in inputs]
-        # A module may change its input in place, but not a leaf.
+        # PyTorch forbids changing a leaf in place, and a module may change its input in place: so it gets a view.
         traced = [x if leaf is None else torch.ops.aten._unsafe_view(leaf, leaf.shape)
                   for x, leaf in zip(inputs, leaves)]
         return traced, [graph.get_gradient_edge(leaf).node for leaf in leaves if leaf is not None]
@@ -216,8 +224,8 @@ class GraphSplitter:
         return Stage.input_gradients(held), self._weight_half(late, ends, gradient_of)
 
     def _run_trunk(self, roots, gradients, edges):
-        """The gradient of each edge. The first time it finds out whether modules are called again, as non-reentrant
-        checkpoints do: each start of W would call them again."""
+        """Runs I and returns {edge: its gradient}. The first run also finds out whether the backward calls modules
+        again, as non-reentrant checkpoints do. Such a stage is not split: each start of W would call them once more."""
         if not edges:
             return {}
         called = []
@@ -250,7 +258,7 @@ class GraphSplitter:
         return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
     def report(self, words):
-        """Warns once about what the halves do not do."""
+        """Warns once about work that is not split between the halves."""
         if not self.reported and not WeightGradStore.cache:
             self.reported = True
             warnings.warn(f"{self.name}: {words}", stacklevel=2)

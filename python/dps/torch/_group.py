@@ -34,7 +34,8 @@ def global_ranks(group):
 
 
 def store_of(processes, purpose):
-    """A store that only these processes use. They must all ask for the same stores, in the same order."""
+    """A new store that only these processes use for this purpose. All of them must call this equally often, in the same
+    order."""
     key = (tuple(processes), purpose)
     _made[key] = _made.get(key, 0) + 1
     name = f"dps/{purpose}/{','.join(map(str, processes))}/{_made[key]}"
@@ -42,7 +43,8 @@ def store_of(processes, purpose):
 
 
 def connect(processes, store, deadline):
-    """A gloo group for this package alone: closing it does not touch the groups of the program."""
+    """A new gloo group of these processes, for this package alone: closing it does not close the groups of the user's
+    program. deadline: the timeout of its messages, in seconds."""
     rank = processes.index(dist.get_rank())
     return dist.ProcessGroupGloo(store, rank, len(processes), timedelta(seconds=deadline))
 

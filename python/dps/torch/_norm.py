@@ -7,8 +7,9 @@ from . import _group
 
 
 def counted_parameters(program, rank, chunks, modules, tied):
-    """The parameters that this rank counts. Each parameter of the pipeline counts on one rank, that of the first copy
-    of its stage. If several stages of this rank share a parameter, the first of these stages decides."""
+    """The parameters whose gradients this rank adds to the norm. Each parameter of the pipeline counts on one rank: the
+    rank of the first copy of its stage. If several stages of this rank share a parameter, the first of these stages
+    decides; a tied parameter counts on the first process of its group."""
     deciding = {}
     for number in sorted(range(len(chunks)), key=lambda number: chunks[number].stage, reverse=True):
         if isinstance(modules[number], torch.nn.Module):
@@ -23,7 +24,7 @@ def _is_first(program, rank, number, chunks):
 
 
 def sum_of_squares(parameters):
-    """Of the gradients of these parameters: one number in double precision."""
+    """The sum of the squares of all gradients of these parameters, as a tensor of one float64."""
     total = torch.zeros(1, dtype=torch.float64)
     for parameter in parameters:
         if parameter.grad is not None:

@@ -7,12 +7,13 @@ from ._store import WeightGradStore
 def run_overlapped(forward, backward, forward_of, backward_of, function):
     """Runs the forward of one microbatch and the backward of another in one call of `function`.
 
-    forward, backward         the two stages (dps.torch._stage.Stage)
+    forward, backward         the stages of the two passes (dps.torch._stage.Stage)
     forward_of                (inputs, targets, split) of the forward
     backward_of               (held, dy, is_input_half) of the backward
 
-    Returns what the forward holds for its backward, its outputs, and the gradients of the backward's inputs. The
-    function runs a full backward; in an input half the user's layers defer their weight gradients (WeightGradStore)."""
+    Returns (held, outputs, dx): what the forward keeps for its own backward, the outputs of the forward, and the
+    gradients of the inputs of the backward. `function` runs a full backward. If the backward is an input half (I),
+    layers with a backward of their own defer their weight gradients (WeightGradStore)."""
     inputs, targets, split = forward_of
     held, dy, is_input_half = backward_of
     kept = Held()

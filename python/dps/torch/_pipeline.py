@@ -73,9 +73,10 @@ class Pipeline(Actions):
         self._slots = [None] * program.rank(self.rank).slots["message"]
         self._held = {}
         self._step = _Step()
-        self._runs = {}  # for training and for evaluation: the result of _functions()
-        self._middles = {}  # when the first F of each F&B or F&F of this step ended, by its (chunk, microbatch)
-        self._recorded = deque(maxlen=_RECORDED)  # what _run() returns, for each step that trace() may write
+        self._runs = {}  # {mode: the result of _functions(mode)}; mode: True: training, False: forwards only
+        # {(chunk, microbatch) of the first F of an F&B or F&F: when this F ended in the current step}
+        self._middles = {}
+        self._recorded = deque(maxlen=_RECORDED)  # the results of _run() of the last steps, which trace() writes
         self._traces = 0
 
     def _stage(self, chunk):
@@ -87,7 +88,7 @@ class Pipeline(Actions):
         return Stage(module, name, stage == self.program.stages - 1, splitter)
 
     def parameters(self):
-        """The parameters of this rank's modules, each once: for an optimizer."""
+        """The parameters of this rank's modules, each parameter once, for example for an optimizer."""
         modules = [module for module in self.modules if isinstance(module, torch.nn.Module)]
         return list(dict.fromkeys(p for module in modules for p in module.parameters()))
 
@@ -111,11 +112,11 @@ class Pipeline(Actions):
         return total.sqrt().item()
 
     def clip_gradients(self, most):
-        """Scales the gradients down so that their norm is at most `most`. Returns the norm before. All ranks must call
-        it."""
+        """If the norm of the gradient of the whole pipeline is above `most`, scales all gradients down to the norm
+        `most`. Returns the norm before scaling. All ranks must call this."""
         norm = self.gradient_norm()
         scale = most / (norm + 1e-6)
-        if not scale >= 1:  # also if the norm is not a number
+        if not scale >= 1:  # `not` so that gradients are scaled too if the norm is NaN
             for parameter in self.parameters():
                 if parameter.grad is not None:
                     parameter.grad *= scale
@@ -135,7 +136,7 @@ class Pipeline(Actions):
         self._sums = self._make_sums(replicas, store)
 
     def _make_sums(self, replicas, store):
-        """Makes the sum of each chunk, over the copies of its stage in all replicas."""
+        """For each chunk, the GradientSum over the copies of its stage in all replicas."""
         store.set(f"replicas {self.rank}", ",".join(map(str, replicas)))
         order = [a.instruction.chunk for a in self.plan.training if a.instruction.opcode == "REDUCE"]
         parameters = owned_parameters(self.modules, order)
@@ -168,7 +169,7 @@ class Pipeline(Actions):
     # --- times ---
 
     def _measured(self):
-        """The trace of the last training steps, on rank 0; None on the others. All ranks must call it."""
+        """The trace of the recorded steps on rank 0; None on other ranks. All ranks must call this."""
         self._traces += 1
         key = f"trace {self._traces} {{}}"
         self._store.set(key.format(self.rank), json.dumps([_spans(*step) for step in self._recorded]))
@@ -200,7 +201,8 @@ class Pipeline(Actions):
     # --- a step ---
 
     def forget_shapes(self):
-        """The next step learns the shapes of messages anew. If shapes change, call this on all ranks."""
+        """Forgets the shapes of messages, which the next step learns again. Call it on all ranks before a step with
+        other shapes."""
         self._runs.clear()
         for exchange in self._exchanges.values():
             exchange.forms.clear()
@@ -248,7 +250,8 @@ class Pipeline(Actions):
             stage.loss_scale, stage.loss_gradient = self.loss_scale, None
 
     def _run(self, actions, functions, mode):
-        """Runs a step. Returns the actions, when each of them ended (first: when the step began), and self._middles."""
+        """Calls the functions of the actions one after the other. Returns (actions, times, self._middles): times[0] is
+        when the step began, times[i + 1] when action i ended."""
         self._middles = {}
         clock = time.perf_counter
         times = [clock()]
@@ -290,7 +293,8 @@ class Pipeline(Actions):
 
 
 def _spans(actions, times, middles):
-    """(instruction, start, when the first F of an F&B or F&F ended, end) of each action of a step."""
+    """For each action of a step: (number of its instruction, start, end of the first half of an F&B or F&F, else None,
+    end)."""
     def middle(i):
         return middles.get((i.chunk, i.microbatch)) if i.opcode.startswith("OVERLAP") else None
 

@@ -49,7 +49,7 @@ def _pass_name(half, pipes):
 
 
 def _actions(program, rank):
-    """The actions of a rank. A wait has the name of its message."""
+    """The actions of a rank, in the order of the program. A WAIT is named after the message that it waits for."""
     posted = {}
     for index, instruction in enumerate(program.instructions(rank)):
         if instruction.opcode in _LETTERS:
@@ -68,8 +68,8 @@ class Plan:
     """The instructions of a rank, and the microbatches whose inputs and targets it needs.
 
     chunks    the rank's stages (dps.Chunk)
-    given     microbatches (numbers in the step) whose inputs this rank needs, because it runs their first stage
-    ends      microbatches whose targets it needs, because it runs their last stage; it has their losses
+    given     microbatches (numbers in the step) whose first stage this rank runs: it needs their inputs
+    ends      microbatches whose last stage this rank runs: it needs their targets, and has their losses
     split     (chunk, microbatch of its pipe) of each backward that runs in two halves, I and W
     training, evaluation   lists of Action; evaluation has only the forward passes and their messages"""
 
@@ -90,8 +90,8 @@ class Plan:
         return self.first_of[instruction.pipe] + instruction.microbatch
 
     def _forward_half(self):
-        """The actions of a step without backwards: the forwards and their messages, in the same order. The order of the
-        whole step cannot deadlock; leaving out both ends of a message cannot add a deadlock."""
+        """The forwards of a step and their messages, in the order of the program. The whole step cannot deadlock, and
+        leaving out backwards and both ends of their messages cannot cause a deadlock."""
         flying = {}
         for action in self.training:
             instruction = action.instruction

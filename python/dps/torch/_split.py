@@ -34,8 +34,11 @@ def _accumulate(parameter, gradient):
 
 
 class _Call(NamedTuple):
-    """One call of a layer: its output (without data), its parameters, and the sources of its inputs, which are nodes of
-    the graph or leaf tensors."""
+    """One call of a layer.
+
+    output      its output, without data
+    parameters  the parameters of the layer
+    sources     for each input, the node of the graph that computed it or, if there is none, the tensor itself"""
 
     output: torch.Tensor
     parameters: Tuple
@@ -47,7 +50,7 @@ class _Checkpoint(Exception):
 
 
 def _leaves(nodes, ends):
-    """The leaf tensors that the graph reaches from these nodes, not through the nodes in `ends`."""
+    """The leaf tensors that are reached in the graph from these nodes without passing through the nodes in `ends`."""
     found, seen, ahead = set(), set(), list(nodes)
     while ahead:
         node = ahead.pop()
@@ -66,12 +69,13 @@ def _leaves(nodes, ends):
 
 
 def _outside(roots, calls):
-    """The parameters that the graph reaches by ways other than from a layer to its own parameters."""
+    """The parameters that the backward also reaches by another path than from the output of a layer to the parameters
+    of that layer."""
     outputs = {call.output.grad_fn for call in calls}
     sources = {source for call in calls for source in call.sources}
     found = _leaves(sources.union(root.grad_fn for root in roots), outputs)
     ends = outputs | sources
-    # The weight of a layer may be computed from parameters of other modules, and a hook may use them.
+    # A layer may also reach parameters of other modules: its weight may be computed from them, or a hook may use them.
     for call in calls:
         inside = [edge[0] for edge in call.output.grad_fn.next_functions]
         found |= _leaves(inside, ends).difference(call.parameters)
@@ -84,14 +88,15 @@ class Splitter:
     def __init__(self, module, name, run_backward):
         self.name, self.run_backward = name, run_backward
         self.parameters = {parameter: path for path, parameter in module.named_parameters()}
-        self.units = None  # while a forward is recorded: the _Calls of its layers
+        self.units = None  # during a forward: the list of the _Calls of its layers; else None
         self.reported = False
         for layer in module.modules():
             if _is_layer(layer):
                 layer.register_forward_hook(self._called)
 
     def begin(self, inputs):
-        """Before a forward: returns its inputs, and the list of the calls of its layers, which the forward fills."""
+        """Call it before a forward. Returns the inputs for the forward, and a list to which the forward appends a _Call
+        for each call of a layer."""
         self.units = []
         return inputs, self.units
 
@@ -100,13 +105,14 @@ class Splitter:
         self.units = None
 
     def _called(self, layer, inputs, output):
-        if self.units is None or not inputs or not output.requires_grad:  # a hook does not see keyword arguments
+        # without positional inputs, the hook cannot find the sources
+        if self.units is None or not inputs or not output.requires_grad:
             return None
         parameters = tuple(p for p in layer.parameters(recurse=False) if p.requires_grad)
         if not parameters:
             return None
         handed_on = torch.ops.aten._unsafe_view(output, output.shape)
-        if len(layer._forward_hooks) == 1:  # no other hook has this tensor
+        if len(layer._forward_hooks) == 1:  # no other hook may keep this tensor, so its data can be freed
             for tensor in (output, output._base):
                 if tensor is not None:
                     tensor.data = tensor.new_empty(0)
@@ -114,13 +120,14 @@ class Splitter:
         return handed_on
 
     def _together(self, held):
-        """The parameters of this graph whose gradients the input half computes; None: it must run the full backward."""
+        """The parameters whose gradients the input half must compute; None: the graph has a reentrant checkpoint, so
+        the input half must be a full backward."""
         uses = Counter(p for call in held.units for p in call.parameters)
         try:
             found = _outside(held.roots, held.units)
         except _Checkpoint:
             return None
-        # From a later use of a parameter, the weight half would run through the graph to the earlier uses.
+        # If layers share a parameter, the weight half, started at the later one, would run on to the earlier one.
         return found | {p for p, count in uses.items() if count > 1}
 
     def backward_input(self, held, gradients):

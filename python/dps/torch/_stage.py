@@ -6,7 +6,7 @@ from torch.autograd import Variable
 from .._errors import UsageError
 from ._store import WeightGradStore
 
-_SMALL = 1 << 12  # elements; freeing the memory of a smaller output early takes more time than it is worth
+_SMALL = 1 << 12  # outputs with fewer elements keep their data: freeing it early takes more time than it is worth
 
 
 def run_backward(tensors, gradients, keep_graph=False, inputs=(), accumulate=True):
@@ -29,20 +29,23 @@ def _as_tuple(outputs):
 
 
 class Stage:
-    """A module, with the functions that the plan calls.
+    """A module, with the functions that run its forward and its backward.
 
-    splitter  runs backwards in two halves; None: no backward of the stage runs in two halves"""
+    splitter  runs backwards in two halves (GraphSplitter or Splitter); None: only full backwards are needed"""
 
     def __init__(self, module, name, is_last, splitter):
         self.module, self.name, self.is_last, self.splitter = module, name, is_last, splitter
-        self.loss_fn = None  # of the last stage, called with outputs and targets; None: its one output is the loss
+        # for the last stage: called as loss_fn(*outputs, *targets); None: its one output is the loss
+        self.loss_fn = None
         self.loss_scale = 1.0  # the step computes the gradient of loss_scale x the sum of all losses
-        self.loss_gradient = None  # loss_scale in the form of a loss, from the first backward of a step on
+        # a tensor of the shape of the loss, filled with loss_scale; None: not made yet in this step
+        self.loss_gradient = None
 
     # --- forward ---
 
     def forward(self, inputs, arguments, targets, split):
-        """Returns what the backward needs (Held), and the outputs: for the next stage, without a graph."""
+        """Runs the forward. Returns what the backward needs (Held), and the outputs; those for a next stage have no
+        graph."""
         held = Held()
         held.inputs, held.units, held.deferred = inputs, None, None
         if split and self.splitter is not None:
@@ -56,7 +59,8 @@ class Stage:
         return self.keep(held, _as_tuple(outputs), targets)
 
     def keep(self, held, outputs, targets, loss=None):
-        """Sets the tensors at which the backward starts. `loss` is given if it is computed already."""
+        """Stores in `held` the loss and the tensors at which the backward starts. loss: the loss if it is computed
+        already. Returns what forward() returns."""
         if self.is_last:
             held.loss = self.loss_of(outputs, targets) if loss is None else loss
             held.roots = (held.loss,) if held.loss is not None and held.loss.requires_grad else ()
@@ -76,8 +80,9 @@ class Stage:
         return None
 
     def _roots(self, outputs):
-        """The ends of the graph, and the outputs for the next stage. Only the message holds the data of a large output:
-        its memory is free as soon as the message is sent, although the graph stays."""
+        """Two tuples: the tensors at which the backward starts, and the outputs for the next stage, without a graph.
+        The former keep the graph, but not the data of a large output: its memory is free as soon as its message is
+        sent."""
         roots, given = [], []
         for y in outputs:
             if not isinstance(y, torch.Tensor):
@@ -94,7 +99,7 @@ class Stage:
     # --- backward ---
 
     def gradients_of(self, held, dy):
-        """The gradients with which the backward starts."""
+        """The gradients of held.roots: dy, from the next stage; on the last stage, loss_scale for the loss."""
         if held.loss is None:
             return dy
         if self.loss_gradient is None or self.loss_gradient.shape != held.loss.shape:
@@ -112,7 +117,8 @@ class Stage:
         return self.input_gradients(held)
 
     def backward_input(self, held, dy):
-        """Runs the input half. held.deferred then has the functions that the weight half runs."""
+        """Runs the input half and returns the gradients of the inputs. Stores in held.deferred the functions that the
+        weight half calls."""
         WeightGradStore.enabled = True
         try:
             if held.units is None:

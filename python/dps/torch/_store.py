@@ -18,7 +18,7 @@ class WeightGradStore:
 
     @classmethod
     def take(cls):
-        """The functions put since the last call."""
+        """Returns the functions put since the last take() or flush(), and forgets them."""
         taken, cls.cache = cls.cache, []
         return taken
 

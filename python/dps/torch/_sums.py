@@ -6,9 +6,11 @@ from ._exchange import MessageFailed
 
 
 def owned_parameters(modules, order):
-    """For each chunk, the parameters whose gradients it sums: all that require a gradient, each parameter once. If
-    several chunks of a rank have a parameter, it belongs to the chunk whose sum is posted last, because its gradient is
-    complete then."""
+    """For each chunk, the list of the parameters whose gradients its sum contains. Each parameter that requires a
+    gradient is in one list. If several chunks of a rank share a parameter, it is in the list of the chunk whose sum is
+    posted last, because its gradient is complete only then.
+
+    order   the chunks, in the order in which their sums are posted"""
     owner = {}
     for chunk in order:
         for parameter in _parameters(modules[chunk]):
@@ -30,8 +32,8 @@ def fill_gradients(parameters):
 class GradientSum:
     """The sum of a chunk's gradients over the processes of a group. post() starts it, wait() waits for it.
 
-    group    a gloo group (dps.torch._group.connect); None: the chunk has no other copy, and its gradient is the sum
-    others   the name of the other processes of the group in errors"""
+    group    a gloo group (dps.torch._group.connect); None: the chunk has no other copy, so nothing is summed
+    others   in errors, the words for the other processes of the group"""
 
     def __init__(self, parameters, group, others):
         self.parameters, self.group, self.others = parameters, group, others

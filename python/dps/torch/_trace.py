@@ -12,12 +12,15 @@ _PASS = re.compile(r"(?:p\d+:)?(\d+)([FIWB])\d+")
 
 
 class _Rank:
-    """Turns the modelled events of a rank into those of one step. spans: (start, middle, end) of each instruction."""
+    """Turns the events of a rank in the modelled trace into measured events of one step.
+
+    spans   {number of an instruction: (start, middle, end)} in microseconds; middle: the end of the first half of an
+            F&B or F&F, else None"""
 
     def __init__(self, plan, spans, step, first_arrow):
         self.plan, self.spans, self.step, self.first_arrow = plan, spans, step, first_arrow
-        self.makers = {}  # for each message sent, the instruction that computes it
-        self.sums = {}  # for each stage whose gradient is summed, the instructions (post, wait)
+        self.makers = {}  # {name of a pass: number of its instruction}
+        self.sums = {}  # {stage: [number of its REDUCE, number of its WAIT_REDUCE]}
         for action in plan.training:
             for name in action.name.split("&"):
                 self.makers[re.sub(r"[BI](?=\d+$)", "B", name)] = action.index
@@ -26,7 +29,7 @@ class _Rank:
         self.latest, self.held = None, 0
 
     def event(self, event):
-        """The measured event; None: this run had no such event."""
+        """The measured event for a modelled one; None: this step had no such event."""
         made = dict(event, args=dict(event.get("args", {})))
         if event["ph"] == "X":
             return self._span(made)
@@ -57,7 +60,7 @@ class _Rank:
         return made
 
     def _made(self):
-        """The end of the pass that computes the message that is sent."""
+        """The end of the pass that computed the message which the latest span sends."""
         maker = self.makers[self.latest["args"]["message"].replace("SEND_", "")]
         start, _, end = self.spans[maker]
         return max(start, end - _NANOSECOND)
@@ -73,8 +76,8 @@ class _Rank:
 
 
 def merge(program, plans, steps_of_ranks):
-    """The trace of all ranks. steps_of_ranks: for each rank, for each step, {instruction: (start, middle, end)} in
-    seconds of one clock."""
+    """The measured trace of all ranks, as a dict. steps_of_ranks[rank][step] is {number of an instruction: (start,
+    middle, end)} in seconds of one clock."""
     model = json.loads(program.trace())
     origin = min(span[0] for steps in steps_of_ranks for spans in steps for span in spans.values())
     by_rank, arrows = defaultdict(list), 2 * program.stages * program.microbatches
@@ -94,8 +97,10 @@ def merge(program, plans, steps_of_ranks):
 
 
 def costs(trace):
-    """A file of costs for `dpc --cost @FILE`: medians of the passes of each stage, without the first step."""
-    from statistics import median  # not above: it takes 10 ms to import
+    """The text of a cost file for `dpc --cost @FILE`: for each kind of pass and stage, the median time in ms over all
+    steps but the first."""
+    # imported here because that takes 10 ms, which other users of this module need not wait
+    from statistics import median
 
     found = defaultdict(list)
     for event in trace["traceEvents"]:
