@@ -36,14 +36,33 @@ static Status check_no_parameters(const Compilation *c, Error *error)
                      c->source->path);
 }
 
+/* Notes the parameters that the file chose from the costs. */
+static void take_chosen(Compilation *c)
+{
+    Schedule *const schedule = &c->schedule;
+    int64_t *values = values_new(c->tree, c->parameters, c->arena);
+    Fault fault;
+    values_for_all(c->tree, c->parameters, values, &fault); /* always true: require_with_costs has evaluated them */
+    for (const Item *item = c->tree->items; item; item = item->next) {
+        const bool depends = item->kind == ITEM_PARAM && item->value->depends & DEPENDS_ON_COSTS;
+        if (!depends || parameters_has(c->parameters, item->name.symbol->text))
+            continue;
+        schedule->chosen = arena_extend(c->arena, schedule->chosen, schedule->chosen_count, sizeof *schedule->chosen);
+        schedule->chosen[schedule->chosen_count++] = (ChosenParameter){item->name.symbol->text, values[item->slot]};
+    }
+}
+
 /* Computes the values of cost(), and checks the requires that use them. */
 static bool take_costs(Compilation *c)
 {
     Parameters *known = arena_allocate(c->arena, sizeof *known);
     *known = *c->parameters;
     c->parameters = known;
-    return cost_values(c->tree, &c->schedule, &c->resolved, c->diagnostics, known) &&
-           require_with_costs(c->tree, known, c->arena, c->diagnostics);
+    if (!cost_values(c->tree, &c->schedule, &c->resolved, c->diagnostics, known) ||
+        !require_with_costs(c->tree, known, c->arena, c->diagnostics))
+        return false;
+    take_chosen(c);
+    return true;
 }
 
 Status compile(Compilation *c, Error *error)

@@ -315,6 +315,33 @@ static void report(Reader *reader, const SyntaxError *error, const Expectation *
     help(reader, error, e);
 }
 
+/* Whether the word before `at` is the function cost. */
+static bool follows_cost(const Reader *reader, uint32_t at)
+{
+    const uint32_t length = (uint32_t)strlen(function_names[FUNCTION_COST]);
+    while (at > 0 && byte_at(reader, at - 1) == ' ')
+        at--;
+    return at > length && !is_word_byte(byte_at(reader, at - length - 1)) &&
+           strcmp(text_of(reader, (Span){at - length, at}), function_names[FUNCTION_COST]) == 0;
+}
+
+/* Reports a call of cost() that does not hold the name of one cost, such as cost() or cost(F, I), or has no
+   parentheses. */
+static bool bad_cost_call(Reader *reader, const SyntaxError *error)
+{
+    const OpenBracket *open = reader->open;
+    const bool empty = error->found == ')' && reader->previous.kind == '(' && /* the scanner has closed the bracket */
+                       follows_cost(reader, reader->previous.span.begin);
+    const bool call = open && open->bracket == '(' && error->found != ';' && error->found != TOKEN_EOF &&
+                      follows_cost(reader, open->span.begin);
+    const bool bare = error->found == TOKEN_PASS && follows_cost(reader, error->span.begin);
+    if (!empty && !call && !bare)
+        return false;
+    diag_error(reader->diagnostics, error->span, "cost takes the name of one cost");
+    diag_help(reader->diagnostics, "%s", cost_form);
+    return true;
+}
+
 void syntax_error(Reader *reader, const SyntaxError *found)
 {
     SyntaxError error = *found;
@@ -324,7 +351,7 @@ void syntax_error(Reader *reader, const SyntaxError *found)
     if (error.found == TOKEN_PASS)
         error.span = reader->word;
     if (foreign_count(reader, &error) || (e.after_value && foreign_word(reader, &error)) ||
-        foreign_call(reader, &error))
+        foreign_call(reader, &error) || bad_cost_call(reader, &error))
         ;
     else if (error.found == TOKEN_NAME && e.item)
         unknown_item(reader, error.span, text_of(reader, error.span));

@@ -282,7 +282,8 @@ static Status write_comparison(const Job *job, const Comparison *comparison, Err
 {
     const Compilation *c = &job->compilation;
     Schedule names[2] = {c->schedule, c->schedule};
-    names[0].name = arena_format(c->arena, "%s, predicted", c->schedule.name);
+    names[0].name = arena_format(c->arena, "%s, predicted%s", c->schedule.name,
+                                 comparison->scaled ? " (scaled to the measured busy time)" : "");
     names[1].name = arena_format(c->arena, "%s, measured (step %u)", c->schedule.name, comparison->step);
     const Emission emission = emission_of(job);
     Picture pictures[2] = {emission_picture(&emission), emission_picture(&emission)};

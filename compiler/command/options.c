@@ -5,6 +5,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/names.h"
 #include "runtime/base/option_table.h"
+#include "runtime/program/costs_parts.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -424,6 +425,7 @@ static Status check(const Options *options, const OptionsGiven *given, Error *er
         return error_set(error, STATUS_BAD_USAGE,
                          "dpc advise needs to know the sizes: dpc advise --ranks 16 --microbatches 64");
     TRY(check_inputs(options, error));
+    TRY(costs_check_parts(&options->costs, error));
     TRY(check_outputs(options, error));
     if (options_given(&table, given, "width"))
         TRY(check_width(options, error));

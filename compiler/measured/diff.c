@@ -61,8 +61,9 @@ Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule
                 action_text(schedule, pass, name, sizeof name);
                 return error_set(
                     error, STATUS_BAD_INPUT,
-                    "%s: step %u has no %s on rank %u: is it of another schedule, or were there other parameters (-D)?",
-                    trace->path, step, name, r);
+                    "%s: step %u has no %s on rank %u: is it of another schedule, or were there other parameters "
+                    "(-D)%s?",
+                    trace->path, step, name, r, schedule->chosen_count ? ", or other costs" : "");
             }
             if (before && event->start < start) {
                 char name[48], first[48];
@@ -354,8 +355,8 @@ void diff_print(const Comparison *comparison, Arena *arena, FILE *stream)
 {
     const Schedule *schedule = comparison->schedule;
     const Trace *trace = comparison->trace;
-    fprintf(stream, "%s: %s, %s; measured: step %u of %s", schedule->name, counted(schedule->ranks, "rank").text,
-            counted(schedule->microbatches, "microbatch").text, comparison->step, trace->path);
+    fprintf(stream, "%s: %s; measured: step %u of %s", schedule->name, schedule_sizes(schedule).text, comparison->step,
+            trace->path);
     if (trace->step_count > 1)
         fprintf(stream, ", which has %u to %u", trace->steps[0], trace->steps[trace->step_count - 1]);
     if (trace->replicas > 1)

@@ -5,8 +5,7 @@
 
 void dump_schedule(const Schedule *schedule, FILE *stream)
 {
-    fprintf(stream, "schedule %s: %s, %s\n", schedule->name, counted(schedule->ranks, "rank").text,
-            counted(schedule->microbatches, "microbatch").text);
+    fprintf(stream, "schedule %s: %s\n", schedule->name, schedule_sizes(schedule).text);
     for (uint32_t p = 0; p < schedule->pipe_count; p++) {
         const PlacedPipe *pipe = &schedule->pipes[p];
         fprintf(stream, "pipe %u %s: %s, microbatches %u..%u of the step\n", p, pipe->name,
@@ -126,8 +125,7 @@ void describe(const Compilation *compilation, const Timeline *timeline, const Ga
             messages += kind == ACTION_SEND_F || kind == ACTION_SEND_B;
         }
     }
-    fprintf(stream, "%s: proven for %s, %s\n", schedule->name, counted(schedule->ranks, "rank").text,
-            counted(schedule->microbatches, "microbatch").text);
+    fprintf(stream, "%s: proven for %s\n", schedule->name, schedule_sizes(schedule).text);
     fprintf(stream, "  %s, each exactly once and after what it needs%s\n", counted(passes, "pass").text,
             schedule->forward_only ? "; forward only: nothing is trained" : "");
     if (schedule->asynchronous)

@@ -5,6 +5,7 @@
 #include "runtime/program/costs_resolve.h"
 #include "runtime/program/recipe_times.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static void put_rank(const Picture *picture, const Memory *memory, uint32_t rank, FILE *stream)
@@ -73,6 +74,16 @@ static void put_derived(const Picture *picture, FILE *stream)
     costs_put_derived_json(picture->times->costs, used, stream);
 }
 
+static void put_chosen(const Schedule *schedule, FILE *stream)
+{
+    if (!schedule->chosen_count)
+        return;
+    fputs(",\n \"chosen\": {", stream);
+    for (uint32_t i = 0; i < schedule->chosen_count; i++)
+        fprintf(stream, "%s\"%s\": %" PRId64, i ? ", " : "", schedule->chosen[i].name, schedule->chosen[i].value);
+    putc('}', stream);
+}
+
 static void put_proven(const Proven *proven, double makespan, FILE *stream)
 {
     const Gap gap = gap_to(makespan, proven->bound);
@@ -109,6 +120,7 @@ void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE
     if (schedule->recipe)
         put_overlap(schedule->recipe, picture->times->costs, arena, stream);
     put_derived(picture, stream);
+    put_chosen(schedule, stream);
     if (picture->proven)
         put_proven(picture->proven, picture->times->makespan, stream);
     fputs("}\n", stream);

@@ -96,15 +96,6 @@ static void count_pass(Drawing *drawing, const Action *pass, double time)
     drawing->digits = digits > drawing->digits ? digits : drawing->digits;
 }
 
-static char *title_of(const Picture *picture, Arena *arena)
-{
-    const Schedule *schedule = picture->schedule;
-    return arena_format(arena, "%s: %s, %s; makespan %g%s, bubble %.1f %%", schedule->name,
-                        counted(schedule->ranks, "rank").text, counted(schedule->microbatches, "microbatch").text,
-                        picture->times->makespan, gap_note(&picture->gap, arena),
-                        100 * timeline_bubble(schedule, picture->times).rate);
-}
-
 /* How much later `second`, a time of the second timeline, is than `first`, in percent of the makespan of the first
    timeline. */
 static double percent_later(const Drawing *drawing, double first, double second)
@@ -113,11 +104,16 @@ static double percent_later(const Drawing *drawing, double first, double second)
     return makespan > 0 ? 100 * (second - first) / makespan : 0;
 }
 
-static char *second_title_of(const Drawing *drawing, Arena *arena)
+static char *title_of(const Drawing *drawing, int number, Arena *arena)
 {
-    const Timeline *first = drawing->pictures[0]->times, *second = drawing->pictures[1]->times;
-    return arena_format(arena, "%s; error of makespan %+.2f %%", title_of(drawing->pictures[1], arena),
-                        percent_later(drawing, first->makespan, second->makespan));
+    const Picture *picture = drawing->pictures[number];
+    const Schedule *schedule = picture->schedule;
+    const double makespan = picture->times->makespan,
+                 error = percent_later(drawing, drawing->pictures[0]->times->makespan, makespan);
+    return arena_format(arena, "%s: %s; makespan %g%s%s%s, bubble %.1f %%", schedule->name,
+                        schedule_sizes(schedule).text, makespan, drawing->pictures[1] ? " ms" : "",
+                        gap_note(&picture->gap, arena), number ? arena_format(arena, " (error %+.2f %%)", error) : "",
+                        100 * timeline_bubble(schedule, picture->times).rate);
 }
 
 static char *words_of(const Drawing *drawing, Arena *arena)
@@ -137,7 +133,7 @@ static char *words_of(const Drawing *drawing, Arena *arena)
         words = arena_format(arena, "%s; chunks, light to dark: 0 %s %u", words, drawing->variants > 2 ? "to" : "and",
                              drawing->variants - 1);
     if (drawing->pictures[1])
-        words = arena_format(arena, "%s; dashed: where the rank ends above", words);
+        words = arena_format(arena, "%s; dashed: predicted end of the rank; errors: of the predicted makespan", words);
     return words;
 }
 
@@ -205,7 +201,7 @@ static void measure(Drawing *drawing, Arena *arena)
         drawing->picture = drawing->pictures[i];
         count_passes(drawing, &passes, &busy);
         drawing->makespan = fmax(drawing->makespan, drawing->picture->times->makespan);
-        drawing->titles[i] = i ? second_title_of(drawing, arena) : title_of(drawing->picture, arena);
+        drawing->titles[i] = title_of(drawing, i, arena);
         title = fmax(title, bold_width * TITLE_SIZE * (double)strlen(drawing->titles[i]) - LABELS_WIDTH);
     }
     drawing->variants = picture_variants(drawing->picture->schedule);
@@ -447,7 +443,11 @@ void emit_svg(const Picture *picture, const Picture *second, uint32_t width, Are
             "role=\"img\">\n"
             "<title>",
             whole, height, whole, height);
-    svg_put_text(schedule->name, strlen(schedule->name), stream);
+    for (int i = 0; i < 2 && drawing.pictures[i]; i++) {
+        const char *const name = drawing.pictures[i]->schedule->name;
+        fputs(i ? "; " : "", stream);
+        svg_put_text(name, strlen(name), stream);
+    }
     fputs("</title>\n", stream);
     put_style(&drawing);
     fputs("<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", stream);

@@ -463,8 +463,7 @@ void explain(const Compilation *compilation, const Timeline *times, FILE *stream
     Fault fault;
     x.step_count = tree ? collect_steps(tree->items, NULL, 0) : 0;
     x.rows = arena_array(x.arena, x.step_count + 1, sizeof *x.rows);
-    fprintf(stream, "%s: %s, %s\n", x.schedule->name, counted(ranks, "rank").text,
-            counted(x.schedule->microbatches, "microbatch").text);
+    fprintf(stream, "%s: %s\n", x.schedule->name, schedule_sizes(x.schedule).text);
     if (x.step_count) {
         int64_t *values = values_new(tree, compilation->parameters, x.arena);
         values_for_all(tree, compilation->parameters, values, &fault); /* always true: place has evaluated them */

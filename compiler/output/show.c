@@ -272,8 +272,7 @@ void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *st
     uint32_t *next = arena_array(arena, schedule->ranks, sizeof *next),
              *free = arena_array(arena, schedule->ranks, sizeof *free);
 
-    fprintf(stream, "%s: %s, %s; makespan %g%s%s, bubble %.1f %%\n\n", schedule->name,
-            counted(schedule->ranks, "rank").text, counted(schedule->microbatches, "microbatch").text,
+    fprintf(stream, "%s: %s; makespan %g%s%s, bubble %.1f %%\n\n", schedule->name, schedule_sizes(schedule).text,
             picture->times->makespan, costs_unit_text(picture->times->costs), gap_note(&picture->gap, arena),
             100 * timeline_bubble(schedule, picture->times).rate);
     for (uint32_t b = 0; b < blocks; b++) {

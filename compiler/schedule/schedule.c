@@ -1,7 +1,9 @@
 #include "compiler/schedule/schedule.h"
 
+#include "runtime/base/counted.h"
 #include "runtime/program/costs.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +22,18 @@ uint8_t action_kind_named(const char *name, size_t length)
            (strlen(action_names[kind]) != length || memcmp(action_names[kind], name, length) != 0))
         kind++;
     return kind;
+}
+
+SizesText schedule_sizes(const Schedule *schedule)
+{
+    SizesText sizes;
+    int used = snprintf(sizes.text, sizeof sizes.text, "%s, %s", counted(schedule->ranks, "rank").text,
+                        counted(schedule->microbatches, "microbatch").text);
+    for (uint32_t i = 0; i < schedule->chosen_count && used < (int)sizeof sizes.text; i++)
+        used += snprintf(sizes.text + used, sizeof sizes.text - (size_t)used, ", %s = %" PRId64 "%s",
+                         schedule->chosen[i].name, schedule->chosen[i].value,
+                         i + 1 < schedule->chosen_count ? "" : " for these costs");
+    return sizes;
 }
 
 bool schedule_runs_forward_only(const Schedule *schedule)

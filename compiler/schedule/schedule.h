@@ -86,6 +86,12 @@ typedef struct SharedSlots {
     const char *passes[SHARED_SLOTS_KEPT];
 } SharedSlots;
 
+/* A parameter whose value the file computed from the costs. */
+typedef struct ChosenParameter {
+    const char *name;
+    int64_t value;
+} ChosenParameter;
+
 typedef struct Schedule {
     const char *name;
     uint32_t ranks;
@@ -100,10 +106,19 @@ typedef struct Schedule {
     const Origin *origin;      /* of the orders that expand wrote; NULL: none */
     SharedSlots *shared_slots; /* [ranks] if steps have slots; else NULL */
     bool forward_only;         /* filled in by compile: schedule_runs_forward_only */
+    ChosenParameter *chosen;   /* [chosen_count]; filled in by compile */
+    uint32_t chosen_count;
     /* Filled in by copies_find: */
     Copies *copies;    /* [stages] */
     bool asynchronous; /* it has U: weights are updated within the step */
 } Schedule;
+
+/* The sizes and the chosen parameters, for headers: "4 ranks, 8 microbatches, drain = 1 for these costs". The text
+   lives until the end of the full expression. */
+typedef struct SizesText {
+    char text[256];
+} SizesText;
+SizesText schedule_sizes(const Schedule *schedule);
 
 /* Whether the orders have passes, and all of them are F. */
 bool schedule_runs_forward_only(const Schedule *schedule);

@@ -56,6 +56,7 @@ typedef enum ExpressionKind {
 
 typedef enum Function { FUNCTION_MIN, FUNCTION_MAX, FUNCTION_ABS, FUNCTION_COST, FUNCTIONS } Function;
 extern const char *const function_names[FUNCTIONS];
+extern const char *const cost_form; /* help: how cost() is written */
 
 typedef struct Expression Expression;
 struct Expression {

@@ -134,7 +134,9 @@ static void unknown_name(Checker *c, const Expression *name)
     if (help_elsewhere(c, name->symbol->text))
         return;
     const char *size = size_meant(c, name->symbol->text);
-    if (nearest.word)
+    if (strcmp(name->symbol->text, function_names[FUNCTION_COST]) == 0)
+        diag_help(c->diagnostics, "%s", cost_form);
+    else if (nearest.word)
         diag_help(c->diagnostics, "did you mean `%s`?", nearest.word);
     else if (size)
         diag_help(c->diagnostics, "%s", size);
@@ -175,7 +177,7 @@ static void check_cost(Checker *c, Expression *call)
         diag_error(c->diagnostics, operand->span, "there is no cost `%s`", operand->symbol->text);
     else
         diag_error(c->diagnostics, call->span, "cost takes the name of one cost");
-    diag_help(c->diagnostics, "write cost(F), with F, B, I, W, U, FB or comm");
+    diag_help(c->diagnostics, "%s", cost_form);
 }
 
 static void check_call(Checker *c, Expression *call)

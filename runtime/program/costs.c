@@ -215,6 +215,38 @@ static Status set_link(const Reading *reading, const Key *key, const char *name,
     return STATUS_OK;
 }
 
+static ModelPart part_named(const char *name, size_t length)
+{
+    ModelPart part = 0;
+    while (part < MODEL_PARTS && (strncmp(part_names[part], name, length) != 0 || part_names[part][length]))
+        part++;
+    return part;
+}
+
+/* Says which passes of the part take time. `word` is the name of the part, a dot and something else. */
+static Status unknown_pass(const char *word, ModelPart part, Error *error)
+{
+    const size_t length = strlen(part_names[part]);
+    char passes[64] = "";
+    for (size_t i = 0; i < KEYS; i++)
+        if (strncmp(keys[i].name, part_names[part], length) == 0 && keys[i].name[length] == '.')
+            snprintf(passes + strlen(passes), sizeof passes - strlen(passes), "%s%s", *passes ? ", " : "",
+                     keys[i].name);
+    return error_set(error, STATUS_BAD_INPUT, "no cost '%s'; there are %s", word, passes);
+}
+
+static Status unknown_cost(const char *word, Error *error)
+{
+    const size_t length = strcspn(word, ".");
+    const ModelPart part = word[length] ? part_named(word, length) : MODEL_PARTS;
+    if (part == RECIPE_CORE)
+        return error_set(error, STATUS_BAD_INPUT,
+                         "no cost '%s': core is attention without qkv, so give attention.F and qkv.F", word);
+    if (part < MODEL_PARTS)
+        return unknown_pass(word, part, error);
+    return settings_unknown("cost", word, &keys[0].name, sizeof *keys, KEYS, error);
+}
+
 static Status set_value(void *context, const char *name, const char *text, Error *error)
 {
     const Reading *reading = context;
@@ -226,7 +258,7 @@ static Status set_value(void *context, const char *name, const char *text, Error
     if (!key) {
         char word[64];
         snprintf(word, sizeof word, "%.*s", (int)length, name);
-        return settings_unknown("cost", word, &keys[0].name, sizeof *keys, KEYS, error);
+        return unknown_cost(word, error);
     }
     double value;
     TRY(read_value(key, text, &value, error));

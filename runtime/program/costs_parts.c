@@ -14,6 +14,19 @@ bool costs_have_parts(const Costs *costs)
     return false;
 }
 
+Status costs_check_parts(const Costs *costs, Error *error)
+{
+    static const ModelPart inside[][2] = {{RECIPE_QKV, RECIPE_ATTENTION}, {RECIPE_SHARED, RECIPE_MLP}};
+    for (size_t i = 0; i < sizeof inside / sizeof *inside; i++) {
+        const ModelPart part = inside[i][0], whole = inside[i][1];
+        if (costs->parts[part][RECIPE_F] >= 0 && costs->parts[whole][RECIPE_F] < 0)
+            return error_set(error, STATUS_BAD_USAGE,
+                             "--cost: %s.F is a part of the time of %s.F, which is not given: give both",
+                             part_names[part], part_names[whole]);
+    }
+    return STATUS_OK;
+}
+
 static double part_time(const Costs *costs, int part, int pass) { return fmax(costs->parts[part][pass], 0); }
 
 static double layer_time(const Costs *costs, int pass)

@@ -8,6 +8,10 @@
 /* Whether a part has a time. */
 bool costs_have_parts(const Costs *costs);
 
+/* Checks costs after all of them were read. STATUS_BAD_USAGE: the time of a part of a component is given (qkv.F), but
+   not that of its component (attention.F). */
+Status costs_check_parts(const Costs *costs, Error *error);
+
 /* The layers of a stage; if the costs are those of a whole model, of the stage that has the most. */
 uint32_t costs_layers(const Costs *costs, uint32_t stages);
 /* The layers of stage number `stage`. */

@@ -229,10 +229,19 @@ static void names(void **state)
     REPORTS(TWO "let x = abs(1, 2) + mx(1, 2) + min(3) + M(2);", "abs takes one value", "unknown function `mx`",
             "help: did you mean `max`?", "min takes two values or more", "unknown function `M`",
             "help: a product is written with *: M*(...)");
-    REPORTS(TWO "let x = cost(F0) + cost(coom) + cost(FBI); let cost = 1;", "expected");
+    REPORTS(TWO "let x = cost(F0) + cost(coom) + cost(FBI); let cost = 1;",
+            "t.dps:2:38: error: cost takes the name of one cost");
     REPORTS(TWO "let x = cost(F0) + cost(coom) + cost(M, 1); let cost = 1;", "there is no cost `F0`",
             "help: write cost(F), with F, B, I, W, U, FB or comm", "there is no cost `coom`",
             "cost takes the name of one cost", "`cost` is a function");
+    REPORTS(TWO "let x = 1 + cost();", ": error: cost takes the name of one cost",
+            "help: write cost(F), with F, B, I, W, U, FB or comm");
+    REPORTS(TWO "let x = cost(F, I);", ": error: cost takes the name of one cost", "help: write cost(F), with");
+    REPORTS(TWO "let x = cost(F&B);", ": error: cost takes the name of one cost", "help: write cost(F), with");
+    REPORTS(TWO "let x = cost(F + I);", ": error: cost takes the name of one cost", "help: write cost(F), with");
+    REPORTS(TWO "let x = cost F;", ": error: cost takes the name of one cost", "help: write cost(F), with");
+    REPORTS(TWO "let x = cost + 1;", "unknown name `cost`", "help: write cost(F), with");
+    REPORTS(TWO "let x = cost(F;", "expected a pass or `)`, not `;`", "note: to close this `(`");
     REPORTS("schedule t; ranks P = 2*cost(F); microbatches M = 2; param k = cost(I); pipe a: k stages, stage s on "
             "k, M of k microbatches;\nchunk 0 = cost(comm);",
             "1:23: error: the number of ranks is decided before the costs are known",
