@@ -36,7 +36,7 @@ class DeepSeek(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             script = pathlib.Path(folder, name)
             script.write_text(text)
-            (status, output), = launch(str(script), 1, seconds=900)  # it starts its ranks itself
+            (status, output), = launch(str(script), 1, seconds=3000)  # it starts its ranks itself
         self.assertEqual(status, 0, output)
         self.assertIn("pp_size=4", output)
 
@@ -52,8 +52,17 @@ class Torch(Ranks):
                          "this PyTorch has no torch.distributed.pipelining")
     def test_equal_gradients(self):
         """Torch's schedules give the same gradients as those of dps."""
-        first, _ = self.run_ranks("torch_schedules.py", 2, seconds=300)
+        first, _ = self.run_ranks("torch_schedules.py", 2)
         self.assertGreaterEqual(first.count(": equal"), 4, first)
+
+
+class Sharded(Ranks):
+    @unittest.skipUnless(hasattr(importlib.import_module("torch.distributed.fsdp"), "fully_shard"),
+                         "this PyTorch has no fully_shard")
+    def test_fully_shard(self):
+        """FSDP divides the stages among replicas of the pipeline."""
+        first, *_ = self.run_ranks("sharded.py", 4, "1f1b", "zb-h1", "dualpipev")
+        self.assertEqual(first.count(": equal"), 3, first)
 
 
 del Ranks  # it has no tests of its own
