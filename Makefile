@@ -348,12 +348,16 @@ bench:
 	@$(MAKE) --no-print-directory -s -j2 all $(BENCHES)
 	@for bench in $(BENCHES); do echo "# $$(basename $$bench)"; env -u OPENBLAS_CORETYPE BUILD=$(BUILD) $$bench || exit 1; done
 
+# dps.torch under the PyTorch of TORCH_VENV, or Debian's. DUALPIPE: a clone of DeepSeek's repository, for the comparison with its classes
+# and with PyTorch's schedules, on 2 and 4 ranks.
+ROUNDS      ?= 10
+BENCH_TORCH := $(if $(TORCH_VENV),$(TORCH_VENV)/bin/python,$(FIND_TORCH))
 .PHONY: bench-torch
 bench-torch:
-	@.ci/packages $(TEST_PACKAGES) python3-torch
+	@.ci/packages $(TEST_PACKAGES) $(if $(TORCH_VENV),,python3-torch)
 	@$(TESTING) all
-	@$(TESTING_PYTHON) $(FIND_TORCH) tests/python/torch/bench.py
-	$(if $(DUALPIPE),@$(TESTING_PYTHON) $(FIND_TORCH) tests/python/torch/peers.py $(DUALPIPE))
+	@$(TESTING_PYTHON) $(BENCH_TORCH) tests/python/torch/bench.py
+	$(if $(DUALPIPE),@for ranks in 2 4; do $(TESTING_PYTHON) $(BENCH_TORCH) tests/python/torch/peers.py $(DUALPIPE) $$ranks $(ROUNDS) || exit 1; done)
 
 # --- a package for a machine with a GPU and perhaps nothing else: programs, libraries and schedules in one folder ---
 GPU_KIT      := $(BUILD)/gpu

@@ -1,22 +1,25 @@
-"""Measures a step of DualPipe's example model under dps.torch and under DeepSeek's own class, in turn:
+"""Measures a step of DualPipe's example model under DeepSeek's classes, under torch.distributed.pipelining and under
+dps.torch, in turn:
 
-    python3 peers.py FOLDER [ranks]     # FOLDER: a copy of github.com/deepseek-ai/DualPipe
+    python3 peers.py FOLDER [ranks [rounds]]     # FOLDER: a copy of github.com/deepseek-ai/DualPipe
 
-Prints the median time of a step of both, and theirs over ours, for a small and a large model."""
+For each schedule and size it prints the medians over the rounds, with quartiles: the time of a step, and the processor
+time that rank 0 spends on it. PyTorch's schedules take stages of ordinary layers, and DeepSeek's take layers that defer
+their weight gradients; dps.torch takes the same stages as its peer."""
 
 import os
 import sys
 import time
-from statistics import median
+from functools import partial
 
 from launch import launch
 
-ROUNDS, CHUNKS = 10, 20
+WARM, CHUNKS = 2, 20
 SIZES = {"hidden 128, 64 rows": (128, (1, 64)), "hidden 512, 3 x 256 rows": (512, (3, 256))}
 
 
-def make_stage(hidden, store):
-    """A stage of DualPipe's example. Its layers defer their weight gradients to `store`."""
+def make_stage(hidden, store=None):
+    """A stage of DualPipe's example. With a store its layers defer their weight gradients to it."""
     import torch
 
     class Product(torch.autograd.Function):
@@ -37,7 +40,7 @@ def make_stage(hidden, store):
 
     class Linear(torch.nn.Linear):
         def forward(self, x):
-            return Product.apply(x, self.weight)
+            return Product.apply(x, self.weight) if store else super().forward(x)
 
     return torch.nn.Sequential(Linear(hidden, 4 * hidden, bias=False), torch.nn.GELU(),
                                Linear(4 * hidden, hidden, bias=False))
@@ -49,8 +52,14 @@ def criterion(y, target):
     return torch.nn.functional.mse_loss(y, target).clone()
 
 
-def steps_of(hidden, rows):
-    """Functions that run a step: of DeepSeek's class, and the same step of ours."""
+def rows_of(chunks, hidden, rows):
+    import torch
+
+    return torch.randn(2, chunks * rows[0], *rows[1:], hidden)
+
+
+def deepseek(hidden, rows):
+    """Pairs of DeepSeek's classes and ours: (name of the schedule, name of the peer, their step, our step)."""
     import dualpipe
     import dualpipe.comm
     import torch
@@ -58,47 +67,99 @@ def steps_of(hidden, rows):
 
     import dps.torch
 
-    # DeepSeek's class is written for GPUs.
+    # DeepSeek's classes are written for GPUs.
     torch.cuda.current_device = lambda: "cpu"
     dualpipe.comm.build_from_tensor_shapes = lambda: [torch.empty(*rows, hidden, requires_grad=True)]
     dualpipe.set_p2p_tensor_shapes([(*rows, hidden)])
     dualpipe.set_p2p_tensor_dtype(torch.float32)
-    has_data = dist.get_rank() in (0, dist.get_world_size() - 1)
-    x, target = torch.randn(2, CHUNKS // 2 * rows[0], *rows[1:], hidden) if has_data else (None, None)
-    for kind, store in ((dualpipe.DualPipe, dualpipe.utils.WeightGradStore),
-                        (dps.torch.DualPipe, dps.torch.WeightGradStore)):
-        pipe = kind([make_stage(hidden, store), make_stage(hidden, store)])
-        yield lambda pipe=pipe: pipe.step(x, num_chunks=CHUNKS, criterion=criterion, labels=[target])
+    for name, schedule, ends, chunks in (("DualPipe", "dualpipe", (0, dist.get_world_size() - 1), CHUNKS // 2),
+                                         ("DualPipeV", "dualpipev", (0,), CHUNKS)):
+        x, target = rows_of(chunks, hidden, rows) if dist.get_rank() in ends else (None, None)
+        steps = []
+        for package, store in ((dualpipe, dualpipe.utils.WeightGradStore), (dps.torch, dps.torch.WeightGradStore)):
+            pipe = getattr(package, name)([make_stage(hidden, store), make_stage(hidden, store)])
+            steps.append(partial(pipe.step, x, num_chunks=CHUNKS, criterion=criterion,
+                                 labels=[target]))
+        yield (schedule, f"DeepSeek's {name}", *steps)
 
 
-def one_rank():
+def pytorch(hidden, rows):
+    """Pairs of PyTorch's schedules and ours, as deepseek()."""
+    try:
+        from torch.distributed.pipelining import PipelineStage, schedules
+    except ImportError:
+        return
+    import torch
+    import torch.distributed as dist
+
+    import dps
+    import dps.torch
+
+    for name, schedule, per_rank in (("Schedule1F1B", "1f1b", 1), ("ScheduleDualPipeV", "dualpipev", 2)):
+        if not hasattr(schedules, name):
+            continue
+        program = dps.compile(dps.schedule(schedule), ranks=dist.get_world_size(), microbatches=CHUNKS)
+        numbers = [chunk.stage for chunk in program.rank(dist.get_rank()).chunks]
+        x, target = rows_of(CHUNKS, hidden, rows)
+        given = [x] if 0 in numbers else []
+        target = target if program.stages - 1 in numbers else None
+        stages = [PipelineStage(make_stage(hidden), s, program.stages, torch.device("cpu")) for s in numbers]
+        theirs = getattr(schedules, name)(stages if per_rank > 1 else stages[0], CHUNKS, loss_fn=criterion)
+        ours = dps.torch.Pipeline(program, [make_stage(hidden) for _ in numbers], criterion)
+        yield schedule, f"PyTorch's {name}", partial(theirs.step, *given, target=target), partial(ours.step, *given,
+                                                                                                  target=target)
+
+
+def measure(steps, rounds):
+    """Runs the steps in turn. Returns the sorted times of each, in ms: of the step, of this rank's processor."""
+    import torch.distributed as dist
+
+    times = [([], []) for _ in steps]
+    for number in range(WARM + rounds):
+        for step, found in zip(steps, times):
+            dist.barrier()
+            began, worked = time.perf_counter(), time.process_time()
+            step()
+            worked = time.process_time() - worked
+            dist.barrier()
+            if number >= WARM:
+                found[0].append((time.perf_counter() - began) * 1000)
+                found[1].append(worked * 1000)
+    return [[sorted(values) for values in found] for found in times]
+
+
+def quartile(values, part):
+    """Quartile number `part` of sorted values; 2: the median."""
+    return values[round((len(values) - 1) * part / 4)]
+
+
+def say(values):
+    return f"{quartile(values, 2):.1f} ({quartile(values, 1):.1f}-{quartile(values, 3):.1f})"
+
+
+def one_rank(rounds):
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    for name, size in SIZES.items():
-        theirs, ours = steps_of(*size)
-        times = {theirs: [], ours: []}
-        for _ in range(2 + ROUNDS):
-            for step, spent in times.items():
-                dist.barrier()
-                began = time.perf_counter()
-                step()
-                dist.barrier()
-                spent.append(time.perf_counter() - began)
-        theirs, ours = (median(spent[2:]) * 1000 for spent in times.values())
-        if dist.get_rank() == 0:
-            print(f"{name}, {dist.get_world_size()} ranks: DeepSeek {theirs:.1f} ms, dps.torch {ours:.1f} ms, "
-                  f"ratio {theirs / ours:.2f}", flush=True)
+    for size, (hidden, rows) in SIZES.items():
+        pairs = [*deepseek(hidden, rows), *pytorch(hidden, rows)]
+        times = measure([step for _, _, *steps in pairs for step in steps], rounds)
+        for number, (schedule, peer, *_) in enumerate(pairs):
+            theirs, ours = times[2 * number:2 * number + 2]
+            if dist.get_rank() == 0:
+                print(f"{schedule}, {size}, {dist.get_world_size()} ranks, ms: {peer} {say(theirs[0])}, "
+                      f"dps.torch {say(ours[0])}, ratio {quartile(theirs[0], 2) / quartile(ours[0], 2):.2f}; "
+                      f"processor time {say(theirs[1])}, {say(ours[1])}", flush=True)
 
 
 def main():
+    folder, ranks, rounds = (sys.argv[1:] + ["2", "10"][len(sys.argv) - 2:])[:3]
     if "RANK" in os.environ:
-        sys.path.insert(0, sys.argv[1])
-        return one_rank()
-    ranks = int(sys.argv[2]) if len(sys.argv) > 2 else 2
-    results = launch(os.path.abspath(__file__), ranks, sys.argv[1:2], seconds=500)
+        sys.path.insert(0, folder)
+        return one_rank(int(rounds))
+    results = launch(os.path.abspath(__file__), int(ranks), [folder, ranks, rounds], seconds=3000)
     for status, output in results:
         sys.stdout.write(output)
     return next((status or 1 for status, _ in results if status != 0), 0)
