@@ -107,45 +107,54 @@ bool recipe_needs(const Recipe *recipe, RecipeEntry entry, RecipeEntry *needed)
 
 /* --- the order of issue --- */
 
-typedef bool Issued[RECIPE_NAMES][RECIPE_HALVES];
+uint8_t recipe_half(uint8_t pass) { return pass != RECIPE_F && pass != RECIPE_FIRST; }
 
-/* Whether this half may begin its layer: all of its late entries, which end the layer before, have been issued. */
-static bool begins_layer(const RecipeLate *late, const Issued issued, uint8_t pass)
+/* The number of layers in which an entry has been issued. A late entry begins at layer -1. */
+static int64_t layers_done(const RecipeWalk *walk, RecipeEntry entry)
 {
-    for (int c = 0; c < RECIPE_NAMES; c++)
-        if (late->late[c][pass] && !issued[c][pass])
+    return (int64_t)walk->issued[entry.component][entry.pass] - walk->late.late[entry.component][entry.pass];
+}
+
+/* Whether an entry may be issued in the next layer that it has not been issued in. An entry that needs no other one in
+   its layer begins it, and comes after all entries of its pass in the layer before. */
+static bool is_ready(const RecipeWalk *walk, RecipeEntry entry)
+{
+    const int64_t layer = layers_done(walk, entry);
+    RecipeEntry needed;
+    if (recipe_needs(walk->recipe, entry, &needed))
+        return layers_done(walk, needed) > layer;
+    for (uint8_t c = 0; c < RECIPE_NAMES; c++)
+        if (layers_done(walk, (RecipeEntry){c, entry.pass}) < layer && recipe_has(walk->recipe, c, entry.pass))
             return false;
     return true;
 }
 
-static bool is_ready(const Recipe *recipe, const RecipeLate *late, const Issued issued, RecipeEntry entry)
+/* Issues the next entry: of comm if one is ready there, otherwise of compute. *layer is UINT32_MAX for layer -1. False:
+   none is ready. */
+static bool issue(RecipeWalk *walk, uint32_t rounds, RecipeEntry *entry, uint32_t *layer)
 {
-    RecipeEntry needed;
-    if (!recipe_needs(recipe, entry, &needed))
-        return begins_layer(late, issued, entry.pass);
-    return issued[needed.component][needed.pass] ||
-           late->late[entry.component][entry.pass] > late->late[needed.component][needed.pass];
+    for (int s = RECIPE_STREAMS; s-- > 0;) {
+        const uint32_t count = walk->recipe->counts[s];
+        if (walk->at[s] == rounds * count)
+            continue;
+        *entry = walk->recipe->entries[s][walk->at[s] % count];
+        *layer = (uint32_t)layers_done(walk, *entry);
+        if (!is_ready(walk, *entry))
+            continue;
+        walk->issued[entry->component][entry->pass]++;
+        walk->at[s]++;
+        return true;
+    }
+    return false;
 }
 
-/* Issues as many entries as possible; `next` then has the heads of the streams. */
-static uint32_t issue(const Recipe *recipe, const RecipeLate *late, RecipeEntry *order, uint32_t *next)
+/* Issues as many entries of one round as possible. Returns their number; `at` then has the heads of the streams. */
+static uint32_t issue_round(RecipeWalk *walk, RecipeEntry *order)
 {
-    Issued issued = {{false}};
+    RecipeEntry entry;
     uint32_t count = 0;
-    next[RECIPE_COMPUTE] = next[RECIPE_COMM] = 0;
-    for (int s = RECIPE_COMM; s >= 0;) {
-        if (next[s] < recipe->counts[s]) {
-            const RecipeEntry entry = recipe->entries[s][next[s]];
-            if (is_ready(recipe, late, (const bool(*)[RECIPE_HALVES])issued, entry)) {
-                issued[entry.component][entry.pass] = true;
-                order[count++] = entry;
-                next[s]++;
-                s = RECIPE_COMM;
-                continue;
-            }
-        }
-        s--;
-    }
+    for (uint32_t layer; issue(walk, 1, &entry, &layer);)
+        order[count++] = entry;
     return count;
 }
 
@@ -191,38 +200,57 @@ static void find_late(const Recipe *recipe, RecipeLate *late)
                     make_late(recipe, late, recipe->entries[s][i]);
 }
 
+/* Marks the head of a stream as late: it waits for an entry that comes later in the other stream. Within one layer it
+   would wait forever, so it belongs to the layer before. False: no head can be late; recipe_check explains it. */
+static bool make_head_late(const RecipeWalk *stopped, RecipeLate *late)
+{
+    const Recipe *recipe = stopped->recipe;
+    for (int s = RECIPE_STREAMS; s-- > 0;) {
+        RecipeEntry needed;
+        if (stopped->at[s] == recipe->counts[s])
+            continue;
+        const RecipeEntry head = recipe->entries[s][stopped->at[s]];
+        if (!late->late[head.component][head.pass] && recipe_needs(recipe, head, &needed)) {
+            make_late(recipe, late, head);
+            return true;
+        }
+    }
+    return false;
+}
+
 RecipeLate recipe_late(const Recipe *recipe)
 {
     RecipeLate late = {.any = false};
-    RecipeEntry order[RECIPE_ENTRIES], needed;
-    uint32_t next[RECIPE_STREAMS];
+    RecipeEntry order[RECIPE_ENTRIES];
     if (!recipe_is_forward(recipe))
         return late;
     find_late(recipe, &late);
-    while (issue(recipe, &late, order, next) < entry_count(recipe)) {
-        /* the head of a stream waits for an entry that comes later in the other stream. Within one layer it would wait
-           forever, so it belongs to the layer before */
-        int s = RECIPE_COMM;
-        for (; s >= 0; s--) {
-            if (next[s] == recipe->counts[s])
-                continue;
-            const RecipeEntry head = recipe->entries[s][next[s]];
-            if (!late.late[head.component][head.pass] && recipe_needs(recipe, head, &needed)) {
-                make_late(recipe, &late, head);
-                break;
-            }
-        }
-        if (s < 0)
-            break; /* recipe_check explains it */
+    for (;;) {
+        RecipeWalk walk = {.recipe = recipe, .late = late};
+        if (issue_round(&walk, order) == entry_count(recipe) || !make_head_late(&walk, &late))
+            return late;
     }
-    return late;
+}
+
+RecipeWalk recipe_walk(const Recipe *recipe, uint32_t first_layers, uint32_t second_layers)
+{
+    return (RecipeWalk){.recipe = recipe, .late = recipe_late(recipe), .layers = {first_layers, second_layers}};
+}
+
+bool recipe_walk_next(RecipeWalk *walk, RecipeEntry *entry, uint32_t *layer)
+{
+    const uint32_t *layers = walk->layers, rounds = (layers[0] > layers[1] ? layers[0] : layers[1]) + walk->late.any;
+    do {
+        if (!issue(walk, rounds, entry, layer))
+            return false;
+    } while (*layer >= layers[recipe_half(entry->pass)]);
+    return true;
 }
 
 uint32_t recipe_order(const Recipe *recipe, RecipeEntry *order)
 {
-    uint32_t next[RECIPE_STREAMS];
-    const RecipeLate late = recipe_late(recipe);
-    return issue(recipe, &late, order, next);
+    RecipeWalk walk = recipe_walk(recipe, 1, 1);
+    return issue_round(&walk, order);
 }
 
 /* --- checking --- */
@@ -349,16 +377,15 @@ static void explain_stop(const Recipe *recipe, const uint32_t *next, RecipeFault
 bool recipe_check(const Recipe *recipe, RecipeFault *fault)
 {
     RecipeEntry order[RECIPE_ENTRIES];
-    uint32_t next[RECIPE_STREAMS];
     for (int s = 0; s < RECIPE_STREAMS; s++)
         for (uint32_t i = 0; i < recipe->counts[s]; i++)
             if (!check_entry(recipe, (RecipeStream)s, i, fault))
                 return false;
     if (!check_complete(recipe, fault) || (recipe_is_forward(recipe) && !check_inside(recipe, fault)))
         return false;
-    const RecipeLate late = recipe_late(recipe);
-    if (issue(recipe, &late, order, next) < entry_count(recipe)) {
-        explain_stop(recipe, next, fault);
+    RecipeWalk walk = recipe_walk(recipe, 1, 1);
+    if (issue_round(&walk, order) < entry_count(recipe)) {
+        explain_stop(recipe, walk.at, fault);
         return false;
     }
     *fault = (RecipeFault){.stream = RECIPE_COMM, .index = recipe->counts[RECIPE_COMM]};

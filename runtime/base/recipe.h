@@ -63,18 +63,37 @@ bool recipe_has(const Recipe *recipe, ModelPart component, uint8_t pass);
 /* The entry that an entry waits for within its layer; false: none. */
 bool recipe_needs(const Recipe *recipe, RecipeEntry entry, RecipeEntry *needed);
 
-/* The late entries of an F&F. A late entry belongs to the layer of the round before, and recipe_order puts it before
-   the entries that begin the layer of this round. If there are late entries, a pair needs one round more than it has
-   layers. */
+/* The half of a pair that an entry with this pass belongs to: 0 or 1. The backward of an F&B is half 1. */
+uint8_t recipe_half(uint8_t pass);
+
+/* The late entries of an F&F. A late entry belongs to the layer of the round before, and is issued before the entries
+   that begin the layer of this round. If there are late entries, a pair needs one round more than it has layers. */
 typedef struct RecipeLate {
     bool late[RECIPE_NAMES][RECIPE_HALVES];
     bool any;
 } RecipeLate;
 RecipeLate recipe_late(const Recipe *recipe);
 
-/* Writes all entries in one order in which they can be issued one at a time: each after what it needs, those of a
-   stream in their order, a communication as early as possible. `order` has room for RECIPE_ENTRIES; returns the
-   number of entries. If it is smaller than that of the recipe, a stream waits forever. */
+/* A walk over the entries of a whole pair, in an order in which they can be issued one at a time: each after what it
+   needs, those of a stream in their order, an entry of comm as early as possible. So comm may begin the next layer
+   while compute has not ended the present one: with the published order, combine(B) of the next layer is issued before
+   attention(W). */
+typedef struct RecipeWalk {
+    const Recipe *recipe;
+    RecipeLate late;
+    uint32_t layers[2];                           /* of the stage of each half */
+    uint32_t at[RECIPE_STREAMS];                  /* how many entries of a stream have been issued, of all rounds */
+    uint32_t issued[RECIPE_NAMES][RECIPE_HALVES]; /* in how many rounds an entry has been issued */
+} RecipeWalk;
+
+/* A walk at its beginning. It reads the recipe, which must stay. */
+RecipeWalk recipe_walk(const Recipe *recipe, uint32_t first_layers, uint32_t second_layers);
+/* Writes the next entry and its layer: of an F counted from the first layer, of a backward from the last. False: there
+   is none. */
+bool recipe_walk_next(RecipeWalk *walk, RecipeEntry *entry, uint32_t *layer);
+
+/* Writes the entries of one round in the order of a walk. `order` has room for RECIPE_ENTRIES; returns the number of
+   entries. If it is smaller than that of the recipe, a stream waits forever. */
 uint32_t recipe_order(const Recipe *recipe, RecipeEntry *order);
 
 /* The first error in a recipe, in words. */

@@ -133,7 +133,7 @@ Status stage_backward_input(Stage *stage, const PassBuffers *buffers, Error *err
 Status stage_backward_weight(Stage *stage, const PassBuffers *buffers, Error *error);
 
 /* An F&B: the F of one microbatch and the backward of another, of any two stages on one device. `weights`: the backward
-   is I and W, otherwise I alone. Components run in the recipe's order (recipe_order), which is repeated for each pair
+   is I and W, otherwise I alone. Components run in the recipe's order (recipe_walk), which is repeated for each pair
    of layers: the first layer of the F with the last of the backward, and so on. Components outside the layers, or not
    named by the recipe, run when their half reaches them. The results are bit for bit those of the two halves run one
    after the other. An F&F is the F of two microbatches; its recipe says how their layers interleave. */

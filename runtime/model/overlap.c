@@ -37,15 +37,12 @@ typedef struct ForwardHalf {
     uint8_t half, pass; /* half: 0 or 1; pass: the pass of this half in the entries of the recipe */
 } ForwardHalf;
 
-/* The list of a pair while it is made. Each round handles one layer of each half: an F goes from the first layer to the
-   last, a backward from the last layer to the first. */
+/* The list of a pair while it is made. */
 typedef struct Overlap {
     const StagePair *pair;
     const Recipe *recipe;
     PairList *made;
-    uint32_t round;
-    ForwardHalf forwards[2];          /* an F&B has only the first one */
-    RecipeLate late;                  /* entries of an F&F that belong to the layer of the round before */
+    ForwardHalf forwards[2];          /* of an F&B only the first one; the other has no pieces */
     size_t backward;                  /* the component whose B came last */
     Range waiting[RECIPE_COMPONENTS]; /* components whose W is still to come */
     Rest rests[2];                    /* of each half */
@@ -100,11 +97,11 @@ static bool use_one_address(const Op *one, const Op *other)
     return false;
 }
 
-/* Whether operations begin .. end - 1 have an operand in common with the rest. Operands that both only read count,
-   too. */
+/* Whether operations begin .. end - 1 come after the rest in the pass and have an operand in common with it. Operands
+   that both only read count, too. */
 static bool needs_rest(const OpList *list, const Rest *rest, size_t begin, size_t end)
 {
-    for (size_t i = begin; i < end; i++)
+    for (size_t i = begin; begin >= rest->end && i < end; i++)
         for (size_t k = rest->begin; k < rest->end; k++)
             if (use_one_address(&list->ops[i], &list->ops[k]))
                 return true;
@@ -179,12 +176,17 @@ static bool cut_forward(const Stage *stage, const Recipe *recipe, uint8_t number
 }
 
 /* Whether a piece must come after an earlier one. Within a layer the shared experts take their input from the router,
-   as dispatch does. So neither do they need dispatch and the other experts, nor the other way round. */
-static bool follows(const Piece *piece, const Piece *earlier)
+   as dispatch does. So neither do they need dispatch and the other experts, nor the other way round. Combine adds up
+   their result, but only after its all-to-all. */
+static bool follows(const ForwardHalf *half, const Piece *piece, const Piece *earlier)
 {
     const bool shares = piece->part == RECIPE_SHARED || earlier->part == RECIPE_SHARED;
     const ModelPart other = piece->part == RECIPE_SHARED ? earlier->part : piece->part;
-    return piece->layer != earlier->layer || !shares || (other != RECIPE_DISPATCH && other != RECIPE_MLP);
+    if (piece->layer != earlier->layer || !shares)
+        return true;
+    if (other == RECIPE_COMBINE)
+        return end_of_posts(&half->stage->lists[RECIPE_F], piece->begin, piece->end) == piece->end;
+    return other != RECIPE_DISPATCH && other != RECIPE_MLP;
 }
 
 static void put_piece(Overlap *o, const ForwardHalf *half, Piece *piece)
@@ -194,12 +196,12 @@ static void put_piece(Overlap *o, const ForwardHalf *half, Piece *piece)
 }
 
 /* Appends a piece, and before it the pieces that it needs if the recipe does not name them. False: it needs a piece
-   that the recipe names later, so it is not appended yet. For example, combine adds up the result of the shared
-   experts, which the recipe may name after combine. */
+   that the recipe names later, so it is not appended yet. For example, combine without an all-to-all adds up the result
+   of the shared experts at once, and the recipe may name them after combine. */
 static bool append_piece(Overlap *o, const ForwardHalf *half, Piece *piece)
 {
     for (Piece *earlier = half->pieces; earlier < piece; earlier++) {
-        if (earlier->done || !follows(piece, earlier))
+        if (earlier->done || !follows(half, piece, earlier))
             continue;
         if (recipe_has(o->recipe, earlier->part, half->pass) || !append_piece(o, half, earlier))
             return false;
@@ -209,12 +211,11 @@ static bool append_piece(Overlap *o, const ForwardHalf *half, Piece *piece)
 }
 
 /* Appends the pieces of an entry in its layer, and pieces that have waited for these. */
-static void append_forward(Overlap *o, ForwardHalf *half, RecipeEntry entry)
+static void append_forward(Overlap *o, ForwardHalf *half, RecipeEntry entry, uint32_t layer)
 {
-    const uint32_t late = o->late.late[entry.component][entry.pass];
     for (size_t i = 0; i < half->count; i++) {
         Piece *piece = &half->pieces[i];
-        piece->asked |= o->round >= late && piece->layer == o->round - late && piece->part == entry.component;
+        piece->asked |= piece->layer == layer && piece->part == entry.component;
         if (piece->asked && !piece->done)
             append_piece(o, half, piece);
     }
@@ -257,17 +258,16 @@ static Range find_part(const Stage *stage, uint32_t layer, ModelPart kind)
 }
 
 /* Appends B or W of an entry in its layer; nothing if the layer does not have the component. */
-static void append_backward_entry(Overlap *o, RecipeEntry entry)
+static void append_backward_entry(Overlap *o, RecipeEntry entry, uint32_t layer)
 {
-    const uint32_t layers = layers_of(o->pair->backward);
     Range *waiting = &o->waiting[entry.component];
-    if (entry.pass == RECIPE_B && o->round < layers) {
-        *waiting = find_part(o->pair->backward, layers - 1 - o->round, entry.component);
+    if (entry.pass == RECIPE_B) {
+        *waiting = find_part(o->pair->backward, layers_of(o->pair->backward) - 1 - layer, entry.component);
         if (waiting->end > waiting->begin)
             append_backward(o, waiting->end);
         while (o->backward > waiting->begin && waiting->end > waiting->begin)
             append_part(o, --o->backward, RECIPE_B);
-    } else if (entry.pass == RECIPE_W) {
+    } else {
         for (size_t i = waiting->end; i-- > waiting->begin && o->pair->weights;)
             append_part(o, i, RECIPE_W);
         *waiting = (Range){0, 0};
@@ -276,25 +276,21 @@ static void append_backward_entry(Overlap *o, RecipeEntry entry)
 
 /* --- the list --- */
 
-static void append_entry(Overlap *o, RecipeEntry entry)
+static void append_entry(Overlap *o, RecipeEntry entry, uint32_t layer)
 {
-    if (entry.pass == o->forwards[0].pass)
-        append_forward(o, &o->forwards[0], entry);
-    else if (entry.pass == o->forwards[1].pass)
-        append_forward(o, &o->forwards[1], entry);
+    ForwardHalf *half = &o->forwards[recipe_half(entry.pass)];
+    if (half->pieces)
+        append_forward(o, half, entry, layer);
     else
-        append_backward_entry(o, entry);
+        append_backward_entry(o, entry, layer);
 }
 
 static void append_all(Overlap *o)
 {
-    RecipeEntry order[RECIPE_ENTRIES];
-    const uint32_t count = recipe_order(o->recipe, order);
-    const uint32_t first = layers_of(o->pair->forward), second = layers_of(o->pair->backward);
-    const uint32_t rounds = (first > second ? first : second) + o->late.any;
-    for (; o->round < rounds; o->round++)
-        for (uint32_t i = 0; i < count; i++)
-            append_entry(o, order[i]);
+    RecipeWalk walk = recipe_walk(o->recipe, layers_of(o->pair->forward), layers_of(o->pair->backward));
+    RecipeEntry entry;
+    for (uint32_t layer; recipe_walk_next(&walk, &entry, &layer);)
+        append_entry(o, entry, layer);
     finish_forward(o, &o->forwards[0]);
     if (o->pair->both_forward)
         finish_forward(o, &o->forwards[1]);
@@ -308,7 +304,6 @@ static bool cut_forwards(Overlap *o)
 {
     const StagePair *pair = o->pair;
     const bool both = pair->both_forward;
-    o->forwards[1].pass = RECIPE_HALVES; /* no entry has this pass */
     if (!cut_forward(pair->forward, o->recipe, 0, both ? RECIPE_FIRST : RECIPE_F, &o->forwards[0]))
         return false;
     if (!both || cut_forward(pair->backward, o->recipe, 1, RECIPE_SECOND, &o->forwards[1]))
@@ -330,7 +325,6 @@ static Status make_list(const StagePair *pair, const Recipe *recipe, PairList **
     made->weights = pair->weights;
     made->both_forward = pair->both_forward;
     made->recipe = *recipe;
-    o.late = recipe_late(recipe);
     append_all(&o);
     made->next = pair->forward->pairs;
     pair->forward->pairs = *list = made;

@@ -80,34 +80,38 @@ double recipe_advance(RecipeClock *clock, const RecipeStep *step)
     return start;
 }
 
-/* Runs an entry in one round of the loop over the layers. False: the layer that the entry belongs to does not exist. */
-static bool advance(RecipeTimes *times, RecipeClock *clock, const RecipeStep *step, uint32_t round)
+void recipe_steps(const Recipe *recipe, const Costs *costs, RecipeSteps steps)
 {
-    const uint32_t late = times->late.late[step->entry.component][step->entry.pass];
-    if (round < late || round - late >= times->layers)
-        return false;
+    for (int s = 0; s < RECIPE_STREAMS; s++)
+        for (uint32_t i = 0; i < recipe->counts[s]; i++) {
+            const RecipeEntry entry = recipe->entries[s][i];
+            steps[entry.component][entry.pass] = recipe_step(recipe, costs, entry);
+        }
+}
+
+static void advance(RecipeTimes *times, RecipeClock *clock, const RecipeStep *step, uint32_t layer)
+{
     const double start = recipe_advance(clock, step), end = clock->free[step->stream];
-    times->spans[step->stream][times->counts[step->stream]++] = (RecipeSpan){step->entry, round - late, start, end};
+    times->spans[step->stream][times->counts[step->stream]++] = (RecipeSpan){step->entry, layer, start, end};
     times->busy[step->stream] += end - start;
     times->makespan = fmax(times->makespan, end);
-    return true;
 }
 
 RecipeTimes recipe_times(const Recipe *recipe, const Costs *costs, Arena *arena)
 {
-    RecipeEntry order[RECIPE_ENTRIES];
-    RecipeStep steps[RECIPE_ENTRIES];
-    RecipeTimes times = {.layers = recipe_layers(costs), .late = recipe_late(recipe)};
+    RecipeSteps steps;
+    const uint32_t layers = recipe_layers(costs);
+    RecipeWalk walk = recipe_walk(recipe, layers, layers);
+    RecipeTimes times = {.layers = layers, .late = walk.late};
     RecipeClock clock = {.chain = {0}};
-    const uint32_t count = recipe_order(recipe, order);
-    for (uint32_t i = 0; i < count; i++)
-        steps[i] = recipe_step(recipe, costs, order[i]);
+    recipe_steps(recipe, costs, steps);
     for (int s = 0; s < RECIPE_STREAMS; s++)
         times.spans[s] = arena_array(arena, (size_t)times.layers * recipe->counts[s], sizeof *times.spans[s]);
-    for (uint32_t round = 0; round < times.layers + times.late.any; round++)
-        for (uint32_t i = 0; i < count; i++)
-            if (advance(&times, &clock, &steps[i], round))
-                times.in_turn += recipe_time(recipe, costs, order[i]);
+    RecipeEntry entry;
+    for (uint32_t layer; recipe_walk_next(&walk, &entry, &layer);) {
+        advance(&times, &clock, &steps[entry.component][entry.pass], layer);
+        times.in_turn += recipe_time(recipe, costs, entry);
+    }
     times.hidden = both_busy(&times);
     return times;
 }

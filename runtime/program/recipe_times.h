@@ -49,7 +49,11 @@ typedef struct RecipeClock {
     double ends[RECIPE_NAMES][RECIPE_HALVES]; /* [component][pass]: the last end of the entry */
 } RecipeClock;
 
+/* [component][pass]: of the recipe's entries; others are not set. */
+typedef RecipeStep RecipeSteps[RECIPE_NAMES][RECIPE_HALVES];
+
 RecipeStep recipe_step(const Recipe *recipe, const Costs *costs, RecipeEntry entry);
+void recipe_steps(const Recipe *recipe, const Costs *costs, RecipeSteps steps);
 /* Runs the next entry as soon as its stream is free and what it needs has ended. Steps come layer by layer, in an
    order in which they can be issued. Returns the start; the end is clock->free[step->stream]. */
 double recipe_advance(RecipeClock *clock, const RecipeStep *step);

@@ -19,23 +19,24 @@ typedef struct PairOp {
 
 /* What all pairs of a program have in common. */
 typedef struct PairOrder {
-    RecipeStep steps[RECIPE_ENTRIES]; /* [count], in the order of one round */
-    uint32_t count;
-    RecipeLate late;
+    RecipeWalk entries; /* at its beginning, over no layers */
+    RecipeSteps steps;
 } PairOrder;
 
 PairOrder pair_order(const Recipe *recipe, const Costs *costs);
 
-/* A walk over the operations of one pair. Set the first four fields; all others are zero at first. */
 typedef struct PairWalk {
     const PairOrder *order;
-    uint32_t layers[2];   /* of the stage of each half */
-    bool weights;         /* the backward is a whole B, not I alone */
-    uint32_t round, next; /* the next entry */
-    PairOp posted[2];     /* of each half: the post whose wait is still to come */
-    bool waits[2];        /* whether there is one */
+    RecipeWalk entries;
+    bool weights;     /* the backward is a whole B, not I alone */
+    bool has_next;    /* `next` is set */
+    PairOp next;      /* the operation of the entry that came last, if it is still to come */
+    PairOp posted[2]; /* of each half: its last post */
+    bool waits[2];    /* whether the wait for it is still to come */
 } PairWalk;
 
+/* A walk over the operations of one pair at its beginning. `weights`: the backward is a whole B, not I alone. */
+PairWalk pair_walk(const PairOrder *order, uint32_t first_layers, uint32_t second_layers, bool weights);
 /* Writes the next operation; false: there is none. */
 bool pair_next(PairWalk *walk, PairOp *op);
 

@@ -164,10 +164,8 @@ static Status run_operation(const Simulator *simulator, const PairOp *op, PairLi
 static Status walk(const Simulator *simulator, const PassPair *pair, Error *error)
 {
     const Costs *costs = simulator->costs;
-    PairWalk walk = {.order = &simulator->order,
-                     .layers = {costs_stage_layers(costs, simulator->stages, pair->forward.stage),
-                                costs_stage_layers(costs, simulator->stages, pair->backward.stage)},
-                     .weights = pair->weights};
+    PairWalk walk = pair_walk(&simulator->order, costs_stage_layers(costs, simulator->stages, pair->forward.stage),
+                              costs_stage_layers(costs, simulator->stages, pair->backward.stage), pair->weights);
     PairLink link = {.free = 0};
     TRY(sleep_for(simulator, clock_nanoseconds(), time_outside(simulator, pair), error));
     for (PairOp op; pair_next(&walk, &op);)

@@ -101,26 +101,30 @@ static void print_gain(const char *build, const char *priority, const char *fold
 }
 
 /* Steps with the component times of DeepSeek's published profile (maps/deepseek-train.map), which are of milliseconds.
-   Its computation had 112 of 132 multiprocessors. */
+   Its computation had 112 of 132 multiprocessors. With four layers a stage, all times are a quarter of these. */
 static void print_components(const char *build, const char *priority, const char *folder)
 {
     static const char times[] = "unit=1e-3,attention.F=4.599,mlp.B=5.363,mlp.W=5.073,mlp.F=4.641,attention.B=9.540,"
                                 "attention.W=2.396,combine.B=5.784,dispatch.F=6.738,dispatch.B=7.558,combine.F=8.696,"
                                 "compute_share=0.8484848";
     static const char *const schedules[] = {"dualpipe", "dualpipev"};
-    printf("%-10s %-10s %10s %10s %10s   (ms; times of DeepSeek's components, one layer a stage, 25 steps)\n",
-           "schedule", "", "predicted", "tenth", "median");
-    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
-        for (int in_turn = 0; in_turn <= 1; in_turn++) {
-            const char *how = in_turn ? "in_turn" : "overlapped";
-            const Makespans made = run_steps(build, priority, folder, schedules[i], times, in_turn);
-            printf("%-10s %-10s %10.2f %10.2f %10.2f\n", schedules[i], how, made.predicted, made.tenth, made.median);
-            printf("simulate.%s_%s_fastest_tenth_over_predicted %.4f ratio (goal 1.03)\n", schedules[i], how,
-                   made.tenth / made.predicted);
-            printf("simulate.%s_%s_median_over_predicted %.4f ratio (goal 1.03)\n", schedules[i], how,
-                   made.median / made.predicted);
-            fflush(stdout);
-        }
+    printf("%-10s %-10s %6s %10s %10s %10s   (ms; times of DeepSeek's components, 25 steps; layers of a stage)\n",
+           "schedule", "", "layers", "predicted", "tenth", "median");
+    for (int run = 0; run < 8; run++) {
+        const char *schedule = schedules[run / 4], *how = run % 2 ? "in_turn" : "overlapped";
+        const int layers = run / 2 % 2 ? 4 : 1;
+        char of_layers[sizeof times + 40];
+        snprintf(of_layers, sizeof of_layers, "%s,layers=%d,unit=%g", times, layers, 1e-3 / layers);
+        Makespans made = run_steps(build, priority, folder, schedule, of_layers, run % 2);
+        made.predicted /= layers; /* to ms */
+        printf("%-10s %-10s %6d %10.2f %10.2f %10.2f\n", schedule, how, layers, made.predicted, made.tenth,
+               made.median);
+        printf("simulate.%s_%s_%d_fastest_tenth_over_predicted %.4f ratio (goal 1.03)\n", schedule, how, layers,
+               made.tenth / made.predicted);
+        printf("simulate.%s_%s_%d_median_over_predicted %.4f ratio (goal 1.03)\n", schedule, how, layers,
+               made.median / made.predicted);
+        fflush(stdout);
+    }
 }
 
 /* Compares all schedules. False: dpc failed. */

@@ -84,7 +84,7 @@ static void real_events(const PairList *list, const Stage *stage, uint32_t layer
 static void simulated_events(const Recipe *recipe, uint32_t layers, bool weights, Events *events)
 {
     const PairOrder order = pair_order(recipe, &costs_unit);
-    PairWalk walk = {.order = &order, .layers = {layers, layers}, .weights = weights};
+    PairWalk walk = pair_walk(&order, layers, layers, weights);
     *events = (Events){.text = ""};
     for (PairOp op; pair_next(&walk, &op);)
         add_event(events, op.kind, op.entry, op.layer);
@@ -160,7 +160,7 @@ static void the_order_is_that_of_the_merged_list(void **state)
 static double time_of_walk(const Recipe *recipe, const Costs *costs, uint32_t layers)
 {
     const PairOrder order = pair_order(recipe, costs);
-    PairWalk walk = {.order = &order, .layers = {layers, layers}, .weights = true};
+    PairWalk walk = pair_walk(&order, layers, layers, true);
     double now = 0, link = 0, arrival[2] = {0};
     for (PairOp op; pair_next(&walk, &op);)
         if (op.kind == PAIR_COMPUTE)
@@ -172,7 +172,52 @@ static double time_of_walk(const Recipe *recipe, const Costs *costs, uint32_t la
     return now;
 }
 
-/* An F&F of prefill.dps takes longer than its recipe says, as combine comes after the shared experts. */
+/* Communication is posted as early as the recipe allows, also that of the next layer: no walk takes longer than the
+   prediction, whatever the times of the components. */
+static void a_walk_takes_the_predicted_time(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"attention.F", "attention.B", "attention.W", "dispatch.F",
+                                        "dispatch.B",  "mlp.F",       "mlp.B",       "mlp.W",
+                                        "combine.F",   "combine.B",   "qkv.F",       "shared.F"};
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        const Recipe *recipe = &recipes[seed % (sizeof recipes / sizeof *recipes)];
+        Arena arena = {0};
+        Costs costs = costs_unit;
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            char text[40];
+            snprintf(text, sizeof text, "%s=%d", parts[i], (int)(random_bits(seed, i) % 100));
+            OK(costs_set(&costs, text, &arena, error));
+        }
+        const uint32_t layers = 1 + (uint32_t)seed % 5;
+        costs.layers = layers;
+        const double predicted = recipe_times(recipe, &costs, &arena).makespan;
+        assert_true(fabs(time_of_walk(recipe, &costs, layers) - predicted) < 1e-9);
+        arena_free(&arena);
+    }
+}
+
+/* The order of two layers: in an F&B, combine(B) of a layer needs only attention(B) of the one before. In an F&F,
+   combine needs the shared experts only after its all-to-all. */
+static void communication_is_posted_early(void **state)
+{
+    (void)state;
+    static Events events;
+    simulated_events(&recipes[0], 2, true, &events);
+    assert_non_null(strstr(events.text, "run attention(B) of layer 0\n"
+                                        "post combine(B) of layer 1\n"
+                                        "run attention(W) of layer 0\n"));
+    simulated_events(&recipes[PREFILL], 2, true, &events);
+    assert_non_null(strstr(events.text, "run mlp(1) of layer 0\n"
+                                        "post combine(1) of layer 0\n"
+                                        "wait dispatch(0) of layer 0\n"
+                                        "run mlp(0) of layer 0\n"
+                                        "post combine(0) of layer 0\n"
+                                        "run shared(1) of layer 0\n"
+                                        "wait combine(1) of layer 0\n"));
+}
+
+/* A simulated F&F sleeps as long as its walk takes. */
 static void a_pair_takes_the_time_of_its_walk(void **state)
 {
     (void)state;
@@ -187,7 +232,7 @@ static void a_pair_takes_the_time_of_its_walk(void **state)
     const Simulator simulator = simulator_of(&program, 0, &costs, NULL);
     PassPair pair = {.both_forward = true};
     const double expected = time_of_walk(recipe, &costs, 2);
-    assert_true(expected > costs_pair(&costs, 0, 0, COST_F));
+    assert_true(fabs(expected - costs_pair(&costs, 0, 0, COST_F)) < 1e-9);
     const int64_t begun = clock_nanoseconds();
     OK(simulator_stages.overlap((void *)&simulator, &pair, error));
     assert_true((double)(clock_nanoseconds() - begun) >= expected * 1e6 - 1000); /* times are rounded to ns */
@@ -198,6 +243,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_order_is_that_of_the_merged_list),
+        cmocka_unit_test(a_walk_takes_the_predicted_time),
+        cmocka_unit_test(communication_is_posted_early),
         cmocka_unit_test(a_pair_takes_the_time_of_its_walk),
     };
     return cmocka_run_group_tests_name("simulated_pair", tests, NULL, NULL);

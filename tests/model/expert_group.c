@@ -27,9 +27,9 @@ typedef struct Subject {
     double bias_of_first; /* added to the bias of expert 0: a large one gives it all tokens, a negative one none */
     double expert_rows;
     int members;
-    uint32_t replicas; /* physical experts beyond one for each expert; then only F runs */
-    bool pair, merged; /* pair: runs an F&B; merged: by a recipe, otherwise one half after the other */
-    bool forwards;     /* runs an F&F instead */
+    uint32_t replicas;      /* physical experts beyond one for each expert; then only F runs */
+    bool pair, merged;      /* pair: runs an F&B; merged: by a recipe, otherwise one half after the other */
+    const Recipe *forwards; /* runs an F&F with this recipe instead */
 } Subject;
 
 typedef struct Member {
@@ -138,27 +138,42 @@ static Status run_pair(Holder *holder, bool merged, Error *error)
     return stage_backward_weight(holder->stage, &holder->slots.buffers, error);
 }
 
-/* Runs an F&F: the F of both microbatches, merged by a recipe or one after the other. */
-static Status run_forwards(Holder *holder, bool merged, Error *error)
+static const Recipe one_layer_at_once = {
+    .entries = {{{RECIPE_ATTENTION, RECIPE_FIRST},
+                 {RECIPE_ATTENTION, RECIPE_SECOND},
+                 {RECIPE_MLP, RECIPE_FIRST},
+                 {RECIPE_MLP, RECIPE_SECOND}},
+                {{RECIPE_DISPATCH, RECIPE_FIRST},
+                 {RECIPE_DISPATCH, RECIPE_SECOND},
+                 {RECIPE_COMBINE, RECIPE_FIRST},
+                 {RECIPE_COMBINE, RECIPE_SECOND}}},
+    .counts = {4, 4},
+};
+/* The order of schedules/prefill.dps: each combine is posted before the shared experts whose result it adds. */
+static const Recipe prefill = {
+    .entries = {{{RECIPE_ATTENTION, RECIPE_SECOND},
+                 {RECIPE_SHARED, RECIPE_FIRST},
+                 {RECIPE_ATTENTION, RECIPE_FIRST},
+                 {RECIPE_MLP, RECIPE_SECOND},
+                 {RECIPE_MLP, RECIPE_FIRST},
+                 {RECIPE_SHARED, RECIPE_SECOND}},
+                {{RECIPE_COMBINE, RECIPE_FIRST},
+                 {RECIPE_DISPATCH, RECIPE_SECOND},
+                 {RECIPE_DISPATCH, RECIPE_FIRST},
+                 {RECIPE_COMBINE, RECIPE_SECOND}}},
+    .counts = {6, 4},
+};
+
+/* Runs an F&F: the F of both microbatches, merged by the recipe or one after the other. */
+static Status run_forwards(Holder *holder, const Recipe *recipe, bool merged, Error *error)
 {
-    static const Recipe recipe = {
-        .entries = {{{RECIPE_ATTENTION, RECIPE_FIRST},
-                     {RECIPE_ATTENTION, RECIPE_SECOND},
-                     {RECIPE_MLP, RECIPE_FIRST},
-                     {RECIPE_MLP, RECIPE_SECOND}},
-                    {{RECIPE_DISPATCH, RECIPE_FIRST},
-                     {RECIPE_DISPATCH, RECIPE_SECOND},
-                     {RECIPE_COMBINE, RECIPE_FIRST},
-                     {RECIPE_COMBINE, RECIPE_SECOND}}},
-        .counts = {4, 4},
-    };
     const StagePair pair = {.forward = holder->stage,
                             .backward = holder->stage,
                             .forward_buffers = holder->slots.buffers,
                             .backward_buffers = holder->second.buffers,
                             .both_forward = true};
     if (merged)
-        return stage_overlap(&pair, &recipe, error);
+        return stage_overlap(&pair, recipe, error);
     TRY(stage_forward(holder->stage, &holder->slots.buffers, error));
     return stage_forward(holder->stage, &holder->second.buffers, error);
 }
@@ -176,7 +191,7 @@ static void *run_member(void *argument)
     const Subject *subject = member->subject;
     Holder *holder = &member->holder;
     member->status = subject->replicas   ? stage_forward(holder->stage, &holder->slots.buffers, &member->error)
-                     : subject->forwards ? run_forwards(holder, subject->merged, &member->error)
+                     : subject->forwards ? run_forwards(holder, subject->forwards, subject->merged, &member->error)
                      : subject->pair     ? run_pair(holder, subject->merged, &member->error)
                                          : run_passes(holder, &member->error);
     if (member->status != STATUS_OK)
@@ -447,16 +462,15 @@ static int most_in_flight(const OpList *list)
 
 /* In an F&F of one stage the all-to-alls of both halves are in flight at once. The results are those of one half after
    the other, to the bit. */
-static void both_forwards_communicate_at_once(void **state)
+static void check_both_forwards(const Recipe *recipe)
 {
-    (void)state;
     Member members[2][MEMBERS_MOST];
     Subject subjects[2];
     for (int merged = 0; merged < 2; merged++) {
         subjects[merged] = (Subject){.device = "cpu",
                                      .settings = SETTINGS("sequence=24", "dense_layers=3"),
                                      .members = 2,
-                                     .forwards = true,
+                                     .forwards = recipe,
                                      .merged = merged};
         open_members(&subjects[merged], members[merged]);
         run_members(&subjects[merged], members[merged]);
@@ -472,6 +486,13 @@ static void both_forwards_communicate_at_once(void **state)
     }
     for (int merged = 0; merged < 2; merged++)
         close_members(&subjects[merged], members[merged]);
+}
+
+static void both_forwards_communicate_at_once(void **state)
+{
+    (void)state;
+    check_both_forwards(&one_layer_at_once);
+    check_both_forwards(&prefill);
 }
 
 /* The rows are copied while the counts of rows are in flight. */
