@@ -113,5 +113,5 @@ uint32_t bytes_checksum(const uint8_t *bytes, size_t size) { return bytes_checks
 
 uint32_t bytes_checksum_on(uint32_t before, const void *bytes, size_t size)
 {
-    return (uint32_t)crc32_z(before, bytes, size);
+    return size ? (uint32_t)crc32_z(before, bytes, size) : before; /* zlib begins anew if the address is NULL */
 }

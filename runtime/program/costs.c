@@ -1,5 +1,6 @@
 #include "runtime/program/costs.h"
 
+#include "runtime/base/bytes.h"
 #include "runtime/base/file.h"
 #include "runtime/base/settings.h"
 
@@ -380,6 +381,18 @@ double costs_sum(const Costs *costs, uint32_t stage, uint32_t copies)
 {
     return copies < 2 ? 0
                       : 2 * costs->latency + transfer(costs, costs_sum_bytes(costs, stage, copies), costs->bandwidth);
+}
+
+uint32_t costs_checksum(const Costs *costs)
+{
+    const double numbers[] = {
+        costs->overlap, costs->latency,      costs->bandwidth,    costs->bytes,           costs->unit,
+        costs->layers,  costs->model_stages, costs->model_layers, costs->multiprocessors, costs->compute_share};
+    uint32_t checksum = bytes_checksum_on(0, numbers, sizeof numbers);
+    checksum = bytes_checksum_on(checksum, costs->all, sizeof costs->all);
+    checksum = bytes_checksum_on(checksum, costs->stages, costs->stage_count * sizeof *costs->stages);
+    checksum = bytes_checksum_on(checksum, costs->links, costs->link_count * sizeof *costs->links);
+    return bytes_checksum_on(checksum, costs->parts, sizeof costs->parts);
 }
 
 double costs_seconds(const Costs *costs) { return costs->unit < 0 ? 1e-3 : costs->unit; }

@@ -126,6 +126,8 @@ double costs_memory(const Costs *costs, uint32_t stage, StageCost memory);
    copy, and sends the sum to all others. */
 double costs_sum_bytes(const Costs *costs, uint32_t stage, uint32_t copies);
 double costs_sum(const Costs *costs, uint32_t stage, uint32_t copies);
+/* A checksum of the times and sizes. */
+uint32_t costs_checksum(const Costs *costs);
 /* The seconds of a unit of time; 1e-3 if not given. */
 double costs_seconds(const Costs *costs);
 /* The unit of time after a figure: " ms". "" if it is not given or has no name. */

@@ -42,6 +42,10 @@ static void put_options(const Session *session, FILE *stream)
     const char *const names[] = {"--outputs", "--save", "--trace", "--profile", "--load"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         fprintf(stream, "%s %s\n", names[i], files[i] ? "given" : "not given");
+    fprintf(stream, "--link latency=%g,bandwidth=%g,ranks=%d-%d\n", options->link.latency, options->link.bandwidth,
+            options->link.first, options->link.last);
+    if (options->simulated)
+        fprintf(stream, "costs with checksum %08x\n", costs_checksum(&options->costs));
     if (options->load)
         fprintf(stream, "weights with checksum %08x\n", session->saved_checksum);
     if (session->dataset)

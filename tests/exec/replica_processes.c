@@ -104,13 +104,22 @@ static void test_wrong_number(void **state)
     expect(finish(start("%s --replicas 4096 %s", dprun, program)), 2, "4096 replicas of 2 ranks");
 }
 
-/* Runs process 3 with other options or another program than the other processes. All refuse to run. */
-static void expect_refusal(const char *different, const char *words)
+/* Runs process 3 with `different` options and program, the other processes with `common` ones. All refuse to run. */
+static void expect_refusal_of(const char *common, const char *different, const char *words)
 {
-    expect(finish(start("%s -n 4 sh -c 'test $OMPI_COMM_WORLD_RANK = 3 && exec %s %s %s; exec %s --replicas 2 %s %s'",
-                        mpirun_command(), dprun, small, different, dprun, small, program)),
+    expect(finish(start("%s -n 4 sh -c 'test $OMPI_COMM_WORLD_RANK = 3 && exec %s %s; exec %s %s'", mpirun_command(),
+                        dprun, different, dprun, common)),
            3, words);
     assert_non_null(strstr(diagnostics, ": start all processes with the same program and options"));
+}
+
+/* The same if all train the small model. */
+static void expect_refusal(const char *different, const char *words)
+{
+    char trains[2][PATH_MAX + 400];
+    snprintf(trains[0], sizeof trains[0], "%s --replicas 2 %s", small, program);
+    snprintf(trains[1], sizeof trains[1], "%s %s", small, different);
+    expect_refusal_of(trains[0], trains[1], words);
 }
 
 static void test_disagreement(void **state)
@@ -125,6 +134,8 @@ static void test_disagreement(void **state)
                               "0.004: start");
     snprintf(different, sizeof different, "--replicas 2 --steps 7 %s", program);
     expect_refusal(different, "rank 1 of replica 1 has --steps 7, but rank 0 of replica 0 has --steps 400");
+    snprintf(different, sizeof different, "--replicas 2 --link latency=1ms %s", program);
+    expect_refusal(different, "rank 1 of replica 1 has --link latency=0.001,bandwidth=0,ranks=0-");
     snprintf(different, sizeof different, "--replicas 2 --model moe --expert-parallel 2 %s", program);
     expect_refusal(different, "rank 1 of replica 1 has --expert-parallel 2, but rank 0 of replica 0 has "
                               "--expert-parallel 1");
@@ -134,6 +145,21 @@ static void test_disagreement(void **state)
     expect_refusal(different, "rank 1 of replica 1 has program gpipe.dps (2 ranks, 2 microbatches, checksum ");
     snprintf(different, sizeof different, "%s/four.bin", folder);
     expect_refusal(different, " has program gpipe.dps (4 ranks, 4 microbatches, checksum ");
+}
+
+/* Members of a simulation whose costs differ in the time of a pass, of one stage, of a message or of a part. */
+static void test_different_costs(void **state)
+{
+    (void)state;
+    need_mpirun();
+    static const char *const costs[] = {"F=2", "F=1,F[1]=2", "F=1,comm=0.1", "\"F=1,comm[0->1]=0.1\"", "mlp.F=1"};
+    for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
+        char simulates[2][PATH_MAX + 100];
+        for (int j = 0; j < 2; j++)
+            snprintf(simulates[j], sizeof simulates[j], "--device sim --replicas 2 --cost %s %s", j ? costs[i] : "F=1",
+                     program);
+        expect_refusal_of(simulates[0], simulates[1], "rank 1 of replica 1 has costs with checksum ");
+    }
 }
 
 int main(void)
@@ -150,6 +176,7 @@ int main(void)
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_wrong_number),
         cmocka_unit_test(test_disagreement),
+        cmocka_unit_test(test_different_costs),
     };
     return cmocka_run_group_tests(tests, NULL, remove_folder);
 }
