@@ -14,7 +14,7 @@ class Balance(NamedTuple):
     before: List[float]  # balance of each layer in `current`; without it, with experts 0, 1, 2, ... in order
     after: List[float]
     bound: List[float]  # upper bound of the balance of each layer in any placement
-    moves: List[int]  # for each layer, how many physical experts are on a GPU that does not hold the expert in `current`
+    moves: List[int]  # for each layer, how many physical experts are on a GPU that does not hold them in `current`
 
 
 def _rows(table, length, what):
