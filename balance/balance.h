@@ -28,7 +28,7 @@ typedef struct BalanceShape {
     uint32_t groups, nodes; /* 1, 1: no groups */
 } BalanceShape;
 
-/* Largest number of physical experts of a layer, and largest load. */
+/* BALANCE_REPLICAS_MAX: most physical experts of a layer; BALANCE_LOAD_MAX: the largest load of an expert. */
 enum { BALANCE_REPLICAS_MAX = 1 << 16 };
 #define BALANCE_LOAD_MAX 1e30
 
@@ -37,7 +37,7 @@ bool balance_is_hierarchical(const BalanceShape *shape);
    number is wrong. */
 Status balance_check(const BalanceShape *shape, bool eplb, Error *error);
 
-/* The first slot of a GPU; of shape->gpus: the number of slots. */
+/* The index in a placement of the first slot of a GPU. gpu == shape->gpus: the number of all slots. */
 uint32_t balance_first_slot(const BalanceShape *shape, uint32_t gpu);
 
 /* The algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB, eplb.py, rebalance_experts), with its order of the
@@ -79,7 +79,7 @@ void balance_gpu_loads(const BalanceShape *shape, const double *loads, const uin
                        Arena *arena);
 /* The balance of a layer. */
 double balance_of(const BalanceShape *shape, const double *loads, const uint32_t *placement, Arena *arena);
-/* The balance that follows from the largest load of a GPU. */
+/* The balance of a layer with these loads, if `largest` is the largest load of a GPU. */
 double balance_of_largest(const BalanceShape *shape, const double *loads, double largest);
 /* The number of physical experts of `to` that their GPU does not hold in `from`. */
 uint32_t balance_moves(const BalanceShape *shape, const uint32_t *from, const uint32_t *to, Arena *arena);

@@ -16,7 +16,7 @@ typedef struct Domain {
     const double *loads;    /* [experts] */
     const uint32_t *first;  /* [gpus + 1]: the first slot of each GPU */
     const uint32_t *gpu_of; /* [slots] */
-    bool distinct;          /* no expert twice on a GPU */
+    bool distinct;          /* true: no expert may be twice on a GPU */
     int64_t *steps;         /* steps that filling_exact may still take, in all domains of a layer together */
     /* NULL without a current placement */
     const uint32_t *held; /* [slots]: the expert that each slot has in the current placement */

@@ -171,7 +171,7 @@ char *host_text(dps *d, const char *text, size_t length);
 /* A path from a caller. "-" is a file of this name: the library does not use standard input and output. */
 const char *host_path(const char *path);
 
-/* Adds costs given as texts; their memory is the arena's. */
+/* Adds costs given as texts to `costs`. The arena owns what is added. */
 Status costs_take(Costs *costs, const char *const *texts, size_t count, Arena *arena, Error *error);
 
 /* Reads sizes, parameters, costs and memory sizes from options. The caller has set the defaults of `costs`. */

@@ -12,9 +12,9 @@
 #include "compiler/command/compare_table.h"
 #include "compiler/command/options.h"
 
-/* Makes the table, sorted. A schedule that does not admit the sizes has a row with the reason. A wrong file has its
-   diagnostics in the table and makes the result STATUS_BAD_INPUT. Any other status: the
-   table has no rows. */
+/* Makes the table, with its rows sorted. A schedule that does not admit the sizes has a row with the reason.
+   STATUS_BAD_INPUT: the table is complete, but some file is wrong, and the table has its diagnostics. Any status other
+   than this and STATUS_OK: the table has no rows. */
 Status compare(const Options *options, Arena *arena, CompareTable *table, Error *error);
 
 #endif

@@ -333,7 +333,7 @@ static void put_published_rows(const CompareTable *table, Arena *arena, FILE *st
     put_grid(&grid, stream);
 }
 
-/* Prints the sizes that all rows have. */
+/* Prints the numbers of ranks (or stages) and microbatches, which all rows have in common. */
 static void put_title(const CompareTable *table, Arena *arena, FILE *stream)
 {
     const CompareRow *row = table->rows;

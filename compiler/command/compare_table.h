@@ -25,7 +25,7 @@ typedef struct CompareTable {
 
 /* A column to sort by, or the order in which the files were given. */
 typedef int CompareSort;
-/* STATUS_BAD_USAGE: there is no column of this name; lists the columns. */
+/* Finds the column of this name. STATUS_BAD_USAGE: there is none; the error lists the columns. */
 Status compare_sort_named(const char *name, CompareSort *sort, Error *error);
 /* Sorts the rows by the value in the column, the smallest first; rows with equal values by makespan, then by name. Rows
    without figures come last. */

@@ -41,7 +41,7 @@ extern const SizeDomain size_domains[];
 extern const size_t size_domain_count;
 
 bool size_domain_has(const SizeDomain *domain, int64_t rest, int64_t ranks, int64_t microbatches);
-/* "P even, M >= 2P"; "" for all sizes. `rest` is P % modulus. */
+/* The domain and the class `rest` (P % modulus) as text: "P even, M >= 2P"; "" if that is all sizes. */
 const char *size_domain_text(const SizeDomain *domain, int64_t rest, Arena *arena);
 
 #endif

@@ -13,7 +13,7 @@ static int is_schedule(const struct dirent *entry)
     return entry->d_name[0] != '.' && length > 4 && strcmp(entry->d_name + length - 4, ".dps") == 0;
 }
 
-/* The folder of this program, without a closing slash. */
+/* Writes the path of the folder that contains the running program, without a slash at its end. */
 static bool program_folder(char folder[PATH_MAX])
 {
     const ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);

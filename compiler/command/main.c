@@ -75,7 +75,7 @@ static void search_ends(const Compilation *c)
                 c->found.planned);
 }
 
-/* Prints the forms that --dump asks for, while the passes of compile.c make them. */
+/* Called by compile with each form of the schedule as soon as it exists. Prints the form if --dump asks for it. */
 static Status show(const Compilation *c, Form form)
 {
     const bool *dump = ((const Options *)c->context)->dump;
@@ -243,7 +243,8 @@ static Status run(Job *job, Error *error)
     return job->options.prove.seconds ? write_proof(job, error) : STATUS_OK;
 }
 
-/* The predicted order and times: those of a trace, or of the schedule and its costs. */
+/* Compiles the prediction of dpc diff: the order and times of a trace if the first input is one, else of the schedule
+   under the costs. */
 static Status predict(Job *job, const Trace *measured, Comparison *comparison, Error *error)
 {
     Compilation *c = &job->compilation;
@@ -307,7 +308,8 @@ static Status write_comparison(const Job *job, const Comparison *comparison, Err
     return STATUS_OK;
 }
 
-/* The inside of an F&B: as the schedule's recipe and the costs predict it, and in a trace of the PyTorch profiler. */
+/* Prints the inside of an F&B twice: as the schedule's recipe and the costs predict it, and as a trace of the PyTorch
+   profiler shows it. */
 static Status run_diff_inside(Job *job, const KinetoMap *map, Error *error)
 {
     Compilation *c = &job->compilation;

@@ -82,7 +82,8 @@ static Status not_one_schedule(char *const *inputs, int count, Error *error)
     return error_set(error, STATUS_BAD_USAGE, "give one schedule; dpc compare takes several");
 }
 
-/* No output may overwrite an input, and -o must not take a schedule, which a shell pattern may put there. */
+/* Reports an output that is also an input, and a program (-o) that would be named like a schedule: a shell pattern may
+   have put a schedule there. */
 static Status check_outputs(const Options *options, Error *error)
 {
     const char *outputs[OUTPUTS_MAX + 2];
@@ -101,7 +102,8 @@ static Status check_outputs(const Options *options, Error *error)
     return STATUS_OK;
 }
 
-/* --width is in columns or in pixels, so it fits only one kind of picture. */
+/* Checks that --width is given with a picture as text (then it is in columns) or as svg (in pixels), not with both or
+   neither, and that it is in range. */
 static Status check_width(const Options *options, Error *error)
 {
     bool text = false, svg = false;

@@ -65,7 +65,7 @@ typedef struct Options {
         int64_t seconds;  /* 0: do not ask the solver */
         const char *file; /* gets the shorter order that the solver finds, if any; NULL: no such file is written */
     } prove;
-    int64_t width; /* of text in columns, of svg in pixels; 0: the default of emit.h */
+    int64_t width; /* width of a picture as text in columns, as svg in pixels; 0: the default of emit.h */
     bool dump[DUMP_FORMS];
     bool dumps; /* whether any --dump is given */
     Costs costs;

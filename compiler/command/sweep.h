@@ -14,7 +14,7 @@ typedef struct SweepFailure {
     bool refused;
     const char *options;      /* of the first */
     Diagnostics *diagnostics; /* of the first */
-    Error error;              /* of the first, if no diagnostic has the reason */
+    Error error;              /* the error of the first combination, if `diagnostics` do not have the reason */
 } SweepFailure;
 
 enum { SWEEP_FAILURES_MAX = 20 };

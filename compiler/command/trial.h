@@ -35,15 +35,15 @@ typedef struct CompareRow {
     uint32_t ranks, stages, microbatches;
     double makespan;
     GradientSums sums; /* sums of gradients over the replicas; the makespan includes sums.added */
-    /* gap of the makespan without the sums. The bound keeps to the memory limits. Without limits, or if the row exceeds
-       them, it keeps to the memory that the row's own orders hold */
+    /* gap of the makespan without the sums. Its lower bound is over orders within the memory limits; without limits, or
+       if the row exceeds them, over orders that hold no more than the row's own orders */
     Gap gap;
     Bubble bubble;
     BubbleCauses causes;
     uint32_t peak;     /* the most activations that any rank holds, in activations of one stage and microbatch */
     double copies;     /* how often the weights of the model exist on all ranks together; each version counts */
     uint64_t messages; /* of all ranks */
-    double bytes;      /* bytes of these messages; 0: the costs have none */
+    double bytes;      /* bytes of these messages; 0: the costs do not give the size of a message */
     double memory;     /* bytes of the rank that holds most, at its peak; 0: neither costs nor slots have sizes */
     bool fits;         /* within the limits of memory, if there are any */
     uint32_t derived;  /* derived costs that the schedule uses, as bits 1 << StageCost */

@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum { TEXT = 48 };
-static const uint64_t BYTES_MAX = (uint64_t)1 << 44; /* of one slot, so that the sum of all slots and stages cannot
-                                                        overflow */
+/* most bytes of one slot: the sum over all slots and stages then cannot overflow */
+static const uint64_t BYTES_MAX = (uint64_t)1 << 44;
 static const char *const class_names[SLOT_CLASSES] = {[SLOT_MESSAGE] = "message",
                                                       [SLOT_CONTEXT] = "context",
                                                       [SLOT_STASH] = "stash",

@@ -46,7 +46,7 @@ static void raise_pipes(const Program *program, Arena *arena, Schedule *schedule
             arena_array(arena, (size_t)program->stages * program->pipes[p].microbatches, sizeof(Home));
 }
 
-/* The chunks of a rank, and the microbatches that pass them. */
+/* Fills in the chunks and the order of a rank, and the homes of the stages and microbatches whose F it runs. */
 static void raise_rank(const Program *program, uint32_t r, Arena *arena, Schedule *schedule)
 {
     const RankProgram *rank = &program->ranks[r];

@@ -5,7 +5,7 @@
 #include "runtime/program/program.h"
 
 /* The inverse of lower: writes the schedule of a verified program. Its orders contain the messages. `source` becomes a
-   text of empty lines, in which each action has its place on the line that its instruction names. */
+   text of empty lines, and the span of each action is on the line that its instruction names. */
 void raise_schedule(const Program *program, Arena *arena, Source *source, Schedule *schedule);
 
 #endif

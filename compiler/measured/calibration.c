@@ -155,7 +155,7 @@ static size_t list_pairs(const Calibration *calibration, Pair **listed)
     return count;
 }
 
-/* Lists every kind of F&B once and returns their number. */
+/* Lists each kind of F&B once, with its typical time, and returns the number of kinds. */
 static size_t gather_pairs(const Calibration *calibration, Pair **gathered)
 {
     Pair *pairs;

@@ -140,7 +140,7 @@ void diff_scale(Comparison *comparison, Arena *arena)
 
 static double percent(double error, double of) { return of > 0 ? 100 * error / of : 0; }
 
-/* Avoids -0.000 where sums are not exact. */
+/* Rounds amounts below 0.0005 to 0, so that inexact sums are not printed as -0.000. */
 static double rounded(double time) { return fabs(time) < 5e-4 ? 0 : time; }
 
 static double idle_time(RankTimes times) { return rounded(times.end - times.start - times.busy); }

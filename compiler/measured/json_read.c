@@ -78,7 +78,7 @@ static bool more(JsonReader *reader)
     return got > 0;
 }
 
-/* The next byte that is not a space, without taking it; 0: the file has ended. */
+/* Skips white space and returns the next byte without taking it; 0: the file has ended. */
 static char peek(JsonReader *reader)
 {
     for (;; reader->next++) {

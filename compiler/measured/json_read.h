@@ -53,7 +53,7 @@ Status json_open(JsonReader *reader, const char *path, Arena *arena, Error *erro
 JsonKind json_next(JsonReader *reader);
 /* Skips to after the end of the innermost open container. Of the skipped text only brackets and quotes are checked. */
 void json_leave(JsonReader *reader);
-/* Skips the value whose first token was `kind`, which has been read. Checks only brackets and quotes. */
+/* Skips the rest of the value whose first token, of this kind, was read last. Checks only brackets and quotes. */
 void json_skip(JsonReader *reader, JsonKind kind);
 /* Ends the stream because of an error that the caller found: json_next returns JSON_END from now on. */
 void json_stop(JsonReader *reader);

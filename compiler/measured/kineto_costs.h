@@ -25,7 +25,8 @@ typedef struct ComponentTime {
 } ComponentTime;
 
 typedef struct ComponentTimes {
-    ComponentTime entries[RECIPE_STREAMS][RECIPE_ENTRIES]; /* in the order in which they run */
+    /* [stream]: its components, in the order in which they run */
+    ComponentTime entries[RECIPE_STREAMS][RECIPE_ENTRIES];
     uint32_t counts[RECIPE_STREAMS];
 } ComponentTimes;
 

@@ -9,8 +9,8 @@
 #include "compiler/measured/kineto_map.h"
 #include "compiler/measured/trace_read.h"
 
-/* Files are in the order of the ranks, unless all of them name theirs (distributedInfo). STATUS_BAD_INPUT: a file is
-   wrong or has no pass. */
+/* Reads `count` files, one for each rank. If each file names another rank (distributedInfo), these are the ranks;
+   otherwise file i is of rank i. STATUS_BAD_INPUT: a file is wrong or has no pass. */
 Status kineto_passes(const KinetoMap *map, int count, char *const *paths, Arena *arena, Trace *trace, Error *error);
 
 #endif

@@ -14,7 +14,7 @@ typedef struct NameUse {
     uint8_t subject; /* the component to which all kernels of this name belong; SUBJECT_NONE: the map does not say */
 } NameUse;
 
-/* A stream whose components are found by the cycle of first kernels, or by name. */
+/* The state of a stream of a device while components are assigned to its kernels in the order of their starts. */
 typedef struct Lane {
     bool annotated;   /* an annotation gives the component of some kernel of this stream */
     uint32_t next;    /* index in the cycle */

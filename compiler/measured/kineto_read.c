@@ -364,7 +364,7 @@ static void read_top(Reader *reader, JsonKind kind)
     }
 }
 
-/* Adds the base of the file to its times. */
+/* Adds `base`, the time in ns that the file gives as its base, to all times of the trace. */
 static void add_base(KinetoTrace *trace, int64_t base)
 {
     if (base <= 0 || base > (int64_t)3e18)

@@ -73,7 +73,7 @@ typedef struct Reader {
     Arena *arena;
     Error *error;
     uint64_t number;      /* of the event */
-    double numbers[KEYS]; /* of the event; NAN: not given */
+    double numbers[KEYS]; /* values of the keys of the current event; NAN: not given */
     char texts[KEYS][TEXT_BYTES];
 } Reader;
 

@@ -59,7 +59,7 @@ typedef struct TraceStep {
 } TraceStep;
 TraceStep trace_step_events(const Trace *trace, uint32_t step);
 
-/* Removes all steps but these, which are in ascending order. */
+/* Removes all steps except the `count` given ones, which must be in ascending order. */
 void trace_keep_steps(Trace *trace, uint32_t *steps, uint32_t count);
 
 /* The events of one step, by pass. */

@@ -11,7 +11,8 @@
 
 enum { NEEDS_MAX = 2, NOBODY = UINT32_MAX }; /* an F&B needs two messages */
 
-/* A message that the next pass of a rank needs. Its number is NEEDS_MAX * rank + 0 or 1. */
+/* A message that the next pass of a rank needs. Its index in `needs` is NEEDS_MAX * rank, or one more for the second
+   message of an F&B. */
 typedef struct Need {
     uint32_t producer, position; /* the rank and its pass */
     uint32_t pass;               /* the pass that needs it */
@@ -106,7 +107,7 @@ static bool measure(const Communicator *c, const uint32_t *known, uint32_t rank,
     return true;
 }
 
-/* Computes the paths from the last passes backwards: timeline_run in reverse. */
+/* Computes all paths, on each rank from the last pass to the first. Works like timeline_run in reverse. */
 static void measure_paths(Communicator *c, Arena *arena)
 {
     const uint32_t ranks = c->schedule->ranks;

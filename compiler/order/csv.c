@@ -469,7 +469,7 @@ static void complete_actions(Reader *reader)
         }
 }
 
-/* A microbatch uses one version on all stages: the one that any of its F names. */
+/* Sets the version of the weights that each microbatch uses, on all stages: the one that its F name. */
 static void place_versions(Reader *reader)
 {
     if (!reader->version_count)

@@ -9,8 +9,9 @@
 
 #include "compiler/schedule/schedule.h"
 
-/* Pipes, stages and placement follow from the cells; a pipe has as many microbatches as different numbers. False,
-   with diagnostics, if a cell is not understood or a stage is on two ranks. prove_passes checks the order itself. */
+/* Reads the orders of all ranks. Pipes, stages and placement follow from the cells. A pipe has as many microbatches as
+   its passes have different numbers. False, with diagnostics: a cell is not understood, a stage has no pass, or passes
+   of one stage and microbatch are on two ranks. prove_passes checks the orders. */
 bool csv_read(const Source *source, Arena *arena, Diagnostics *diagnostics, Schedule *schedule);
 
 #endif

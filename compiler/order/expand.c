@@ -311,7 +311,9 @@ static bool serve_in_slots(Expander *x)
 {
     const uint32_t count = x->request_count;
     SlotKey *keys = arena_array(x->scratch, count, sizeof *keys);
-    uint32_t slotted = 0, fill = count; /* requests without a slot are stored from the end of the array backwards */
+    /* slotted: number of keys with a slot, from the start of the array; fill: index of the first key without a slot,
+       which go from the end of the array backwards */
+    uint32_t slotted = 0, fill = count;
     for (uint32_t i = 0; i < count; i++)
         if (x->requests[i].has_slot)
             keys[slotted++] = (SlotKey){.slot = x->requests[i].slot, .index = i};

@@ -14,7 +14,8 @@ typedef struct ChunkState {
     uint32_t written;      /* number of microbatches for which the steps are written: N of `M of N microbatches` */
     uint32_t own;          /* how many of the written microbatches belong to this rank */
     uint32_t microbatches; /* number of microbatches that exist: M; passes of the others are left out */
-    bool shared;           /* its stage may have other copies, which may have gradients when this one has none */
+    /* its stage may have other copies: a U is then never left out, because another copy may have gradients */
+    bool shared;
     uint32_t next_forward, next_backward;
     uint32_t updates;            /* number of U so far */
     uint32_t gathered, left_out; /* gradients since the last U: computed, and of microbatches that do not exist */

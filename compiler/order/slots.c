@@ -4,7 +4,7 @@
 
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 
-/* Maps slots to numbers from 0 on, in the same order. */
+/* How many slots `slot` comes after `first`, without overflow. */
 static uint64_t distance(int64_t slot, int64_t first) { return (uint64_t)slot - (uint64_t)first; }
 
 /* One round of a radix sort: stable by the digit above `shift`. */

@@ -19,7 +19,7 @@ typedef struct WeightQueue {
     WaitingWeight *waiting; /* in the order of their I */
     uint32_t count, oldest;
     struct ChunkWeights {
-        uint32_t *at;    /* indices in `waiting`, in ascending order */
+        uint32_t *at;    /* indices in WeightQueue.waiting, in ascending order */
         uint32_t *place; /* [microbatch]: 1 + index in `waiting`; 0: not entered yet */
         uint32_t count, oldest;
     } * chunks;

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* In pixels; a paper scales the figure to the width of its page. */
+/* Sizes in pixels, of text too. A paper scales the figure to the width of its page. */
 enum {
     MARGIN = 12,
     TITLE_LINE = 20,
@@ -348,7 +348,7 @@ static void put_axis(const Drawing *drawing, double y)
             drawing->pictures[1] ? ", ms" : "");
 }
 
-/* Entries follow each other, and continue in a new line if one is full. */
+/* Writes the entries of the legend one after the other, in a new line when a line is full. */
 typedef struct Legend {
     const Drawing *drawing;
     FILE *stream; /* NULL: only measure */

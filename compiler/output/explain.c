@@ -6,7 +6,10 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { RANK_COLUMNS = 12 /* of the table of counts; more ranks go into further tables */, SOURCE_WIDTH = 48 };
+enum {
+    RANK_COLUMNS = 12 /* columns of ranks in the table of counts; with more ranks there are several tables */,
+    SOURCE_WIDTH = 48
+};
 
 /* Consecutive microbatches of a list that ascend or descend by the same step. */
 typedef struct Run {

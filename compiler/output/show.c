@@ -138,7 +138,8 @@ static void draw_cell(Screen *screen, uint32_t rank, const Cell *cell)
         length = begin < from ? 0 : cell_letters(label, letters);
         text = letters;
     }
-    /* the last column of a cell stays free, so that cells do not touch, unless the label needs it */
+    /* the last column of a cell stays empty, so that neighbouring cells do not touch, unless the label fills the
+       cell */
     const uint32_t body = last < end || last == from + length ? last : last - 1;
     for (uint32_t at = from; at < body; at++) {
         const uint32_t i = at - from;

@@ -7,7 +7,7 @@
 
 /* What a stream can show. */
 typedef struct Terminal {
-    uint32_t width; /* in columns; 160 if the stream is not a terminal */
+    uint32_t width; /* width in columns; 160 if the stream is not a terminal */
     bool colours;   /* a terminal, and NO_COLOR (no-color.org) is not set */
 } Terminal;
 

@@ -19,7 +19,7 @@ typedef struct BalanceOptions {
     const char *svg; /* file of --emit=svg; "-" is standard output; NULL: none */
     const char *loads;
     const char *from;       /* NULL: there is no current placement */
-    BalanceRequest request; /* its `from` has not been read yet */
+    BalanceRequest request; /* `request.from` is NULL: the file has not been read yet */
 } BalanceOptions;
 
 void balance_help(FILE *stream);

@@ -96,7 +96,7 @@ static const char *written(const Check *check, const Action *pass, char *buffer)
     return buffer;
 }
 
-/* "here m = 3": the iteration or slot; "" if the source has neither. */
+/* Where the action was written, as text: "here m = 3", the iteration or the slot; "" if the source has neither. */
 static const char *place(const Check *check, const Action *action)
 {
     const Origin *origin = check->schedule->origin;
@@ -104,8 +104,8 @@ static const char *place(const Check *check, const Action *action)
     return here ? here : "";
 }
 
-/* Checks that the pass comes after the one at `needed` on the same rank. A needed pass that does not exist at all is
-   reported as missing. */
+/* Reports the pass if it comes before the pass at position `needed` of the same rank, which it needs. POSITION_NONE:
+   the needed pass does not exist, which report_missing reports. */
 static void check_before(Check *check, const Action *pass, uint32_t needed)
 {
     char here[WRITTEN], there[WRITTEN];

@@ -19,7 +19,8 @@ static ActionText text_of(const Schedule *schedule, const Action *action)
 
 /* The positions of the two ends of a message in their orders, by the pass that produces it. */
 typedef struct MessageTable {
-    /* [0] activations, [1] gradients; [pipe][stage and microbatch of the producer] */
+    /* [0: activations, 1: gradients][pipe][pass_index of the pass that produces the message]: positions of its SEND and
+       of its RECV; POSITION_NONE: none */
     uint32_t **sent[2], **received[2];
 } MessageTable;
 
@@ -126,7 +127,8 @@ static bool check_pass(const Schedule *schedule, const MessageTable *messages, u
 static bool check_channels(const Schedule *schedule, const MessageTable *messages, Arena *arena,
                            Diagnostics *diagnostics)
 {
-    /* The number of each send on its channel, [rank][position]; then receives are counted and compared. */
+    /* [rank][position]: for each send, how many messages were sent to the same rank before it. Receives are then
+       counted likewise and compared. */
     uint32_t **number = arena_array(arena, schedule->ranks, sizeof *number);
     uint32_t *counts = arena_array(arena, schedule->ranks, sizeof *counts);
     for (int receiving = 0; receiving < 2; receiving++)

@@ -113,7 +113,7 @@ static void check_rank(Check *check, uint32_t chunks)
 
 /* --- copies of a stage: they make each version together --- */
 
-/* The chunk's U that makes this version, counted from 1; NULL: the chunk has fewer U. */
+/* The U of the chunk that makes version `version`, 1, 2, ...; NULL: the chunk has fewer U. */
 static const Action *update_of(const Check *check, Home home, uint32_t version)
 {
     const Updates *updates = &check->table->updates[home.rank][home.chunk];

@@ -13,7 +13,7 @@ typedef struct RankLoad {
                            B, memory_W from then to the end of W */
 } RankLoad;
 
-/* For a schedule with its messages. */
+/* The load of a rank. The orders of the schedule must contain the messages. */
 RankLoad rank_load(const Schedule *schedule, const Costs *costs, uint32_t rank);
 
 #endif

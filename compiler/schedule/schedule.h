@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SCHEDULE_PASSES_MAX = 1 << 27 }; /* F and B of all ranks: 3 GiB of actions */
+enum { SCHEDULE_PASSES_MAX = 1 << 27 }; /* most forward and backward passes of all ranks together: they take 3 GiB */
 
 /* An action of a rank. The first four are passes, U updates the weights of a stage, the others are messages. */
 typedef enum ActionKind {
@@ -98,12 +98,13 @@ typedef struct Schedule {
     uint32_t microbatches; /* of all pipes */
     uint32_t pipe_count;
     PlacedPipe *pipes;
-    uint32_t *chunk_counts;    /* [ranks] */
-    PlacedChunk **chunks;      /* [ranks][chunk] */
-    Order *orders;             /* [ranks] */
-    bool has_messages;         /* the source (a .csv) has messages of its own */
-    Recipe *recipe;            /* of every F&B or F&F; NULL: not given */
-    const Origin *origin;      /* of the orders that expand wrote; NULL: none */
+    uint32_t *chunk_counts; /* [ranks] */
+    PlacedChunk **chunks;   /* [ranks][chunk] */
+    Order *orders;          /* [ranks] */
+    bool has_messages;      /* the source (a .csv) has messages of its own */
+    Recipe *recipe;         /* of every F&B or F&F; NULL: not given */
+    /* tells where the actions of the orders were written; NULL: expand did not write the orders */
+    const Origin *origin;
     SharedSlots *shared_slots; /* [ranks] if steps have slots; else NULL */
     bool forward_only;         /* filled in by compile: schedule_runs_forward_only */
     ChosenParameter *chosen;   /* [chosen_count]; filled in by compile */
@@ -135,13 +136,13 @@ static inline Home stage_home(const PlacedPipe *pipe, uint32_t stage, uint32_t m
 
 /* The first microbatch of the chunk at or after `from`; `limit` if there is none below it. */
 uint32_t chunk_microbatch(const Schedule *schedule, uint32_t rank, uint32_t chunk, uint32_t from, uint32_t limit);
-/* "microbatches 1, 3, 5, 7, ...": those of the chunk; "" if it has all microbatches of its pipe. 80 bytes are
-   enough. */
+/* Writes the microbatches of the chunk as text: "microbatches 1, 3, 5, 7, ..."; "" if the chunk has all microbatches of
+   its pipe. 80 bytes are enough. */
 void chunk_microbatches_text(const Schedule *schedule, uint32_t rank, uint32_t chunk, char *text, size_t size);
 
 static inline bool action_is_message(const Action *action) { return action->kind > ACTION_U; }
 
-/* As the cells of a .csv spell them: "F", "SEND_F". */
+/* [kind]: the name of the kind in a cell of a .csv, such as "F" or "SEND_F". */
 extern const char *const action_names[ACTION_KINDS];
 /* The letter of F, B, I, W or U. */
 static inline char action_letter(uint8_t kind) { return action_names[kind][0]; }
@@ -156,7 +157,7 @@ void order_append(Order *order, Arena *arena, const Action *action);
 /* "1F3" or, with several pipes, "p1:1F3"; "1SEND_F3" for messages; "1U2" makes version 2. Returns the result of
    snprintf. */
 int action_text(const Schedule *schedule, const Action *action, char *text, size_t size);
-/* "F1[3]" or, if the rank holds one chunk, "F[3]": the pass as a schedule file writes it. Returns the result of
+/* Writes the pass as a schedule file does: "F1[3]" or, if the rank holds one chunk, "F[3]". Returns the result of
    snprintf. */
 int pass_text(const Schedule *schedule, uint32_t rank, const Action *pass, char *text, size_t size);
 

@@ -25,7 +25,7 @@ static void add_times(OptimumModel *model, uint32_t j)
         ladder_follows(&model->clauses, start, end, job_whole_time(&model->jobs, job), model->paired[j], -whole);
 }
 
-/* Halves of a pair start together and end together. */
+/* Adds the clauses that the halves of a pair start together and end together, after the time of the pair. */
 static void add_pair(OptimumModel *model, uint32_t p)
 {
     const JobPair *pair = &model->jobs.pairs[p];
@@ -56,7 +56,8 @@ static uint32_t pairs_of(const OptimumModel *model, uint32_t j, int *literals)
     return count;
 }
 
-/* A job is half of at most one pair. If a B alone takes as long as I and W or longer, every B is half of a pair. */
+/* Adds the clauses that a job is half of at most one pair and, if a B alone takes at least as long as I and W, that a
+   backward may be a B only as half of a pair. */
 static void add_choice(OptimumModel *model, uint32_t j, int *literals)
 {
     const Job *job = &model->jobs.jobs[j];
@@ -102,7 +103,8 @@ static void add_dependences(const OptimumModel *model)
     }
 }
 
-/* In an order that takes n ticks less than `most`, every job ends at least n ticks before its latest end. */
+/* Adds the clauses of the time of the order: in an order that takes n ticks less than `most`, every job ends at least n
+   ticks before its `latest`. */
 static void add_time(OptimumModel *model, int least, int most)
 {
     model->time = ladder_new(&model->clauses, least, most);

@@ -71,7 +71,7 @@ static void add_transitivity(const Rank *rank)
     }
 }
 
-/* W that are not part of a B run the microbatches in ascending order. */
+/* Adds the clauses that W which are not part of a B run the microbatches of a chunk in ascending order. */
 static void order_weights(const Rank *rank)
 {
     const OptimumModel *model = rank->model;
@@ -86,7 +86,7 @@ static void order_weights(const Rank *rank)
         }
 }
 
-/* The W of a B comes right after it. */
+/* Adds the clauses that the W of a backward that is a B comes right after it. */
 static void tie_weights(const Rank *rank)
 {
     const OptimumModel *model = rank->model;
@@ -181,7 +181,8 @@ static int most_saved(const Rank *rank)
     return most;
 }
 
-/* A rank has time for its work only if enough of its F are in pairs. The solver would deduce this too, but slowly. */
+/* Adds clauses that enough F of the rank are in pairs: otherwise its work would not fit in the time. The solver would
+   deduce these clauses too, but slowly. */
 static void add_work(const Rank *rank, Arena *arena)
 {
     OptimumModel *model = rank->model;

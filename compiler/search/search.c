@@ -20,7 +20,8 @@ typedef struct Searcher {
     SearchList *list;
     SeedMaker *seeds;
     PolicyMaker maker;
-    SearchPolicy policy, current, best_policy; /* the one tried now, the one that the walk is at, the best of all */
+    /* the policy tried now; the policy from which the walk takes its next step; the best policy so far */
+    SearchPolicy policy, current, best_policy;
     SearchOrder order, best;
     /* of the orders made by `current` and `best_policy` */
     int64_t current_cost, current_idle, best_policy_cost, best_policy_idle;

@@ -27,9 +27,10 @@ bool policy_usual(const PolicyMaker *maker, uint32_t number, SearchPolicy *polic
 /* Makes a greedy policy in slots: run the F of the latest stage while there is memory, else an I. While F are left,
    each I is followed by its W. */
 void policy_forward_first(const PolicyMaker *maker, SearchPolicy *policy);
-/* `cost` is the cost of the best order so far. A rank may be idle for a random share of its idle time in that order. */
+/* Makes a random policy. `cost`: the cost of the best order so far. A rank may be idle for a random share of its idle
+   time in that order. */
 void policy_random(PolicyMaker *maker, int64_t cost, SearchPolicy *policy);
-/* Makes one to three changes, each on some ranks. */
+/* Makes one to three random changes to the policy, each on some ranks. `cost`: as for policy_random. */
 void policy_change(PolicyMaker *maker, int64_t cost, SearchPolicy *policy);
 
 #endif

@@ -53,7 +53,7 @@ typedef struct SearchPass {
 typedef struct SearchOrder {
     SearchPass *passes; /* [problem->passes]; those of rank r begin at ranks[r].first */
     int64_t cost;       /* the largest (end - start) of a rank */
-    int64_t idle;       /* sum over all ranks, between their start and end */
+    int64_t idle;       /* idle time between start and end of a rank, summed over all ranks */
 } SearchOrder;
 
 void search_problem_make(const Schedule *schedule, const SearchTask *task, Arena *arena, SearchProblem *problem);

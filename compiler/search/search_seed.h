@@ -13,7 +13,7 @@ SeedMaker *seed_maker_new(const SearchProblem *problem, const Schedule *schedule
 /* Fills in the passes of order `number`. Each pass comes exactly once; ranks may deadlock. */
 typedef enum SeedResult {
     SEED_MADE,
-    SEED_UNFIT, /* it needs more memory than there is */
+    SEED_UNFIT, /* the order needs more memory than a rank may hold */
     SEED_NONE,  /* there are no more */
 } SeedResult;
 SeedResult seed_make(SeedMaker *maker, uint32_t number, SearchOrder *order);

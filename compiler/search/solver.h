@@ -12,13 +12,14 @@ typedef struct Solver Solver;
 
 /* Whether dpc has a solver. Without one solver_new returns NULL. */
 bool solver_exists(void);
-/* The caller frees it. The solver calls `stop` from time to time, and gives up if it returns true. */
+/* Makes a solver, which the caller frees. It calls `stop` from time to time, and gives up when `stop` returns true. */
 Solver *solver_new(bool (*stop)(void *context), void *context);
 void solver_free(Solver *solver);
 
-/* Variables are 1, 2, 3, ...; literal -v is the negation of variable v. Appends a literal to a clause; 0 ends it. */
+/* Appends a literal to the current clause; 0 ends the clause. Variables are 1, 2, 3, ...; literal -v is the negation of
+   variable v. */
 void solver_add(Solver *solver, int literal);
-/* Asks whether all clauses and the literal `assumed` can be true. `assumed` 0: only the clauses. */
+/* Asks whether all clauses and the literal `assumed` can be true together. assumed == 0: asks for the clauses alone. */
 Answer solver_ask(Solver *solver, int assumed);
 /* After ANSWER_YES: the value of a variable. */
 bool solver_value(Solver *solver, int variable);

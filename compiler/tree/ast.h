@@ -84,7 +84,7 @@ enum Dependency {
 typedef struct Pass {
     Span span;
     ActionKind kind;                         /* as written: F, B, I, W or U */
-    bool joined;                             /* joined to the next one by & */
+    bool joined;                             /* joined to the next pass by & */
     int chunk;                               /* NO_CHUNK: not written as a digit */
     Expression *computed_chunk, *microbatch; /* F{...}, F[...]; NULL: not given */
     struct Pass *next;
@@ -105,8 +105,9 @@ typedef struct WrittenEntry {
     Span span;
     Name component;
     ActionKind pass;
-    int chunk;    /* NO_CHUNK; any other value is an error, which recipe_read reports */
-    int64_t half; /* of an F&F, 0 or 1; NO_HALF: written with a pass */
+    int chunk; /* NO_CHUNK; any other value is an error, which recipe_read reports */
+    /* in the recipe of an F&F: the half, 0 or 1; NO_HALF: the entry is written with a pass, as of an F&B */
+    int64_t half;
     struct WrittenEntry *next;
 } WrittenEntry;
 
@@ -145,14 +146,14 @@ struct Item {
     Item *next;
     uint32_t depth; /* levels of blocks below it */
     Name name;      /* ranks, microbatches, param, let, pipe; repeat: the variable */
-    uint32_t slot;  /* of the name. Filled in by check */
+    uint32_t slot;  /* the slot of the value of `name`. Filled in by check */
     /* ranks, microbatches, param, let: the value of the name; require, if: the condition; chunk: the pipe; repeat,
        step: the count (step: NULL means once) */
     Expression *value;
     union {
         const char *message; /* require */
         struct {
-            uint32_t number; /* in file order. Filled in by check */
+            uint32_t number; /* the number of the pipe, in the order of the file. Filled in by check */
             Expression *stages;
             Name stage;          /* the variable in `rank` */
             uint32_t stage_slot; /* Filled in by check */

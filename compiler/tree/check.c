@@ -75,7 +75,7 @@ static const char *known_names(const Checker *c)
     return text;
 }
 
-/* Names and functions of other languages. */
+/* Names and functions of other languages, with what to write instead. */
 static const struct {
     const char *name, *help;
 } elsewhere[] = {
@@ -446,7 +446,7 @@ static void check_order(Checker *c, Item *item)
     diag_help(c->diagnostics, "memory counts halves of a stage's activation; 1F1B needs order auto(memory = 2*P);");
 }
 
-/* Items about steps are wrong beside a searched order. */
+/* Reports items that are about steps in a file with `order auto`: steps, `of` in a pipe, squeeze. */
 static void check_order_alone(Checker *c)
 {
     const Item *step = c->ast->first_step;

@@ -5,7 +5,7 @@
 
 #include "compiler/tree/ast.h"
 
-/* NULL after any syntax error; one run reports several. */
+/* Parses a schedule file. NULL: there are syntax errors; all that were found are in the diagnostics. */
 Ast *parse(const Source *source, Arena *arena, Diagnostics *diagnostics);
 
 typedef struct Token {

@@ -233,7 +233,8 @@ class Program:
         return range(info.first, info.first + info.microbatches)
 
     def group(self, group) -> List[Tuple[int, int]]:
-        """(rank, chunk) of each copy of a stage, in the order in which their gradients are summed."""
+        """The members of a group: (rank, chunk) of each copy of the stage, in the order in which gradients are
+        summed."""
         members, member = [], c.GroupMember()
         while c.library.dps_get_group_member(self._handle, group, len(members), ctypes.byref(member)) == c.OK:
             members.append((member.rank, member.chunk))

@@ -73,7 +73,8 @@ class Embedding(nn.Module):
 
 
 def seeded(number, kind, *arguments):
-    """A part of the model: the same on every rank that makes it."""
+    """Makes a part of the model, a `kind` with these arguments. Its weights depend only on `number`, so all ranks that
+    make it have the same."""
     torch.manual_seed(number)
     return kind(*arguments)
 
@@ -90,7 +91,7 @@ def make_stage(number, stages, vocabulary):
 
 
 def text():
-    """The numbers of the characters of this file, and how many different ones there are."""
+    """The characters of this file as numbers 0, 1, ..., and how many different characters there are."""
     characters = pathlib.Path(__file__).read_text()
     kinds = sorted(set(characters))
     return torch.tensor([kinds.index(character) for character in characters]), len(kinds)

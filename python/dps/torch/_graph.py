@@ -182,7 +182,7 @@ class _Graph:
 
 
 class GraphSplitter:
-    """Runs the backwards of one stage in two halves."""
+    """Runs the backwards of one stage in two halves, split at the forks of the graph."""
 
     def __init__(self, module, name, run_backward):
         self.name, self.run_backward = name, run_backward

@@ -83,7 +83,7 @@ def _outside(roots, calls):
 
 
 class Splitter:
-    """Runs the backwards of one stage in two halves."""
+    """Runs the backwards of one stage in two halves, split at the outputs of its layers."""
 
     def __init__(self, module, name, run_backward):
         self.name, self.run_backward = name, run_backward
