@@ -4,36 +4,14 @@
    If the system allows it, the runs have a higher priority than other programs. Prints tables. With the name of a part
    (schedules, gain, components) it runs only that part. */
 
+#include "tests/bench/numbers.h"
 #include "tests/transport/plugin.h"
 
 #include <glob.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-enum { STEPS = 7, LINE_BYTES = 1 << 16 };
+enum { STEPS = 7 };
 static const char costs[] = "F=2,I=2.5,W=2,FB=5.5,comm=0.5"; /* ms */
-
-static int compare(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-/* The numbers after `name` in the output of the command. */
-static int numbers(const char *command, const char *name, double *values, int most)
-{
-    static char line[LINE_BYTES];
-    int count = 0;
-    FILE *pipe = popen(command, "r");
-    while (pipe && fgets(line, sizeof line, pipe)) {
-        const char *found = strstr(line, name);
-        if (found && count < most)
-            values[count++] = strtod(found + strlen(name), NULL);
-    }
-    return pipe && pclose(pipe) == 0 ? count : 0;
-}
 
 static double measure(const char *build, const char *priority, const char *folder, const char *transport,
                       const char *schedule, double predicted)
@@ -44,12 +22,12 @@ static double measure(const char *build, const char *priority, const char *folde
         snprintf(launcher, sizeof launcher, "%s -n 8", mpirun_command());
     snprintf(command, sizeof command, "%s%s %s/dprun --device sim --cost %s --steps %d --json %s/prog.bin", priority,
              launcher, build, costs, STEPS, folder);
-    const int count = numbers(command, "\"makespan_ms\":", values, STEPS);
+    const int count = numbers_of(command, "\"makespan_ms\":", values, STEPS);
     if (count != STEPS) {
         fprintf(stderr, "simulate: %s: failed\n", command);
         exit(1);
     }
-    qsort(values, STEPS, sizeof *values, compare);
+    qsort(values, STEPS, sizeof *values, compare_numbers);
     const char *slash = strrchr(schedule, '/');
     printf("%-22.*s %-6s %10.2f %10.2f %8.4f\n", (int)strcspn(slash + 1, "."), slash + 1, transport, predicted,
            values[STEPS / 2], values[STEPS / 2] / predicted);
@@ -74,13 +52,13 @@ static Makespans run_steps(const char *build, const char *priority, const char *
     snprintf(command, sizeof command,
              "%s/dpc --ranks 8 --microbatches 16 --cost %s%s -o %s/prog.bin --emit=stats schedules/%s.dps", build,
              times, in_turn ? ",overlap=1" : "", folder, schedule);
-    if (numbers(command, "\"makespan\": ", &made.predicted, 1) != 1)
+    if (numbers_of(command, "\"makespan\": ", &made.predicted, 1) != 1)
         exit(1);
     snprintf(command, sizeof command, "%s %s/dprun --device sim --cost %s%s --steps %d --json %s/prog.bin", priority,
              build, times, in_turn ? " --in-turn" : "", MOST, folder);
-    if (numbers(command, "\"makespan_ms\":", values, MOST) != MOST)
+    if (numbers_of(command, "\"makespan_ms\":", values, MOST) != MOST)
         exit(1);
-    qsort(values, MOST, sizeof *values, compare);
+    qsort(values, MOST, sizeof *values, compare_numbers);
     for (int i = 0; i < TENTH; i++)
         made.tenth += values[i] / TENTH;
     made.fastest = values[0];
@@ -138,10 +116,10 @@ static bool print_schedules(const char *build, const char *priority, const char 
            "ratio", costs, STEPS, *priority ? "" : "; beside other programs");
     for (size_t i = 0; i < schedules.gl_pathc; i++) {
         char command[1024];
-        double predicted;
+        double predicted = 0;
         snprintf(command, sizeof command, "%s/dpc --ranks 8 --cost %s -o %s/prog.bin --emit=stats %s", build, costs,
                  folder, schedules.gl_pathv[i]);
-        if (numbers(command, "\"makespan\": ", &predicted, 1) != 1)
+        if (numbers_of(command, "\"makespan\": ", &predicted, 1) != 1)
             return false;
         for (int mpi = 0; mpi <= mpirun_is_there(); mpi++) {
             const double ratio =
@@ -159,7 +137,7 @@ int main(int argc, char **argv)
 {
     char folder[] = "/tmp/simulate.XXXXXX", command[64];
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
-    const char *priority = system("chrt -f 1 true 2>/dev/null") == 0 ? "chrt -f 1 " : "";
+    const char *priority = priority_of_bench();
     const char *part = argc > 1 ? argv[1] : "";
     if (!mkdtemp(folder) || ((!*part || strcmp(part, "schedules") == 0) && !print_schedules(build, priority, folder)))
         return 1;

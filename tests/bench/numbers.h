@@ -1,0 +1,36 @@
+#ifndef TESTS_BENCH_NUMBERS_H
+#define TESTS_BENCH_NUMBERS_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* For qsort of doubles. */
+static inline int compare_numbers(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* Runs a command and reads the numbers after `name` in its output, one a line, at most `most`. Returns how many there
+   are; 0 if the command fails. */
+static inline int numbers_of(const char *command, const char *name, double *values, int most)
+{
+    static char line[1 << 16];
+    int count = 0;
+    FILE *pipe = popen(command, "r");
+    while (pipe && fgets(line, sizeof line, pipe)) {
+        const char *found = strstr(line, name);
+        if (found && count < most)
+            values[count++] = strtod(found + strlen(name), NULL);
+    }
+    return pipe && pclose(pipe) == 0 ? count : 0;
+}
+
+/* "chrt -f 1 ", which gives a command a higher priority than other programs, if the system allows it; otherwise "". */
+static inline const char *priority_of_bench(void)
+{
+    return system("chrt -f 1 true 2>/dev/null") == 0 ? "chrt -f 1 " : "";
+}
+
+#endif
