@@ -179,7 +179,7 @@ static double place_anew(const BalanceShape *shape, bool distinct, const double 
 static Status place_from(const BalanceShape *shape, const BalanceRequest *request, const double *loads, double bound,
                          uint32_t *anew, uint32_t *placement, Arena *arena, Error *error)
 {
-    static const double alike = 1e-3; /* a gain in balance that is not worth more moves */
+    static const double alike = 1e-3; /* a smaller gain in balance is not worth more moves */
     const uint32_t *from = request->from;
     const size_t bytes = shape->replicas * sizeof *placement;
     TRY(held_improve(shape, request, loads, bound, placement, arena, error));

@@ -56,7 +56,7 @@ static bool may_be_possible(const Domain *domain, double largest, Least *least, 
 {
     if (!least_shares(domain, largest, least, sums))
         return false;
-    const uint32_t slots = domain->slots, each = slots / domain->gpus; /* each GPU has this many or one more */
+    const uint32_t slots = domain->slots, each = slots / domain->gpus; /* each GPU has this many slots or one more */
     for (uint32_t j = 0; j < each && (uint64_t)j * domain->gpus < slots; j++) {
         const uint32_t at = j * domain->gpus; /* the last of the largest */
         const double together = sums[at + 1] - sums[at - j], others = sums[slots] - sums[slots - (each - j - 1)];

@@ -77,7 +77,8 @@ static void pack(Exact *x, uint32_t i)
     }
     if (!has_room(x, i))
         return;
-    const bool again = i && x->item[i - 1] == x->item[i]; /* replicas of an expert go to GPUs in ascending order */
+    /* another replica of the same expert: its replicas go to GPUs in ascending order */
+    const bool again = i && x->item[i - 1] == x->item[i];
     for (uint32_t g = again ? x->gpu[i - 1] : 0; g < domain->gpus && !is_over(x); g++) {
         const double before = x->load[g];
         if (x->used[g] == domain->first[g + 1] - domain->first[g] || !is_less(before + x->share[i], x->largest) ||

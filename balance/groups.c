@@ -17,10 +17,11 @@ typedef struct Enumeration {
     uint32_t groups, nodes;
     bool nodes_differ;   /* in their number of slots */
     const double *loads; /* [groups] */
-    uint32_t *node_of;   /* [PARTITIONS_MOST + 2][groups]: the last one is being made */
-    uint32_t count;      /* PARTITIONS_MOST + 1: too many */
-    uint32_t *held;      /* [nodes]: groups */
-    double *load;        /* [nodes] */
+    /* [PARTITIONS_MOST + 2][groups]: the node of each group; row `count` is the partition that is being made */
+    uint32_t *node_of;
+    uint32_t count; /* PARTITIONS_MOST + 1: too many */
+    uint32_t *held; /* [nodes]: groups */
+    double *load;   /* [nodes] */
     Partition *found;
 } Enumeration;
 

@@ -12,7 +12,7 @@
 
 typedef struct Spelling {
     const char *text;
-    int token;        /* the token to read it as */
+    int token;        /* the token that the parser gets in its place */
     const char *help; /* NULL: the help depends on the operands */
 } Spelling;
 

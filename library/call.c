@@ -21,7 +21,7 @@ static void system_release(void *user, void *block)
 
 const MemoryFunctions *host_functions(const MemoryFunctions *memory)
 {
-    return memory->allocate == system_allocate ? NULL : memory; /* NULL: an arena uses the C library itself */
+    return memory->allocate == system_allocate ? NULL : memory; /* an arena without functions uses malloc and free */
 }
 
 void *host_new(dps *d, size_t size)

@@ -462,7 +462,7 @@ typedef struct dps_rank_prediction {
     size_t size;
     double start, end; /* start of its first pass, end of its last pass */
     double busy, idle; /* time between start and end, in passes and without one */
-    double bytes_sent; /* 0: the costs do not say how large a message is */
+    double bytes_sent; /* bytes of the messages that the rank sends; 0: the costs do not say how large a message is */
     /* bytes: of slots and weights if dps_options.slot_bytes was given, else of saved activations by the sizes in the
        costs (memory_I, memory_W); 0: neither is given */
     double peak_memory;

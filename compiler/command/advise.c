@@ -78,9 +78,9 @@ static const char *excess_text(const Options *options, const CompareRow *row, Ar
                         bytes_text((double)limits->limit, arena));
 }
 
-/* Whether the attempt's own parameter values give more than CHUNKS_MAX stages per rank, or more than COPIES_MAX copies
-   of the weights. Such values make many schedules faster, but models lack the layers or GPUs the memory. With a memory
-   limit in bytes and a size of the weights, the limit decides about copies. */
+/* Whether an attempt with other parameter values than the file's own gives more than CHUNKS_MAX stages per rank, or
+   more than COPIES_MAX copies of the weights. Such values make many schedules faster, but models lack the layers or
+   GPUs the memory. With a memory limit in bytes and a size of the weights, the limit decides about copies. */
 static bool is_extreme(const Options *options, const Attempt *attempt)
 {
     const CompareRow *row = &attempt->row;

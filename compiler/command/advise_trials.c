@@ -287,7 +287,7 @@ static void try_in_turn(Work *work)
 
 static void try_all(Trials *trials)
 {
-    enum { QUIET = 900000000, SECOND = 1000000000 }; /* work of less than a second shows no progress */
+    enum { QUIET = 900000000, SECOND = 1000000000 }; /* ns; progress is shown only after QUIET */
     const int64_t now = clock_nanoseconds();
     Work work = {
         .trials = trials, .progress = progress_bar_of(trials->control->progress), .mutex = PTHREAD_MUTEX_INITIALIZER};

@@ -9,7 +9,7 @@
 
 typedef struct FitSize {
     int64_t ranks, microbatches;
-    bool other;       /* formulas are not fitted to this size, only checked at it */
+    bool other;       /* makespan and bubble are not fitted to this size; their formulas are only checked at it */
     bool has_formula; /* a formula of the current quantity that covers this size was printed */
     /* if orders depend on costs: the costs that its order was made for; costs[0] == 0: the costs of the options */
     int64_t costs[FIT_COSTS];

@@ -27,7 +27,8 @@ static Polynomial coefficient(const Piece *piece, const CostDomain *costs, int v
 static Group group_from(const Polynomial *coefficients, int variables, int first, bool *written)
 {
     Fraction ratios[FIT_VARIABLES] = {{0, 1}};
-    int64_t above = 0, below = 1; /* the largest common divisor and the least common multiple of the ratios */
+    /* greatest common divisor of the numerators of the ratios; least common multiple of their denominators */
+    int64_t above = 0, below = 1;
     for (int v = 0; v < variables; v++) {
         ratios[v] =
             v < first || written[v] ? (Fraction){0, 1} : polynomial_ratio(&coefficients[v], &coefficients[first]);

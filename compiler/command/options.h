@@ -50,9 +50,9 @@ typedef struct Options {
     bool json;             /* compare, advise */
     const char *program;   /* argv[0] */
     bool allow_async, allow_naive; /* advise */
-    int64_t seconds;               /* advise: limit for all trials together */
+    int64_t seconds;               /* advise: most seconds for all trials together */
     const char *output;            /* -o */
-    int64_t step;                  /* diff: step of the trace; 0: the typical one */
+    int64_t step;                  /* diff: number of a step of the trace; 0: the step of median makespan */
     int64_t fastest;               /* calibrate: how many of the shortest steps of each trace count; 0: all steps */
     const char *map;               /* calibrate, diff: the map of names in a trace of the PyTorch profiler; NULL: a
                                       trace of dprun */

@@ -14,7 +14,8 @@ typedef struct PublishedBubble {
     /* as text: P ranks, S stages, M microbatches, k activations at the peak, F, I, W, B, and FB of an F&B */
     const char *formula;
     const char *source;
-    bool is_bound; /* no order with this peak has a smaller bubble; else it is the bubble itself */
+    /* the formula is a lower bound of the bubble of all orders with this peak; false: it is the bubble */
+    bool is_bound;
     double value;
     char breach[128]; /* "W > F": why sizes or times are outside its domain; empty: they are inside */
 } PublishedBubble;

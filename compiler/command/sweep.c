@@ -50,7 +50,8 @@ typedef struct Combination {
 } Combination;
 
 /* Called with each form of a compilation. If all combinations have the same sizes, the sweep compares their makespans.
-   Then the given costs and bytes are for 1/ranks of the model, however many stages a combination has. */
+   Then the given costs and bytes are for 1/ranks of the model, however many stages a combination has, unless the costs
+   name their number of stages. */
 static Status on_the_way(const Compilation *c, Form form)
 {
     Combination *combination = (Combination *)c->context;

@@ -29,7 +29,7 @@ typedef struct CompareRow {
     const char *path, *name;     /* name: of the schedule; the path if the name is unknown */
     const Parameter *parameters; /* the -D that the schedule has, each once */
     uint32_t parameter_count;
-    const char *reason;      /* the reason why it has no figures; NULL: it has them */
+    const char *reason;      /* why the row has no figures; NULL: it has figures */
     const char *diagnostics; /* printed diagnostics of a schedule that does not compile; NULL: it compiles, or
                                 refuses the sizes or parameters */
     uint32_t ranks, stages, microbatches;

@@ -17,7 +17,8 @@ typedef struct Samples {
 
 typedef struct CalibrationInput {
     Trace trace;
-    /* its messages are as large as those of the first trace, so it is of the model that the costs are for */
+    /* it is of the model that the costs are for: its messages have the size of those in the first trace, or a size is
+       unknown */
     bool gives_passes;
     Samples (*passes)[CALIBRATION_KINDS]; /* [stages]; of this trace */
     /* typical times of the passes that it has in common with the first trace, over the times of these passes there;
@@ -37,8 +38,8 @@ typedef struct Calibration {
        trace has the times of the halves */
     double (*parts)[CALIBRATION_KINDS];
     bool (*paired)[CALIBRATION_KINDS]; /* [stages][kind]: the samples are from F&Bs, because the pass never ran alone */
-    /* [stages]: by which factor a pass of the stage takes less time in an F&B than alone (fit_shares); NAN: the stage
-       is in no F&B */
+    /* [stages]: the time that a pass of the stage adds to an F&B, divided by its time alone (fit_shares); NAN: the
+       stage is in no F&B */
     double *shares;
     size_t *pairs; /* [stages]: number of F&Bs with a pass of the stage */
 } Calibration;

@@ -11,8 +11,7 @@
 /* A pass, or a wait for the message of a pass. */
 typedef struct TraceEvent {
     uint8_t kind; /* ActionKind: ACTION_F to ACTION_U; ACTION_RECV_F, ACTION_RECV_B */
-    bool overlap; /* this event and the next one are one F&B and have the same times, because both end before its
-                     messages are sent */
+    bool overlap; /* this event and the next one are one F&B or F&F; both have the start and the end of the whole */
     uint16_t pipe, stage, rank;
     uint32_t microbatch, step, line; /* microbatch: of a U, the version that it makes: 1, 2, ... */
     double start, end;               /* ms */
@@ -65,7 +64,7 @@ void trace_keep_steps(Trace *trace, uint32_t *steps, uint32_t count);
 /* The events of one step, by pass. */
 typedef struct TraceIndex {
     const Trace *trace;
-    const TraceEvent **events;  /* [kind][index], without U; NULL: no such event */
+    const TraceEvent **events;  /* [kind][pipe, stage and microbatch]: the event, except U; NULL: there is none */
     size_t places;              /* entries of `events` for each kind: stages * microbatches of all pipes */
     const TraceEvent **updates; /* [update_count]: the U of all copies, sorted by rank, stage and version */
     size_t update_count;

@@ -32,7 +32,7 @@ typedef struct RankState {
 } RankState;
 
 typedef struct Candidate {
-    uint32_t path; /* the critical path, in steps, of the pass that needs the message */
+    uint32_t path; /* length in steps of the critical path from the pass that needs the message to the end of the run */
     uint32_t need;
 } Candidate;
 

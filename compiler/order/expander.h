@@ -50,8 +50,9 @@ typedef struct Expander {
        once */
     Request *requests;
     uint32_t request_count;
-    uint64_t most;               /* capacity of `requests` */
-    uint64_t passes, passes_max; /* including those that are left out */
+    uint64_t most; /* capacity of `requests` */
+    /* number of passes requested so far, including those that are left out; the most allowed */
+    uint64_t passes, passes_max;
     uint64_t updates, updates_max;
     uint64_t work, work_max; /* nodes of expressions evaluated: the cost of a loop without passes */
     bool ran_away;

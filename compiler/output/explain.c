@@ -26,7 +26,7 @@ typedef struct Runs {
    chunks. */
 typedef struct Passes {
     Span span;
-    Action example, second; /* second: the backward half of F&Bs */
+    Action example, second; /* second: the second half of F&Bs or F&Fs */
     Runs runs, second_runs;
     struct Passes *next;
 } Passes;

@@ -12,7 +12,7 @@
 
 enum {
     LABEL_SIZE = 64,
-    LEAST_BLOCK = 20, /* columns of a block, even on a narrower terminal */
+    LEAST_BLOCK = 20, /* least number of columns of a block, even on a narrower terminal */
     MOST_BLOCKS = 8,  /* with more blocks than this, a note recommends a page or a picture */
     STYLE_PLAIN = -1,
     STYLE_IDLE = -2,

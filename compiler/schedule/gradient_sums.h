@@ -12,7 +12,7 @@
 #include "compiler/schedule/timeline.h"
 
 typedef struct GradientSums {
-    double bytes;  /* sent by all ranks of one replica */
+    double bytes;  /* bytes that all ranks of one replica send for the sums */
     double time;   /* of all sums together */
     double hidden; /* the part of `time` that is before the end of the last pass of the step */
     double added;  /* what the sums add to the makespan */

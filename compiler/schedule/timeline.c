@@ -11,7 +11,7 @@ typedef struct Neighbour {
     /* [microbatch]: the position of the stage's F (before) or backward (after); NULL: there is no such stage */
     const uint32_t *positions;
     uint32_t rank;  /* the rank of the stage; in a replicated pipe, its rank for microbatch 0 */
-    double message; /* the time of a message from there */
+    double message; /* the time of a message from the rank of this stage to the rank of the chunk */
 } Neighbour;
 
 /* The times of the passes of a chunk, and what they wait for. */

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { TICKS_MAX = 4000, DIGITS = 6 /* after the decimal point of times */, CLAUSES_MAX = 30 * 1000000 };
+enum { TICKS_MAX = 4000, DIGITS = 6 /* most digits after the decimal point of times */, CLAUSES_MAX = 30 * 1000000 };
 
 /* --- the tick --- */
 

@@ -17,7 +17,7 @@
 typedef struct OptimumTask {
     const Schedule *schedule; /* a placement, without updates (U) */
     const Costs *costs;
-    const MemoryLimits *limits; /* [limit_count]: orders keep to all of them */
+    const MemoryLimits *limits; /* [limit_count]: memory limits, all of which hold for every order */
     uint32_t limit_count;
     bool overlap;     /* passes may be F, I, W, B and F&B; otherwise only F, I and W */
     bool with_inputs; /* with `overlap`: passes may be F&I too, which makes the question much larger and gains little */
@@ -43,7 +43,7 @@ typedef struct Optimum {
     Order *orders; /* [ranks], if `found`: the shortest orders that the solver found. If times are rounded, these orders
                       may really take as long as the known one, or longer */
     bool found;
-    bool too_large; /* the question is too large for the solver: the bound is the old one */
+    bool too_large; /* the question is too large for the solver, which was not asked: `bound` is the bound given */
 } Optimum;
 
 /* `known` is the time of an order of the task, and `bound` a lower bound. Actions get `span`; the arena owns them. */

@@ -6,7 +6,7 @@
 
 enum {
     RUNS = 16000, /* most orders in a unit of effort */
-    /* a unit of effort has at most this many passes in all its orders, multiplied by the most chunks of a rank */
+    /* limits the orders of a unit of effort: passes of all of them * most chunks of a rank is at most this */
     RUN_PASSES = 40 * 1000000,
     FEW_RUNS = 2000, /* with fewer orders in a unit of effort than this, the search starts only once */
 };

@@ -25,7 +25,7 @@ typedef struct SearchNode {
 typedef struct SearchRank {
     uint32_t first_node, node_count; /* by chunk */
     uint32_t passes;                 /* number of passes of all its nodes */
-    uint32_t most_nodes;             /* the most nodes that it has of one pipe */
+    uint32_t most_nodes;             /* the most nodes that this rank has of any one pipe */
     size_t first;                    /* its first index in arrays over all passes */
     int64_t work;                    /* time of all its passes */
     int64_t limit;

@@ -23,8 +23,8 @@ typedef struct Report {
     Span span;
     const char *text;
     const char *format;
-    bool refuses;   /* about numbers or limits, see diag_refuses */
-    uint64_t again; /* further errors of this format at this position */
+    bool refuses;   /* marked by diag_refuses: no mistake in the source */
+    uint64_t again; /* number of further errors with the same format at the same position */
     Remark *remarks, *last;
 } Report;
 

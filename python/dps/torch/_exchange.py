@@ -116,7 +116,7 @@ class Exchange:
         works, peer, result, _ = flying
         try:
             for work in works:
-                work.wait()  # at most the timeout of the group, which is the deadline
+                work.wait()  # waits at most for the timeout of the group, which is the deadline
         except RuntimeError as error:
             self._failed(peer, error)
         return result
