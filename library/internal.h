@@ -76,7 +76,7 @@ struct dps_rank {
     dps_status failure; /* if RANK_FAILED */
     char reason[800];   /* what dps_reason said */
     Error error;
-    /* of a rank that has joined threads */
+    /* used only if the rank has joined threads (dps_join) */
     dps_threads *threads; /* NULL: the rank has not joined threads */
     RankCommunicators communicators;
     Exchange exchange;
@@ -126,7 +126,7 @@ typedef Status Body(dps *d, void *arguments);
 /* Runs a body in the C locale, with an empty d->working. Sets the text of dps_error from its result. */
 dps_status call(dps *d, Body *body, void *arguments);
 
-/* Allocates zeroed memory of the host; jumps if there is none. */
+/* Allocates zeroed memory with the functions of the host. Jumps out of the call if there is no memory. */
 void *host_new(dps *d, size_t size);
 /* The memory functions for an arena; NULL, which means malloc and free, if the host gave none. */
 const MemoryFunctions *host_functions(const MemoryFunctions *memory);

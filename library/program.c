@@ -58,7 +58,7 @@ static Status raise_program(dps_program *program, Error *error)
     return STATUS_OK;
 }
 
-/* The compilation of a program that was not compiled from a source. */
+/* The compilation of a program that was not compiled from a source (dps_load, dps_forward_half). */
 static Compilation compilation_of(dps_program *program)
 {
     return (Compilation){.arena = &program->arena,

@@ -119,7 +119,8 @@ bool kineto_map_has_components(const KinetoMap *map)
     return false;
 }
 
-/* Reads digits at *text for a placeholder at *pattern, and moves both after it. */
+/* Matches {stage} or {microbatch} at *pattern with the digits at *text, and moves *pattern and *text after them. False:
+   there is no such placeholder, or no digit. */
 static bool match_number(const char **pattern, const char **text, MapNumbers *numbers)
 {
     static const char stage[] = "{stage}", microbatch[] = "{microbatch}";

@@ -46,7 +46,7 @@ typedef struct KinetoMap {
     size_t count;
 } KinetoMap;
 
-/* The numbers at {stage} and {microbatch}; -1: the pattern does not have it. */
+/* The numbers that {stage} and {microbatch} of a pattern matched; -1: the pattern has no such placeholder. */
 typedef struct MapNumbers {
     int64_t stage, microbatch;
 } MapNumbers;

@@ -64,7 +64,7 @@ void trace_keep_steps(Trace *trace, uint32_t *steps, uint32_t count);
 /* The events of one step, by pass. */
 typedef struct TraceIndex {
     const Trace *trace;
-    const TraceEvent **events;  /* [kind][pipe, stage and microbatch]: the event, except U; NULL: there is none */
+    const TraceEvent **events;  /* [kind, without U][pipe, stage and microbatch]: the event; NULL: there is none */
     size_t places;              /* entries of `events` for each kind: stages * microbatches of all pipes */
     const TraceEvent **updates; /* [update_count]: the U of all copies, sorted by rank, stage and version */
     size_t update_count;

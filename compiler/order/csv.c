@@ -79,7 +79,7 @@ static void bad_cell(Reader *reader, const char *begin, const char *end)
     help_cell(reader, arena_text(reader->arena, begin, (size_t)length));
 }
 
-/* Reads what may follow an F: the version of the weights that it uses. */
+/* Reads the version of the weights that may follow an F in a cell: v1 in 0F3v1. False: it is not a number. */
 static bool version(Reader *reader, uint32_t pipe, uint32_t microbatch, const char *begin)
 {
     NamedVersion named = {.pipe = pipe, .microbatch = microbatch};

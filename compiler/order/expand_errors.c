@@ -19,7 +19,7 @@ const char *expand_circumstances(const Expander *x, const Expression *expression
 
 /* --- more passes than microbatches --- */
 
-/* The number of microbatches that one pass of the file requests, over all its repetitions. */
+/* How many microbatches one written pass of the file requests on the rank, over all repetitions of its step. */
 typedef struct Share {
     const Pass *pass;
     uint64_t count;

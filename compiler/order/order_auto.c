@@ -17,7 +17,8 @@ static const char *here(const Settings *s, const Expression *expression)
     return *text ? arena_format(s->arena, "here %s", text) : NULL;
 }
 
-/* A setting that is the same for all ranks; `usual` if it is not given. */
+/* Evaluates a setting that is the same for all ranks; `usual` if the file does not give it. False, with a diagnostic:
+   it has no value, or none in low..high. */
 static bool setting_of(Settings *s, Setting setting, int64_t usual, int64_t low, int64_t high, Diagnostics *diagnostics,
                        int64_t *value)
 {

@@ -103,7 +103,7 @@ static bool suggest(const Ast *ast, const Parameters *parameters, const Item *it
     return below || above;
 }
 
-/* Suggests another value for a parameter that the command line sets. */
+/* Suggests another value for a parameter that -D sets, with which all requires hold. False: there is none near. */
 static bool suggest_given(const Ast *ast, const Parameters *parameters, const int64_t *values, Arena *arena,
                           Diagnostics *diagnostics)
 {

@@ -25,7 +25,7 @@ typedef enum EmitKind {
     EMIT_KINDS
 } EmitKind;
 
-/* A compilation that came to its end, with what its forms need besides. */
+/* A complete compilation, with what its outputs need besides. */
 typedef struct Emission {
     const Compilation *compilation; /* its arena gives working memory */
     const Timeline *times;
@@ -57,7 +57,8 @@ void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE
    how much longer it takes than the shortest order, a picture of both streams in characters for each layer, and what
    the compute stream waits for. */
 void emit_overlap(const Compilation *compilation, FILE *stream);
-/* A predicted F&B and a measured one, from the trace at `path`. The schedule has a recipe; times are in ms. */
+/* Prints the figures and pictures of a predicted F&B and of a measured one. `path`: the trace with the measured one.
+   The schedule has a recipe; times are in ms. */
 void emit_overlap_diff(const Schedule *schedule, const RecipeTimes *predicted, const RecipeTimes *measured,
                        const char *path, Arena *arena, FILE *stream);
 
@@ -77,8 +78,8 @@ void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *st
 /* The timeline as Chrome trace events, in the form of dprun --trace. */
 void emit_trace(const Picture *picture, Arena *arena, FILE *stream);
 
-/* One page that loads nothing: a timeline that can be moved and enlarged, with what each pass is and waits for. With
-   `second` (unless NULL) below it, both are in milliseconds. */
+/* A self-contained HTML page: a timeline that the reader can move and enlarge, and that shows for each pass what it is
+   and what it waits for. `second`, unless NULL, is a second timeline below the first; times are then in ms. */
 void emit_html(const Picture *picture, const Picture *second, Arena *arena, FILE *stream);
 
 #endif

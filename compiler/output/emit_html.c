@@ -1,4 +1,4 @@
-/* One page that loads nothing: the files of page/, and between them the data of one or two timelines. */
+/* Writes a self-contained HTML page: the files of page/, and between them the data of one or two timelines. */
 
 #include "compiler/output/emit.h"
 #include "compiler/schedule/critical_path.h"

@@ -8,7 +8,7 @@
 /* What a stream can show. */
 typedef struct Terminal {
     uint32_t width; /* width in columns; 160 if the stream is not a terminal */
-    bool colours;   /* a terminal, and NO_COLOR (no-color.org) is not set */
+    bool colours;   /* the stream is a terminal, and NO_COLOR (no-color.org) is not set */
 } Terminal;
 
 /* `width`: as the user asks; 0: COLUMNS if it is set, else the width of the terminal. */

@@ -59,7 +59,8 @@ static void place_copies(Schedule *schedule, const PassTable *table, Arena *aren
             }
 }
 
-/* The positions of the rank's U, and the gradients that each of them uses. */
+/* Fills in `updates` of the rank's chunks, and adds the gradients that each U uses to those of its version
+   (Copies.gradients). */
 static void take_updates(const Schedule *schedule, uint32_t rank, Updates *updates, Arena *arena)
 {
     const Order *order = &schedule->orders[rank];

@@ -14,7 +14,7 @@ typedef struct Neighbour {
     double message; /* the time of a message from the rank of this stage to the rank of the chunk */
 } Neighbour;
 
-/* The times of the passes of a chunk, and what they wait for. */
+/* The times of the passes of a chunk by kind, and the stages for whose passes they wait. */
 typedef struct ChunkTimes {
     double time[ACTION_U + 1];
     Neighbour before, after;

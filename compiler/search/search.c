@@ -23,7 +23,7 @@ typedef struct Searcher {
     /* the policy tried now; the policy from which the walk takes its next step; the best policy so far */
     SearchPolicy policy, current, best_policy;
     SearchOrder order, best;
-    /* of the orders made by `current` and `best_policy` */
+    /* cost and idle time of the order that `current` made; of the order that `best_policy` made */
     int64_t current_cost, current_idle, best_policy_cost, best_policy_idle;
     uint32_t seeded; /* number of published orders tried */
     uint32_t tried, planned;

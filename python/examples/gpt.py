@@ -80,7 +80,7 @@ def seeded(number, kind, *arguments):
 
 
 def make_stage(number, stages, vocabulary):
-    """Stage `number` of the model, cut into so many stages."""
+    """The module of stage `number` of the model, which is cut into `stages` stages."""
     share = LAYERS // stages
     parts = [seeded(layer, Layer) for layer in range(number * share, (number + 1) * share)]
     if number == 0:
