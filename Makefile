@@ -274,7 +274,7 @@ $(BUILD)/tests/cuda/processes: | $(BUILD)/tests/cuda/fake/dprun
 .PHONY: wheel check-python check-python-torch
 wheel: $(BUILD)/libdps.so
 	DPS_LIBRARY=$(BUILD)/libdps.so python3 python/backend.py $(BUILD)/wheel
-TESTING_PYTHON := DPS_LIBRARY=$(BUILD)/libdps.so BUILD=$(BUILD) PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1
+TESTING_PYTHON := DPS_LIBRARY=$(BUILD)/libdps.so BUILD=$(BUILD) PYTHONPATH=python PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache
 # A Python that has PyTorch: that of PATH, or Debian's.
 FIND_TORCH     := $$(for python in python3 /usr/bin/python3; do $$python -c 'import torch' 2>/dev/null && echo $$python && break; done)
 check-python: all check-python-torch

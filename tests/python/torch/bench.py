@@ -1,9 +1,11 @@
 """Measures what dps.torch costs if the stages do nothing: processor time per action (an F, I, W or B with its
 messages), with 2 ranks on gloo. Beside it stands the time of the same modules, backwards and messages called directly
-in the same order. Also measures what precedes the first action: import dps, compile dualpipe for 8 ranks, and make the
+in the same order, and both again with messages that do nothing, so without gloo. Also measures what precedes the first action: import dps, compile dualpipe for 8 ranks, and make the
 plan of a rank. Prints a name, a value, a unit and, for some, a goal on each line. `bench.py` starts the ranks itself.
 """
 
+import compileall
+import importlib.util
 import os
 import sys
 import time
@@ -71,6 +73,18 @@ class Direct:
             call()
 
 
+class NoMessages:
+    """In place of a gloo group: nothing is sent, and received tensors have any values."""
+
+    def send(self, tensors, peer, tag):
+        return self
+
+    recv = send
+
+    def wait(self):
+        pass
+
+
 def least_of(*functions):
     """Calls the functions in turn. Returns the least processor time of each, in us: of the process, of this thread."""
     clocks = (time.process_time, time.thread_time)
@@ -102,11 +116,16 @@ def one_rank():
         pipeline = dps.torch.Pipeline(program, stages, loss_fn=lambda y: y.sum())
         inputs = [[torch.zeros(1, 4, requires_grad=True) for _ in pipeline.plan.given]] if pipeline.plan.given else []
         pipeline.step(*inputs, target=())
-        found = least_of(lambda: pipeline.step(*inputs, target=()), Direct(pipeline, group).step)
-        for kind, goal, times in zip(("action", "direct_calls"), (" goal 20", ""), found):
-            process, thread = (time / actions(pipeline) for time in times)
+        direct = Direct(pipeline, group)
+        steps = (lambda: pipeline.step(*inputs, target=()), direct.step)
+        found = least_of(*steps)
+        for user in (direct, *pipeline._exchanges.values()):
+            user.group = NoMessages()
+        for kind, goal, times, quiet in zip(("action", "direct_calls"), (" goal 20", ""), found, least_of(*steps)):
+            process, thread, without = (time / actions(pipeline) for time in (*times, quiet[1]))
             report(f"{name}_{kind}_processor_time", f"{process:.1f} us{goal}")
             report(f"{name}_{kind}_of_the_python_thread", f"{thread:.1f} us")
+            report(f"{name}_{kind}_without_gloo", f"{without:.1f} us")
 
 
 def report(name, value):
@@ -117,7 +136,8 @@ def report(name, value):
 def main():
     if "RANK" in os.environ:
         return one_rank()
-    results = launch(os.path.abspath(__file__), 2, seconds=300)
+    compileall.compile_dir(os.path.dirname(importlib.util.find_spec("dps").origin), quiet=1)  # as it is once imported
+    results = launch(os.path.abspath(__file__), 2, seconds=3000)
     for status, output in results:
         sys.stdout.write(output)
     return next((status or 1 for status, _ in results if status != 0), 0)

@@ -61,7 +61,7 @@ class Equal(Ranks):
 
     @unittest.skipUnless(EVERYTHING, "make test-torch trains under every schedule")
     def test_every_schedule(self):
-        self.run_ranks("equal.py", 4, *_every_case(), seconds=1500)
+        self.run_ranks("equal.py", 4, *_every_case(), seconds=7200)
 
 
 by_the_graph = unittest.skipUnless(halves.GraphSplitter in halves.SPLITTERS,
