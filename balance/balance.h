@@ -4,16 +4,16 @@
 /* Expert-parallel load balancing: which GPU holds which replicas of the experts of a layer.
 
    A layer has `experts` experts with known loads (tokens, say). The GPUs together have room for `replicas` physical
-   experts, so busy experts get several. An expert's load is shared evenly by its replicas; the load of a GPU is the
-   sum over what it holds. The balance of a layer is the mean load of a GPU over the largest: 1 when all are equal,
-   and 1 where there is no load at all.
+   experts, so busy experts get several. An expert's load is shared evenly by its replicas; the load of a GPU is the sum
+   over what it holds. The balance of a layer is the mean load of its GPUs, divided by the largest: 1 when all are
+   equal, and 1 if there is no load at all.
 
    A placement is an array [replicas] of experts, GPU after GPU. Each GPU holds replicas / gpus physical experts;
    where that leaves a remainder, the first replicas % gpus GPUs hold one more.
 
-   Experts come in `groups` of neighbours, GPUs in `nodes` of neighbours. Where the groups divide by the nodes the
-   placement is hierarchical: each node takes groups / nodes groups, and all replicas of an expert are on the node of
-   its group. Otherwise it is global: any expert may be on any GPU.
+   Neighbouring experts form groups, `groups` in all; neighbouring GPUs form nodes, `nodes` in all. If `groups` is a
+   multiple of `nodes`, the placement is hierarchical: each node takes groups / nodes groups, and all replicas of an
+   expert are on the node of its group. Otherwise it is global: any expert may be on any GPU.
 
    All arrays are the caller's. An arena gives working memory; its `exhausted` must be set. */
 

@@ -1,6 +1,6 @@
 /* Descent. The fullest GPU swaps a replica for a smaller one of another GPU, so that the larger of the two loads
-   becomes as small as possible. If no swap helps, an expert gives one of its slots to another expert: this changes
-   the shares of both everywhere, and swaps may help again. */
+   becomes as small as possible. If no swap helps, an expert gives one of its slots to another expert: this changes the
+   load per replica of both experts on all GPUs, and swaps may help again. */
 
 #include "balance/domain.h"
 

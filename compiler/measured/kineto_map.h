@@ -9,13 +9,13 @@
      attention.F.kernel = *flash_fwd*      without either: a kernel that only this component has
      FB                 = 1F1B             an annotation around the layers of one F&B
      F = PP:{stage}F{microbatch}           an annotation around a pass of a stage; also B, I, W, U. Without {stage} the
-                                           stage is the rank; without {microbatch} passes count in their order
+                                           stage is the rank; {microbatch} is needed (of a U: the update, from 0)
      comm.stream        = 27               the stream of communication, or
      comm.kernel        = nccl*            its kernels. Without both, the kernels of dispatch and combine
      comm.data          = *dispatch<*      kernels that move data; the rest of a component's time waits for other ranks
 
    A component is one of runtime/base/parts.h with its pass: F, B, W. In a pattern * matches any text and ? any
-   character. A key may have several lines: any of them counts. */
+   character. A key may have several lines: a name needs to match one of them. */
 
 #include "compiler/schedule/schedule.h"
 #include "runtime/base/arena.h"

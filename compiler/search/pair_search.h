@@ -3,8 +3,8 @@
 
 /* `order auto` with `overlap`: passes may also be F&Bs. Simulated annealing over orders starts from published orders
    and their variants. Each step changes one rank's passes at random; while the temperature is high, it also accepts
-   changes that make the order longer. If there are many microbatches, it anneals an order of about as many as there are
-   stages, and repeats the middle of that. */
+   changes that make the order longer. If there are many more microbatches than stages, it anneals orders of about as
+   many microbatches as stages, and repeats the middle of these orders. */
 
 #include "compiler/search/search.h"
 

@@ -152,9 +152,9 @@ static void start(SearchList *list, uint32_t r, uint32_t n, uint8_t kind, int64_
     set_wake(list, r, rank->made == problem->ranks[r].passes ? NEVER : rank->free_at);
 }
 
-/* The memory that a rank reserves for the oldest microbatch that still has F to run here, and which microbatch that is.
-   Because every rank does so, the oldest microbatch of all can always continue, and ranks do not deadlock for memory
-   (Dijkstra's banker's algorithm). */
+/* The oldest microbatch that still has F to run on a rank, and the number of F for which the rank reserves memory on
+   its behalf. Because every rank does so, the oldest microbatch of all can always continue, and ranks do not deadlock
+   for memory (Dijkstra's banker's algorithm). */
 typedef struct Reserve {
     uint32_t pipe, microbatch;
     /* F for which memory is reserved: the most nodes that any pipe has on this rank, less the F of this microbatch that
