@@ -14,7 +14,7 @@ typedef struct AllToAll {
     void *receive;                              /* does not overlap `send` */
     const size_t *send_begins, *receive_begins; /* [members + 1] bytes */
     uint64_t number;                            /* used by transports */
-    int64_t arrival;                            /* used by transports */
+    int64_t arrival; /* after the wait: when all pieces had arrived, in ns of clock_nanoseconds; 0: unknown */
 } AllToAll;
 
 #endif

@@ -158,6 +158,9 @@ static void print_json_times(const Report *report, const StepReport *step)
     for (uint32_t r = 0; r < all_ranks(&report->facts); r++)
         printf("%s%.6g", r ? "," : "", step->busy[r] * 1e3);
     putchar(']');
+    if (step->all_to_all_seconds > 0)
+        printf(",\"all_to_all_ms\":%.6g,\"all_to_all_hidden\":%.6g", step->all_to_all_seconds * 1e3,
+               1 - step->all_to_all_waited / step->all_to_all_seconds);
 }
 
 static void print_json(const Report *report, const StepReport *step)
@@ -256,6 +259,8 @@ static void take_step(void *context, const StepReport *step)
     report->last_load = step->expert_load;
     report->first_load = step->step == 1 ? step->expert_load : report->first_load;
     report->last_balance_loss = step->balance_loss;
+    report->all_to_all_seconds += step->all_to_all_seconds;
+    report->all_to_all_waited += step->all_to_all_waited;
     report->rank_loads[report->placements > 0] += step->rank_load;
     report->unplaced += report->placements == 0;
     report->placements += step->placed;
@@ -302,6 +307,18 @@ static void print_placing(const Report *report)
     fputc('\n', report->words);
 }
 
+/* Prints for how much of the time of all-to-alls the ranks computed. */
+static void print_hidden(const Report *report)
+{
+    const double all = report->all_to_all_seconds, waited = report->all_to_all_waited;
+    const double each = 1e3 / all_ranks(&report->facts) / (double)report->steps; /* ms of a rank in a step */
+    if (all > 0)
+        fprintf(report->words,
+                "hidden     %.1f %% of the all-to-alls: of %.3g ms in a rank's step it computed for %.3g ms and waited "
+                "for %.3g ms\n",
+                100 * (1 - waited / all), all * each, (all - waited) * each, waited * each);
+}
+
 static void print_results(const Report *report)
 {
     FILE *const words = report->words;
@@ -316,6 +333,7 @@ static void print_results(const Report *report)
                 "balance loss %.2g\n",
                 report->last_load, report->first_load, report->last_balance_loss);
     print_placing(report);
+    print_hidden(report);
     if (report->has_held_out)
         fprintf(words, "held out   loss %.4f nats a byte over %llu bytes; the frequency of bytes alone gives %.4f\n",
                 report->held_out_loss, (unsigned long long)report->held_out_tokens, report->facts.byte_entropy);

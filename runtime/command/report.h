@@ -21,6 +21,7 @@ typedef struct Report {
     uint64_t held_out_tokens;
     double held_out_loss, last_loss, last_makespan;
     double first_load, last_load, last_balance_loss; /* of the experts; 0: the model has none */
+    double all_to_all_seconds, all_to_all_waited;    /* of all steps; see StepReport */
     /* sums over the steps before and after experts were first placed by load (StepReport.rank_load) */
     double rank_loads[2];
     uint64_t unplaced, placements, moved; /* steps before that; how often experts were placed; experts that moved */

@@ -21,6 +21,7 @@ GroupExchange *group_make_exchange(const GroupExchange *fields)
     fill(made, fields);
     made->second = (GroupExchange *)(void *)((char *)made + bytes);
     fill(made->second, fields);
+    made->second->flight.half = 1;
     return made;
 }
 
@@ -79,7 +80,9 @@ static Status post(GroupExchange *exchange, const void *send, void *receive, Err
 {
     exchange->posted.send = send;
     exchange->posted.receive = receive;
+    exchange->number = flights_post(exchange->group->flights, &exchange->flight);
     const Status status = exchange->group->post(exchange->group->context, &exchange->posted, error);
+    flights_release(exchange->group->flights, exchange->number);
     if (status != STATUS_OK)
         error_prefix(error, "%s: ", exchange->name);
     return status;
@@ -87,7 +90,9 @@ static Status post(GroupExchange *exchange, const void *send, void *receive, Err
 
 static Status await(GroupExchange *exchange, Error *error)
 {
+    flights_await(exchange->group->flights, exchange->number);
     const Status status = exchange->group->wait(exchange->group->context, &exchange->posted, error);
+    flights_end(exchange->group->flights, exchange->number, exchange->posted.arrival);
     if (status != STATUS_OK)
         error_prefix(error, "%s: ", exchange->name);
     return status;
@@ -99,6 +104,7 @@ EXCHANGE(counts_post)
     const size_t members = members_of(op->exchange), bytes = op->exchange->experts / members * sizeof *o->sent;
     for (size_t e = 0; e < op->exchange->experts; e++)
         o->sent[e] = o->begins[e + 1] - o->begins[e];
+    op->exchange->flight.counts = true;
     for (size_t m = 0; m < 2 * (members + 1); m++)
         op->exchange->begins[m] = m % (members + 1) * bytes;
     return post(op->exchange, o->sent, o->received, error);

@@ -10,6 +10,7 @@
    together are the physical experts of the layer, and the members divide these. */
 
 #include "runtime/base/all_to_all.h"
+#include "runtime/base/flights.h"
 #include "runtime/device/operation.h"
 
 #include <stdbool.h>
@@ -24,6 +25,7 @@ typedef struct ExpertGroup {
     Status (*wait)(void *context, AllToAll *all_to_all, Error *error);
     /* Lets all-to-alls and messages progress. The stage calls it between operations; NULL: not needed. */
     Status (*progress)(void *context, Error *error);
+    Flights *flights; /* where to note the times of all-to-alls; NULL: not wanted */
 } ExpertGroup;
 
 /* Which expert each physical expert of a layer is. A member holds an equal number of consecutive physical experts. */
@@ -53,10 +55,12 @@ struct GroupExchange {
     size_t room;      /* the most rows that the experts of this member may get */
     size_t equal;     /* rows that they get when all experts are chosen equally often */
     bool back;        /* true: rows go back to the members that own their tokens */
+    Flight flight;    /* which all-to-all it is; without times */
     /* The same all-to-all for the second half of an F&F. If both halves are of one stage, both all-to-alls may be in
        flight at once */
     GroupExchange *second;
     AllToAll posted; /* points into `begins` */
+    size_t number;   /* of the last post, in group->flights */
     size_t begins[]; /* [2][members + 1] */
 };
 

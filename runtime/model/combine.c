@@ -11,8 +11,8 @@ static Status open(Component *c, Error *error)
 {
     const KernelShape permute = {
         .kind = KERNEL_PERMUTE, .rows = c->rows, .columns = c->config.hidden, .routing = experts_routing(&c->config)};
-    TRY(experts_exchange(c, BACK, "combine", true, error));
-    TRY(experts_exchange(c, OUT, "the gradient's dispatch from combine", false, error));
+    TRY(experts_exchange(c, BACK, "combine", true, RECIPE_F, error));
+    TRY(experts_exchange(c, OUT, "the gradient's dispatch from combine", false, RECIPE_B, error));
     return device_kernel(c->device, &permute, &c->kernels[PERMUTE], error);
 }
 

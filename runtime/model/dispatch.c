@@ -22,9 +22,9 @@ static Status open(Component *c, Error *error)
         if (!c->copies)
             return error_set(error, STATUS_RUN_FAILED, "out of memory");
     }
-    TRY(experts_exchange(c, COUNTS, "dispatch", false, error));
-    TRY(experts_exchange(c, OUT, "dispatch", false, error));
-    return experts_exchange(c, BACK, "the gradient's way back from dispatch", true, error);
+    TRY(experts_exchange(c, COUNTS, "dispatch", false, RECIPE_F, error));
+    TRY(experts_exchange(c, OUT, "dispatch", false, RECIPE_F, error));
+    return experts_exchange(c, BACK, "the gradient's way back from dispatch", true, RECIPE_B, error);
 }
 
 static void forward(const Component *c, const PassAddresses *at, OpList *list)

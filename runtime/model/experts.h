@@ -58,8 +58,8 @@ uint32_t experts_held(const ModelConfig *config);
 /* The most rows that these experts can get in a pass, or fewer if ModelConfig.expert_rows limits them. */
 size_t experts_room(const Component *component);
 /* For `open`: makes all-to-all `number` of the component; nothing without a group. `what`: its name in messages.
-   `back`: as in GroupExchange. STATUS_RUN_FAILED: out of memory. */
-Status experts_exchange(Component *component, int number, const char *what, bool back, Error *error);
+   `back`: as in GroupExchange. `pass`: RECIPE_F or RECIPE_B. STATUS_RUN_FAILED: out of memory. */
+Status experts_exchange(Component *component, int number, const char *what, bool back, RecipePass pass, Error *error);
 /* Appends the post of an all-to-all that sends rows from x to y, and its wait; nothing without a group. */
 void experts_send_rows(const Component *component, const ExpertsFrame *frame, int exchange, Address x, Address y,
                        OpList *list);

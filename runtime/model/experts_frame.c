@@ -124,7 +124,7 @@ size_t experts_room(const Component *component)
     return config->expert_group && config->expert_rows > 0 && planned < (double)worst ? (size_t)planned : worst;
 }
 
-Status experts_exchange(Component *component, int number, const char *what, bool back, Error *error)
+Status experts_exchange(Component *component, int number, const char *what, bool back, RecipePass pass, Error *error)
 {
     const ModelConfig *config = &component->config;
     if (!config->expert_group)
@@ -136,6 +136,7 @@ Status experts_exchange(Component *component, int number, const char *what, bool
         .room = experts_room(component),
         .equal = component->rows * config->experts_per_token,
         .back = back,
+        .flight = {.layer = component->layer, .component = (uint8_t)component->kind->part, .pass = (uint8_t)pass},
     };
     snprintf(fields.name, sizeof fields.name, "%s of layer %u", what, component->layer);
     component->exchanges[number] = group_make_exchange(&fields);

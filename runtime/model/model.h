@@ -108,6 +108,8 @@ const StageSizes *stage_sizes(const Stage *stage);
 /* A checksum of the stage's lists of operations, those of F&Bs included. It is equal for stages that run the same
    operations on the same addresses. */
 uint32_t stage_checksum(const Stage *stage);
+/* The number of all-to-alls in an F (RECIPE_F) or an I (RECIPE_B) of the stage. */
+size_t stage_all_to_alls(const Stage *stage, RecipePass pass);
 
 /* The buffers of a pass. A pass gets the fields that its instruction's slots name; runtime/program/opcodes.def says how
    long each slot is held. */

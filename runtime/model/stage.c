@@ -300,4 +300,13 @@ uint32_t stage_checksum(const Stage *stage)
     return checksum;
 }
 
+size_t stage_all_to_alls(const Stage *stage, RecipePass pass)
+{
+    const OpList *list = &stage->lists[pass];
+    size_t count = 0;
+    for (size_t i = 0; i < list->count; i++)
+        count += list->ops[i].kind == OPERATION_counts_post || list->ops[i].kind == OPERATION_rows_post;
+    return count;
+}
+
 const StageSizes *stage_sizes(const Stage *stage) { return &stage->sizes; }

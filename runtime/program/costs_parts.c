@@ -37,12 +37,15 @@ static double layer_time(const Costs *costs, int pass)
     return sum;
 }
 
-uint32_t costs_stage_layers(const Costs *costs, uint32_t stages, uint32_t stage)
+uint32_t costs_stage_first_layer(const Costs *costs, uint32_t stages, uint32_t stage)
 {
     const uint32_t layers = (uint32_t)costs->model_layers;
-    if (layers < 1)
-        return recipe_layers(costs);
-    return stage_first_layer(layers, stages, stage + 1) - stage_first_layer(layers, stages, stage);
+    return layers < 1 ? stage * recipe_layers(costs) : stage_first_layer(layers, stages, stage);
+}
+
+uint32_t costs_stage_layers(const Costs *costs, uint32_t stages, uint32_t stage)
+{
+    return costs_stage_first_layer(costs, stages, stage + 1) - costs_stage_first_layer(costs, stages, stage);
 }
 
 uint32_t costs_layers(const Costs *costs, uint32_t stages) { return costs_stage_layers(costs, stages, 0); }

@@ -14,7 +14,8 @@ Status costs_check_parts(const Costs *costs, Error *error);
 
 /* The layers of a stage; if the costs are those of a whole model, of the stage that has the most. */
 uint32_t costs_layers(const Costs *costs, uint32_t stages);
-/* The layers of stage number `stage`. */
+/* The first layer of stage number `stage`, and the number of its layers. */
+uint32_t costs_stage_first_layer(const Costs *costs, uint32_t stages, uint32_t stage);
 uint32_t costs_stage_layers(const Costs *costs, uint32_t stages, uint32_t stage);
 
 /* The time that a pass of a stage takes in parts that the recipe does not order: parts outside the layers, and

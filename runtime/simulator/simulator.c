@@ -134,43 +134,87 @@ static double time_outside(const Simulator *simulator, const PassPair *pair)
 
 /* The communications of a pair that are under way. */
 typedef struct PairLink {
-    int64_t free;       /* when the link has done all that was posted */
-    int64_t arrival[2]; /* when the last post of each half arrives */
+    int64_t free;            /* when the link has done all that was posted */
+    int64_t arrival[2];      /* when the last post of each half arrives */
+    size_t number[2];        /* of that post, in Simulator.flights */
+    uint32_t first_layer[2]; /* of the stage of each half */
 } PairLink;
 
 /* A transfer of one byte a nanosecond: the bytes of a communication are its time. */
 static const LinkModel pair_link = {.bandwidth = 1e9};
 
-/* The link runs communications one after the other. */
-static Status post(const Simulator *simulator, const PairOp *op, PairLink *link, Error *error)
+static Flight flight_of(const PairWalk *walk, const PairLink *link, const PairOp *op)
 {
-    const int64_t now = clock_nanoseconds();
+    const bool forward = op->entry.pass != RECIPE_B;
+    const uint32_t layer = forward ? op->layer : walk->entries.layers[op->half] - 1 - op->layer;
+    return (Flight){.layer = link->first_layer[op->half] + layer,
+                    .component = op->entry.component,
+                    .pass = forward ? RECIPE_F : RECIPE_B,
+                    .half = op->half};
+}
+
+/* The link runs communications one after the other. */
+static Status post(const Simulator *simulator, const PairWalk *walk, const PairOp *op, PairLink *link, Error *error)
+{
+    const Flight flight = flight_of(walk, link, op);
     int64_t time = 0;
     TRY(duration(simulator, op->time, &time, error));
+    link->number[op->half] = flights_post(simulator->flights, &flight);
+    const int64_t now = clock_nanoseconds();
     link->arrival[op->half] = link_arrival(&pair_link, &link->free, now, (size_t)time);
+    flights_release(simulator->flights, link->number[op->half]);
     return STATUS_OK;
 }
 
-static Status run_operation(const Simulator *simulator, const PairOp *op, PairLink *link, Error *error)
+static void await(const Simulator *simulator, const PairOp *op, const PairLink *link)
+{
+    flights_await(simulator->flights, link->number[op->half]);
+    sleep_until(link->arrival[op->half]);
+    flights_end(simulator->flights, link->number[op->half], link->arrival[op->half]);
+}
+
+static Status run_operation(const Simulator *simulator, const PairWalk *walk, const PairOp *op, PairLink *link,
+                            Error *error)
 {
     if (op->kind == PAIR_COMPUTE)
         return sleep_for(simulator, clock_nanoseconds(), op->time, error);
     if (op->kind == PAIR_POST)
-        return post(simulator, op, link, error);
-    sleep_until(link->arrival[op->half]);
+        return post(simulator, walk, op, link, error);
+    await(simulator, op, link);
     return STATUS_OK;
+}
+
+/* The walk over a pair whose halves are of these stages. */
+static PairWalk walk_of(const Simulator *simulator, uint32_t first, uint32_t second, bool weights)
+{
+    const Costs *costs = simulator->costs;
+    return pair_walk(&simulator->order, costs_stage_layers(costs, simulator->stages, first),
+                     costs_stage_layers(costs, simulator->stages, second), weights);
 }
 
 static Status walk(const Simulator *simulator, const PassPair *pair, Error *error)
 {
     const Costs *costs = simulator->costs;
-    PairWalk walk = pair_walk(&simulator->order, costs_stage_layers(costs, simulator->stages, pair->forward.stage),
-                              costs_stage_layers(costs, simulator->stages, pair->backward.stage), pair->weights);
-    PairLink link = {.free = 0};
+    PairWalk walk = walk_of(simulator, pair->forward.stage, pair->backward.stage, pair->weights);
+    PairLink link = {.first_layer = {costs_stage_first_layer(costs, simulator->stages, pair->forward.stage),
+                                     costs_stage_first_layer(costs, simulator->stages, pair->backward.stage)}};
     TRY(sleep_for(simulator, clock_nanoseconds(), time_outside(simulator, pair), error));
     for (PairOp op; pair_next(&walk, &op);)
-        TRY(run_operation(simulator, &op, &link, error));
+        TRY(run_operation(simulator, &walk, &op, &link, error));
     return STATUS_OK;
+}
+
+size_t simulator_flights(const Simulator *simulator, const Instruction *instruction)
+{
+    const Chunk *chunks = simulator->program->chunks;
+    size_t count = 0;
+    if (!simulator->recipe || !instruction->second)
+        return 0;
+    PairWalk walk =
+        walk_of(simulator, chunks[instruction->chunk].stage, chunks[instruction->second->chunk].stage, false);
+    for (PairOp op; pair_next(&walk, &op);)
+        count += op.kind == PAIR_POST;
+    return count;
 }
 
 static Status overlap(void *host, PassPair *pair, Error *error)

@@ -13,6 +13,7 @@
    sleeps. A communication is posted and runs on the link of its rank, one after the other, while the walk goes on. A
    wait ends when the communication has ended. */
 
+#include "runtime/base/flights.h"
 #include "runtime/executor/clocks.h"
 #include "runtime/executor/executor.h"
 #include "runtime/program/costs.h"
@@ -27,6 +28,7 @@ typedef struct Simulator {
     const Recipe *recipe;        /* of the program's pairs; NULL: they take their time as a whole */
     PairOrder order;             /* of their operations, if there is a recipe */
     uint32_t stages;             /* of the model */
+    Flights *flights;            /* where to note the times of communications; NULL: not wanted */
     double sum;                  /* the sum for which copies of a stage wait in an asynchronous program */
 } Simulator;
 
@@ -39,6 +41,8 @@ extern const StageTable simulator_stages;
 ChunkPlan simulator_chunk(const Program *program);
 /* Call once in the thread of each rank: sleeps then end on time. */
 void simulator_begin(void);
+/* The number of communications that the instruction posts: none unless it is a pair whose inside is walked. */
+size_t simulator_flights(const Simulator *simulator, const Instruction *instruction);
 /* The costs that affect the program's times, as bits 1 << StageCost. */
 uint32_t simulator_costs_used(const Program *program);
 

@@ -142,6 +142,7 @@ Status rank_open(Rank *rank, Error *error)
         simulate(rank);
     else
         TRY(compute(rank, error));
+    TRY(rank_open_flights(rank, error));
     TRY(open_executor(rank, error));
     TRY(open_memory(rank, error));
     TRY(stages_initialize(rank, error));

@@ -61,6 +61,7 @@ typedef struct RankRecord {
     double norm; /* asynchronous program: the largest norm of its updates */
     StageTallies tallies;
     PlacingRecord placing;
+    FlightTimes all_to_alls; /* those in F, B and I */
     /* losses of the microbatches whose last stage is here: chunk after chunk, each in ascending order */
     double losses[];
 } RankRecord;
@@ -134,6 +135,7 @@ typedef struct Rank {
     RankCommunicators communicators;
     Placing placing;
     ExpertGroup experts;  /* its all-to-alls use communicators.shards */
+    Flights flights;      /* the all-to-alls of a step */
     ModelConfig model;    /* Session.model, with the expert group if there is one */
     StageTable stages;    /* the functions that the executor calls: the model's or the simulator's */
     const Recipe *recipe; /* the recipe of F&Bs; NULL: their halves run one after the other */
@@ -283,6 +285,11 @@ Status norm_of_gradients(void *rank, Error *error);
 Status update_weights(void *rank, uint32_t chunk, Error *error);
 Status update_weights_async(void *rank, uint32_t chunk, uint32_t microbatches, uint16_t newest, uint16_t next,
                             Error *error);
+
+/* --- flights.c --- */
+
+/* Makes room for the times of all all-to-alls of a step. */
+Status rank_open_flights(Rank *rank, Error *error);
 
 /* --- train.c --- */
 

@@ -43,11 +43,13 @@ static Status run_stream(Rank *rank, bool evaluating, Error *error)
     const LoadedProgram *loaded = rank->session->loaded;
     ProductClock *products = &rank->device->products;
     *products = (ProductClock){.on = true};
+    rank->flights.count = 0;
     TRY(executor_run(rank->executor, evaluating, rank->step, error));
     TRY(stages_read_losses(rank, error));
     note_times(rank, evaluating ? loaded->forward : loaded->program);
     rank->records.own->products = products->nanoseconds;
     rank->records.own->operations = products->operations;
+    rank->records.own->all_to_alls = flights_times(&rank->flights);
     TRY(placing_step(rank, error));
     return tell(rank, error);
 }
@@ -121,6 +123,8 @@ static StepReport make_report(Rank *rank, int64_t begun)
         busy += rank->records.busy[r];
         report.product_seconds += (double)record->products * 1e-9;
         report.operations += record->operations;
+        report.all_to_all_seconds += (double)record->all_to_alls.in_flight * 1e-9;
+        report.all_to_all_waited += (double)record->all_to_alls.waited * 1e-9;
     }
     report.expert_load /= fmax(layers, 1);
     report.rank_load /= fmax(placed, 1);

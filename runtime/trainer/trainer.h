@@ -86,8 +86,11 @@ typedef struct StepReport {
     const double *busy;     /* [replicas * ranks] seconds in passes */
     double product_seconds; /* in matrix products, summed over all ranks */
     double operations;      /* their floating-point operations */
-    bool has_held_out;      /* true on the last step of a model that has held-out data */
-    double held_out_loss;   /* mean over held_out_tokens */
+    /* seconds in which all-to-alls of layers were in flight, and the part of them in which the rank waited for these;
+       summed over all ranks. 0: there are none */
+    double all_to_all_seconds, all_to_all_waited;
+    bool has_held_out;    /* true on the last step of a model that has held-out data */
+    double held_out_loss; /* mean over held_out_tokens */
     uint64_t held_out_tokens;
 } StepReport;
 

@@ -111,6 +111,7 @@ typedef struct LocalPosted {
     bool busy;                                   /* some pieces may not be moved yet. Only its owner uses this */
     alignas(CACHE_LINE) _Atomic uint64_t number; /* of the all-to-all, from 1 */
     _Atomic uint64_t done;                       /* number of pieces from and to this member that have been moved */
+    _Atomic int64_t moved;                       /* when the last of these was moved, in ns */
 } LocalPosted;
 
 /* The part of a communicator that its members share. */

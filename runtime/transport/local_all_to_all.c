@@ -54,6 +54,7 @@ static bool claim(const LocalShared *shared, uint64_t number, int from, int to)
 static void count_piece(const LocalCommunicator *side, LocalPosted *posted, int member)
 {
     const Communicator *communicator = &side->communicator;
+    atomic_store(&posted->moved, clock_nanoseconds());
     if (atomic_fetch_add(&posted->done, 1) + 1 == 2 * (uint64_t)communicator->count - 1)
         local_unpark(&side->member->local->members[communicator->members[member]], PIECES);
 }
@@ -99,9 +100,13 @@ static int unfinished(const LocalCommunicator *side, uint64_t number)
     return peer;
 }
 
-/* Tells the owner when its pieces arrive. All members have posted, but the last one may still be computing it. */
+/* Tells the owner when its pieces arrive. With a network, all members have posted, but the last one may still be
+   computing the arrival. */
 static void note_arrival(const LocalCommunicator *side, LocalPosted *own)
 {
+    own->owned->arrival = atomic_load(&own->moved);
+    if (!side->member->local->links)
+        return;
     pthread_mutex_lock(&side->member->local->network);
     own->owned->arrival = own->arrival;
     pthread_mutex_unlock(&side->member->local->network);
@@ -122,8 +127,7 @@ static Status finish(LocalCommunicator *side, uint64_t number, Error *error)
     }
     if (!local_await(side->member, &own->done, 2 * (uint64_t)count - 1, PIECES)) /* others still move some */
         return local_failure(side->member, communicator->members[unfinished(side, number)], error);
-    if (side->member->local->links)
-        note_arrival(side, own);
+    note_arrival(side, own);
     own->busy = false;
     return STATUS_OK;
 }

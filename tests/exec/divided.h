@@ -47,7 +47,7 @@ static inline int run_dprun(const char *before, const char *arguments)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static inline void assert_prints(const char *text)
+static inline const char *read_output(void)
 {
     static char output[1 << 14];
     char path[100];
@@ -56,8 +56,21 @@ static inline void assert_prints(const char *text)
     assert_non_null(file);
     output[fread(output, 1, sizeof output - 1, file)] = '\0';
     fclose(file);
+    return output;
+}
+
+static inline void assert_prints(const char *text)
+{
+    const char *output = read_output();
     if (!strstr(output, text))
         fail_msg("no \"%s\" in:\n%s", text, output);
+}
+
+static inline void assert_lacks(const char *text)
+{
+    const char *output = read_output();
+    if (strstr(output, text))
+        fail_msg("\"%s\" in:\n%s", text, output);
 }
 
 static inline void assert_runs(const char *before, const char *arguments)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_BYTES = 1024, RANKS = 4 };
+enum { LINE_BYTES = 1024, RANKS = 4, PAIRS = 2 };
 static const double slack = 2; /* microseconds: times are rounded in both traces, to ns */
 static char folder[] = "/tmp/simulate.XXXXXX";
 
@@ -101,6 +101,33 @@ static const struct {
     {"--ranks 4 --microbatches 5 schedules/prefill.dps", COMPONENTS, "", ""},
     {"--ranks 4 --microbatches 8 schedules/dualpipe.dps", COMPONENTS, "--cost overlap=1", "--in-turn"},
 };
+
+/* Components that compute for three times as long as those that communicate beside them hide more than half of the
+   communication. A run that takes each F&B as a whole has no all-to-alls. */
+static void communication_is_hidden(void **state)
+{
+    (void)state;
+    const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
+    const char *const costs = "attention.F=6,attention.B=6,attention.W=6,mlp.F=6,mlp.B=6,mlp.W=6,dispatch.F=2,"
+                              "dispatch.B=2,combine.F=2,combine.B=2,layers=2,unit=1e-3";
+    assert_int_equal(shell("%s/dpc --ranks 2 --microbatches 4 schedules/dualpipe.dps -o %s/prog.bin", build, folder),
+                     0);
+    for (int in_turn = 0; in_turn < 2; in_turn++) {
+        assert_int_equal(shell("%s/dprun --device sim --cost %s %s --steps 1 --json %s/prog.bin >%s/out", build, costs,
+                               in_turn ? "--in-turn" : "", folder, folder),
+                         0);
+        assert_int_equal(shell("grep -q all_to_all %s/out", folder) == 0, !in_turn);
+        if (in_turn)
+            continue;
+        char line[LINE_BYTES];
+        FILE *stream = open_trace("out");
+        assert_non_null(fgets(line, sizeof line, stream));
+        fclose(stream);
+        const double hidden = number(line, "\"all_to_all_hidden\":");
+        assert_true(hidden > 0.5 && hidden <= 1);
+        assert_true(number(line, "\"all_to_all_ms\":") >= PAIRS * 4 * 2 * 2.0);
+    }
+}
 
 static void test_schedules(const char *launcher)
 {
@@ -202,6 +229,7 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(communication_is_hidden),
         cmocka_unit_test(test_local),
         cmocka_unit_test(test_mpi),
         cmocka_unit_test(test_forms),

@@ -1,0 +1,53 @@
+#ifndef BASE_FLIGHTS_H
+#define BASE_FLIGHTS_H
+
+/* The times of the all-to-alls of a step on one rank. From these follows for how much of the time in which all-to-alls
+   were in flight the rank waited for them. In the rest of that time it computed: that part of the communication was
+   hidden. Times are in ns of clock_nanoseconds. */
+
+#include "runtime/base/parts.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* An all-to-all is in flight from its post until it arrives. If nobody knows when it arrived, it counts until the end
+   of its wait. */
+typedef struct Flight {
+    uint32_t layer;
+    uint8_t component;       /* ModelPart: RECIPE_DISPATCH or RECIPE_COMBINE */
+    uint8_t pass;            /* RECIPE_F or RECIPE_B */
+    uint8_t half;            /* 0 or 1: of the F&B or F&F; 0 outside these */
+    bool counts;             /* it exchanges the numbers of rows before the rows themselves */
+    int64_t posted;          /* when the post began */
+    int64_t released;        /* when the post returned */
+    int64_t awaited, landed; /* when the wait began; when the all-to-all arrived */
+} Flight;
+
+/* The all-to-alls of a step in the order of their posts. */
+typedef struct Flights {
+    Flight *entries; /* [room] */
+    size_t count, room;
+} Flights;
+
+typedef struct FlightTimes {
+    int64_t in_flight; /* time in which at least one all-to-all was in flight */
+    int64_t waited;    /* the part of it in posts of all-to-alls and waits for them */
+} FlightTimes;
+
+/* Begins an all-to-all: copies what `flight` says before its times, and notes when its post began. Returns its number.
+   If there is no room for it, that is `room`, and the functions below ignore it. `flights` may be NULL. */
+size_t flights_post(Flights *flights, const Flight *flight);
+/* Notes that the post has returned. */
+void flights_release(Flights *flights, size_t number);
+/* Notes that the wait begins. */
+void flights_await(Flights *flights, size_t number);
+/* Notes that the wait has ended. `arrival`: when the all-to-all arrived; 0: unknown. */
+void flights_end(Flights *flights, size_t number, int64_t arrival);
+
+/* The time of this all-to-all in its post and its wait, while it was in flight. */
+int64_t flight_waited(const Flight *flight);
+/* All of them together. The time in which several are in flight counts once. */
+FlightTimes flights_times(const Flights *flights);
+
+#endif
