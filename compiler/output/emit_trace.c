@@ -125,8 +125,8 @@ void emit_trace(const Picture *picture, Arena *arena, FILE *stream)
         replay.arrivals = arena_array(arena, own->slots[SLOT_MESSAGE], sizeof *replay.arrivals);
         replay.spans = arena_array(arena, own->instruction_count, sizeof *replay.spans);
         replay_rank(&replay);
-        trace_member(mesh, (int)r, stream);
-        trace_step(program, mesh, (int)r, 1, 1, replay.spans, stream);
+        trace_member(mesh, (int)r, TRACE_LANES, stream);
+        trace_step(program, mesh, (int)r, 1, 1, &(TraceTimes){.spans = replay.spans}, stream);
     }
     trace_end(stream);
 }

@@ -17,7 +17,7 @@ typedef struct Flight {
     uint32_t layer;
     uint8_t component;       /* ModelPart: RECIPE_DISPATCH or RECIPE_COMBINE */
     uint8_t pass;            /* RECIPE_F or RECIPE_B */
-    uint8_t half;            /* 0 or 1: of the F&B or F&F; 0 outside these */
+    uint8_t half;            /* of the merged list of an F&B or F&F: 0 or 1; otherwise 0 */
     bool counts;             /* it exchanges the numbers of rows before the rows themselves */
     int64_t posted;          /* when the post began */
     int64_t released;        /* when the post returned */

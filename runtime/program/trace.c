@@ -8,7 +8,8 @@
 enum { NAME_BYTES = 160, PASS_BYTES = 40 };
 static const double nanosecond = 0.001; /* in microseconds */
 
-const char *const trace_lane_names[TRACE_LANES] = {"compute", "communication", "waits"};
+const char *const trace_lane_names[TRACE_LANES_MOST] = {"compute", "communication", "waits", "all-to-alls",
+                                                        "all-to-alls of the second half"};
 
 TraceLane trace_lane(uint8_t opcode)
 {
@@ -217,6 +218,51 @@ static void put_sum(Writer *writer, uint32_t i, TraceSpan span)
         writer->own->numbers ? writer->own->numbers[i] : i, instruction->line, stage);
 }
 
+/* The pass of instruction i that has this all-to-all. If halves run one after the other (`in_turn`), the all-to-alls of
+   both say that they are of half 0. */
+static const Instruction *pass_of(const Writer *writer, const TraceFlight *times, uint32_t i, bool in_turn)
+{
+    const Instruction *instruction = &writer->own->instructions[i];
+    const bool second = instruction->opcode == OP_OVERLAP ? times->flight.pass == RECIPE_B
+                        : in_turn                         ? times->start >= writer->spans[i].middle
+                                                          : times->flight.half;
+    return instruction->second && second ? instruction->second : instruction;
+}
+
+/* An all-to-all of instruction i. */
+static void put_flight(const Writer *writer, const TraceFlight *times, uint32_t i, bool in_turn)
+{
+    const Flight *flight = &times->flight;
+    const Instruction *instruction = &writer->own->instructions[i];
+    const char *component = part_names[flight->component], direction = part_pass_letters[flight->pass];
+    char pass[PASS_BYTES];
+    pass_text(writer, pass_of(writer, times, i, in_turn), pass);
+    fprintf(
+        writer->stream,
+        ",\n{\"name\":\"%s%s(%c) of layer %u\",\"cat\":\"all-to-all\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,"
+        "\"dur\":%.3f,\"args\":{\"step\":%llu,\"instruction\":%u,\"line\":%u,\"pass\":\"%s\",\"layer\":%u,"
+        "\"component\":\"%s\",\"direction\":\"%c\",\"waited\":%.3f}}",
+        flight->counts ? "counts for " : "", component, direction, flight->layer, writer->member,
+        LANE_ALL_TO_ALLS + flight->half, times->start, times->end - times->start, (unsigned long long)writer->step,
+        writer->own->numbers ? writer->own->numbers[i] : i, instruction->line, pass, flight->layer, component,
+        direction, times->waited);
+}
+
+/* Each all-to-all belongs to the last instruction that began before its post. */
+static void put_flights(const Writer *writer, const TraceTimes *times)
+{
+    uint32_t i = 0;
+    bool in_turn = true;
+    for (size_t f = 0; f < times->flight_count; f++)
+        in_turn &= !times->flights[f].flight.half;
+    for (size_t f = 0; f < times->flight_count; f++) {
+        while (writer->own->instructions[i + 1].opcode != OP_END &&
+               times->spans[i + 1].start <= times->flights[f].start)
+            i++;
+        put_flight(writer, &times->flights[f], i, in_turn);
+    }
+}
+
 static void put_step(Writer *writer)
 {
     const Instruction *instructions = writer->own->instructions;
@@ -246,7 +292,7 @@ static void put_step(Writer *writer)
 }
 
 bool trace_step(const Program *program, Mesh mesh, int member, uint64_t step, uint64_t first_step,
-                const TraceSpan *spans, FILE *stream)
+                const TraceTimes *times, FILE *stream)
 {
     const uint32_t rank = (uint32_t)mesh_rank(mesh, member);
     Arena tables = {0};
@@ -255,7 +301,7 @@ bool trace_step(const Program *program, Mesh mesh, int member, uint64_t step, ui
     Writer writer = {
         .program = program,
         .own = own,
-        .spans = spans,
+        .spans = times->spans,
         .stream = stream,
         .rank = rank,
         .mesh = mesh,
@@ -270,8 +316,10 @@ bool trace_step(const Program *program, Mesh mesh, int member, uint64_t step, ui
         .versions = arena_array(&tables, own->slots[SLOT_WEIGHTS], sizeof *writer.versions),
     };
     const bool good = writer.posted && writer.unread && writer.made && writer.sums && writer.updates && writer.versions;
-    if (good)
+    if (good) {
         put_step(&writer);
+        put_flights(&writer, times);
+    }
     arena_free(&tables);
     return good;
 }
@@ -294,13 +342,13 @@ void trace_begin(const Program *program, const TraceFacts *facts, FILE *stream)
             facts->message_bytes, facts->processors);
 }
 
-void trace_member(Mesh mesh, int member, FILE *stream)
+void trace_member(Mesh mesh, int member, int lanes, FILE *stream)
 {
     fprintf(stream,
             "%s\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"%s\"}}"
             ",\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"sort_index\":%d}}",
             member ? "," : "", member, mesh_name(mesh, member).text, member, member);
-    for (int lane = 0; lane < TRACE_LANES; lane++)
+    for (int lane = 0; lane < lanes; lane++)
         fprintf(stream,
                 ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}"
                 ",\n{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"sort_index\":%d}}",

@@ -4,11 +4,15 @@
 /* The one form of a trace, modelled (dpc --emit=trace) or measured (dprun --trace): a JSON object of Chrome trace
    events.
 
-   One process per rank, with a thread for each lane: 0 compute, 1 communication, 2 waits. The pid is the rank; with
-   several replicas it is the member of the mesh. Each instruction is an event of phase X and of category compute,
-   message, wait or update (what follows the last pass, in the lane of compute). An F&B or F&F is one event. The name of
-   an event is its `pass` or `message` below; of a wait `wait 4RECV_F5`; of what follows the last pass the
-   disassembler's text. `ts` and `dur` are in microseconds. `args` has
+   One process per rank, with a thread for each lane: 0 compute, 1 communication, 2 waits; if layers have all-to-alls,
+   also 3, those of passes and of the first halves of F&Bs and F&Fs, and 4, those of the second halves. If halves run
+   one after the other (--in-turn), they count as passes. The pid is the rank; with several replicas it is the member of
+   the mesh.
+
+   Each instruction is an event of phase X and of category compute, message, wait or update (what follows the last pass,
+   in the lane of compute). An F&B or F&F is one event. The name of an event is its `pass` or `message` below; of a wait
+   `wait 4RECV_F5`; of what follows the last pass the disassembler's text. `ts` and `dur` are in microseconds.
+   `args` has
 
      step         from 1
      instruction  its number in prog.bin
@@ -27,6 +31,12 @@
    The rest of the interval is hidden behind other work. The wait is also an event in the lane of waits. In a run with
    one replica, stages with one copy have no sums, so these are left out.
 
+   An all-to-all of a layer is an event of phase X and category all-to-all, from its post until it arrives, named
+   `dispatch(F) of layer 3`; the one before it that exchanges the numbers of rows, `counts for dispatch(F) of layer 3`.
+   If the time of the arrival is unknown, it ends with its wait. `args` has step, instruction and line; `pass`, the half
+   of the instruction, as 3F5; `layer`; `component`, dispatch or combine; `direction`, F or B; and `waited` as above.
+   With --device sim they are the communication inside F&Bs and F&Fs.
+
    An arrow (phases s and f) goes from the pass that makes a message to the pass that needs it; both ranks compute
    its `id` from the message. Each rank has a counter `activations` (phase C, category memory): `held` in its `args`
    is the number of activations that it holds from then on, each from its F to the end of its B or W. `otherData` has
@@ -35,12 +45,22 @@
    passes computed; `message_bytes`, 0 if unknown; and `processors`, the number that all ranks shared, 0 if unknown
    or on a GPU. */
 
+#include "runtime/base/flights.h"
 #include "runtime/base/mesh.h"
 #include "runtime/program/program.h"
 
-typedef enum TraceLane { LANE_COMPUTE, LANE_COMMUNICATION, LANE_WAITS, TRACE_LANES } TraceLane;
+/* TRACE_LANES: of instructions. The last two lanes are only in traces with all-to-alls. */
+typedef enum TraceLane {
+    LANE_COMPUTE,
+    LANE_COMMUNICATION,
+    LANE_WAITS,
+    TRACE_LANES,
+    LANE_ALL_TO_ALLS = TRACE_LANES,
+    LANE_OF_SECOND_HALF,
+    TRACE_LANES_MOST
+} TraceLane;
 
-extern const char *const trace_lane_names[TRACE_LANES];
+extern const char *const trace_lane_names[TRACE_LANES_MOST];
 TraceLane trace_lane(uint8_t opcode);
 
 /* The times of an instruction, in microseconds. */
@@ -48,6 +68,19 @@ typedef struct TraceSpan {
     double start, end;
     double middle; /* of an F&B: the end of its F and the start of its B or I; 0: unknown */
 } TraceSpan;
+
+/* An all-to-all, in microseconds. */
+typedef struct TraceFlight {
+    Flight flight; /* its times do not count */
+    double start, end, waited;
+} TraceFlight;
+
+/* The times of a step of a member. */
+typedef struct TraceTimes {
+    const TraceSpan *spans;     /* [instruction_count] of its rank */
+    const TraceFlight *flights; /* [flight_count], in the order of their posts */
+    size_t flight_count;
+} TraceTimes;
 
 /* What a trace says of its run as a whole. */
 typedef struct TraceFacts {
@@ -60,12 +93,11 @@ typedef struct TraceFacts {
 
 void trace_begin(const Program *program, const TraceFacts *facts, FILE *stream);
 /* Writes the names of the process and threads of a member. Called once for each member, before its steps, in the order
-   of the members. */
-void trace_member(Mesh mesh, int member, FILE *stream);
-/* Writes a step of a member. `spans`: [instruction_count] of its rank. `first_step`: the first step of the whole trace.
-   False: out of memory. */
+   of the members. lanes: how many of TraceLane it has. */
+void trace_member(Mesh mesh, int member, int lanes, FILE *stream);
+/* Writes a step of a member. `first_step`: the first step of the whole trace. False: out of memory. */
 bool trace_step(const Program *program, Mesh mesh, int member, uint64_t step, uint64_t first_step,
-                const TraceSpan *spans, FILE *stream);
+                const TraceTimes *times, FILE *stream);
 void trace_end(FILE *stream);
 
 #endif

@@ -85,10 +85,7 @@ static Status open_executor(Rank *rank, Error *error)
     };
     TRY(executor_open(&config, &rank->executor, error));
     rank->table_bytes += rank->communicators.bytes + executor_table_bytes(rank->executor);
-    if (!session->options->trace)
-        return STATUS_OK;
-    rank->times.rows = rank_table(rank, session->kept_steps, executor_clocks(rank->executor) * sizeof(int64_t));
-    return rank->times.rows ? STATUS_OK : rank_no_tables(rank, error);
+    return trace_open(rank, error);
 }
 
 /* Checks that the memory of the machine suffices for all its ranks before any of them touches it. Otherwise the kernel

@@ -86,6 +86,8 @@ typedef struct Squares {
 /* Recorded times. */
 typedef struct Times {
     int64_t *rows;           /* [kept_steps][executor_clocks], for the trace; NULL: not wanted */
+    Flight *flights;         /* [kept_steps][room], likewise */
+    size_t *flight_counts;   /* [kept_steps] */
     ClockSample compared[2]; /* clock comparisons at the beginning and, for a trace, at the end of the run */
     uint32_t
         processors; /* processors that compute all ranks' passes; 0: unknown, or they are not computed by processors */
@@ -338,6 +340,8 @@ Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stre
 Status save_weights(Rank *rank, FILE *stream, Error *error);
 /* Writes the last stages' outputs of the step that ran, by microbatch number. */
 Status save_outputs(Rank *rank, FILE *stream, Error *error);
+/* Makes room for the clocks of the steps of a trace, if one is wanted. */
+Status trace_open(Rank *rank, Error *error);
 /* Keeps the clocks of the step that ran if a trace is wanted. */
 void trace_keep(const Rank *rank);
 /* Writes the last kept_steps steps up to rank->step as Chrome trace events. */

@@ -5,17 +5,40 @@
 #include <stdlib.h>
 #include <string.h>
 
+Status trace_open(Rank *rank, Error *error)
+{
+    const uint32_t steps = rank->session->kept_steps;
+    Times *times = &rank->times;
+    if (!rank->session->options->trace)
+        return STATUS_OK;
+    times->rows = rank_table(rank, steps, executor_clocks(rank->executor) * sizeof *times->rows);
+    times->flights = rank_table(rank, steps, rank->flights.room * sizeof *times->flights);
+    times->flight_counts = rank_table(rank, steps, sizeof *times->flight_counts);
+    return times->rows && times->flights && times->flight_counts ? STATUS_OK : rank_no_tables(rank, error);
+}
+
+/* The index of a step among those that are kept. */
+static size_t step_index(const Rank *rank, uint64_t step) { return (step - 1) % rank->session->kept_steps; }
+
 static int64_t *step_clock(const Rank *rank, uint64_t step)
 {
-    const Session *session = rank->session;
-    return rank->times.rows + (step - 1) % session->kept_steps * executor_clocks(rank->executor);
+    return rank->times.rows + step_index(rank, step) * executor_clocks(rank->executor);
+}
+
+static Flight *step_flights(const Rank *rank, uint64_t step)
+{
+    return rank->times.flights + step_index(rank, step) * rank->flights.room;
 }
 
 void trace_keep(const Rank *rank)
 {
-    const size_t bytes = executor_clocks(rank->executor) * sizeof(int64_t);
-    if (rank->times.rows)
-        memcpy(step_clock(rank, rank->step), executor_clock(rank->executor), bytes);
+    const Flights *flights = &rank->flights;
+    if (!rank->times.rows)
+        return;
+    memcpy(step_clock(rank, rank->step), executor_clock(rank->executor),
+           executor_clocks(rank->executor) * sizeof(int64_t));
+    memcpy(step_flights(rank, rank->step), flights->entries, flights->count * sizeof *flights->entries);
+    rank->times.flight_counts[step_index(rank, rank->step)] = flights->count;
 }
 
 static double microseconds(const Rank *rank, int64_t time, int64_t origin)
@@ -23,22 +46,52 @@ static double microseconds(const Rank *rank, int64_t time, int64_t origin)
     return (double)(clock_common(rank->times.compared, time) - origin) / 1e3;
 }
 
-static bool write_rank(const Rank *rank, uint64_t first_step, uint64_t last_step, int64_t origin, TraceSpan *spans,
-                       FILE *stream)
+static void make_spans(const Rank *rank, uint64_t step, int64_t origin, TraceSpan *spans)
 {
-    const Program *program = rank->session->loaded->program;
-    const uint32_t number = (uint32_t)rank->number, count = program->ranks[number].instruction_count;
-    trace_member(rank->session->mesh, rank->member, stream);
+    const RankProgram *own = &rank->session->loaded->program->ranks[rank->number];
+    const int64_t *clock = step_clock(rank, step);
+    const int64_t *middle = clock + executor_middles(rank->executor);
+    for (uint32_t i = 0; i < own->instruction_count; i++) {
+        spans[i] =
+            (TraceSpan){.start = microseconds(rank, clock[i], origin), .end = microseconds(rank, clock[i + 1], origin)};
+        if (own->instructions[i].second && *middle++)
+            spans[i].middle = microseconds(rank, middle[-1], origin);
+    }
+}
+
+static size_t make_flights(const Rank *rank, uint64_t step, int64_t origin, TraceFlight *flights)
+{
+    const size_t count = rank->times.flight_counts[step_index(rank, step)];
+    const Flight *kept = step_flights(rank, step);
+    for (size_t f = 0; f < count; f++)
+        flights[f] = (TraceFlight){.flight = kept[f],
+                                   .start = microseconds(rank, kept[f].posted, origin),
+                                   .end = microseconds(rank, kept[f].landed, origin),
+                                   .waited = (double)flight_waited(&kept[f]) / 1e3};
+    return count;
+}
+
+/* How many lanes the rank has in the trace. */
+static int lanes_of(const Rank *rank, uint64_t step)
+{
+    const size_t count = rank->times.flight_counts[step_index(rank, step)];
+    int lanes = count ? LANE_ALL_TO_ALLS + 1 : TRACE_LANES;
+    for (size_t f = 0; f < count; f++)
+        if (step_flights(rank, step)[f].half)
+            lanes = LANE_OF_SECOND_HALF + 1;
+    return lanes;
+}
+
+static bool write_rank(const Rank *rank, uint64_t first_step, uint64_t last_step, int64_t origin, TraceSpan *spans,
+                       TraceFlight *flights, FILE *stream)
+{
+    const Session *session = rank->session;
+    trace_member(session->mesh, rank->member, lanes_of(rank, last_step), stream);
     for (uint64_t step = first_step; step <= last_step; step++) {
-        const int64_t *clock = step_clock(rank, step);
-        const int64_t *middle = clock + executor_middles(rank->executor);
-        for (uint32_t i = 0; i < count; i++) {
-            spans[i] = (TraceSpan){.start = microseconds(rank, clock[i], origin),
-                                   .end = microseconds(rank, clock[i + 1], origin)};
-            if (program->ranks[number].instructions[i].second && *middle++)
-                spans[i].middle = microseconds(rank, middle[-1], origin);
-        }
-        if (!trace_step(program, rank->session->mesh, rank->member, step, first_step, spans, stream))
+        make_spans(rank, step, origin, spans);
+        const size_t count = make_flights(rank, step, origin, flights);
+        const TraceTimes times = {spans, flights, count};
+        if (!trace_step(session->loaded->program, session->mesh, rank->member, step, first_step, &times, stream))
             return false;
     }
     return true;
@@ -48,9 +101,11 @@ static bool write_rank(const Rank *rank, uint64_t first_step, uint64_t last_step
 static Status make_text(const Rank *rank, uint64_t first_step, int64_t origin, char **text, size_t *size, Error *error)
 {
     TraceSpan *spans = calloc(rank->session->loaded->program->ranks[rank->number].instruction_count, sizeof *spans);
+    TraceFlight *flights = calloc(rank->flights.room + 1, sizeof *flights);
     FILE *memory = open_memstream(text, size);
-    bool good = memory && spans && write_rank(rank, first_step, rank->step, origin, spans, memory);
+    bool good = memory && spans && flights && write_rank(rank, first_step, rank->step, origin, spans, flights, memory);
     good = memory && fclose(memory) == 0 && good;
+    free(flights);
     free(spans);
     return good ? STATUS_OK
                 : error_set(error, STATUS_RUN_FAILED, "%s: no memory for the text of its trace", rank_name(rank).text);

@@ -73,6 +73,22 @@ static inline void assert_lacks(const char *text)
         fail_msg("\"%s\" in:\n%s", text, output);
 }
 
+static inline double printed_number(const char *key)
+{
+    const char *found = strstr(read_output(), key);
+    assert_non_null(found);
+    return strtod(found + strlen(key), NULL);
+}
+
+/* The share of the time of all-to-alls in which the ranks computed. */
+static inline double assert_hidden_share(void)
+{
+    const double hidden = printed_number("\"all_to_all_hidden\":");
+    assert_true(printed_number("\"all_to_all_ms\":") > 0);
+    assert_true(hidden >= 0 && hidden <= 1);
+    return hidden;
+}
+
 static inline void assert_runs(const char *before, const char *arguments)
 {
     if (run_dprun(before, arguments) != 0) {

@@ -107,22 +107,6 @@ static void in_turn_gives_the_same_bits(void **state)
     assert_same_files("in-turn", "overlapped");
 }
 
-static double printed_number(const char *key)
-{
-    const char *found = strstr(read_output(), key);
-    assert_non_null(found);
-    return strtod(found + strlen(key), NULL);
-}
-
-/* The share of the time of all-to-alls in which the ranks computed. */
-static double assert_hidden_share(void)
-{
-    const double hidden = printed_number("\"all_to_all_hidden\":");
-    assert_true(printed_number("\"all_to_all_ms\":") > 0);
-    assert_true(hidden >= 0 && hidden <= 1);
-    return hidden;
-}
-
 /* Of the 8 layers 7 have experts. In each of them a microbatch has five all-to-alls, one after the other: the counts of
    dispatch, then the rows of dispatch and of combine, forward and backward. */
 static void a_network_changes_only_times(void **state)
@@ -145,30 +129,6 @@ static void a_network_changes_only_times(void **state)
         assert_true(printed_number("\"all_to_all_ms\":") >= 2 * 7 * MICROBATCHES * 5 * 2.0);
         assert_hidden_share();
     }
-}
-
-/* In turn a rank computes next to nothing between a post and its wait: it only copies rows while their counts are
-   exchanged. In an F&B it computes components of the other half. */
-static void overlapping_hides_all_to_alls(void **state)
-{
-    (void)state;
-    char program[200], before[300];
-    double hidden[2];
-    compile_schedule("dualpipe", 2, program);
-    for (int in_turn = 0; in_turn < 2; in_turn++) {
-        assert_runs("", in_turn ? "--steps 1 --json --replicas 2 --expert-parallel 2 --link latency=1ms --in-turn"
-                                : "--steps 1 --json --replicas 2 --expert-parallel 2 --link latency=1ms");
-        hidden[in_turn] = assert_hidden_share();
-    }
-    assert_true(hidden[0] > hidden[1]);
-    snprintf(before, sizeof before, "%s -n 4", mpirun_command());
-    if (mpirun_is_there())
-        assert_runs(before, "--steps 1 --json --replicas 2 --expert-parallel 2");
-    assert_hidden_share();
-    assert_runs("", "--steps 1 --replicas 2 --expert-parallel 2");
-    assert_prints("hidden     ");
-    assert_runs("", "--steps 1 --json --replicas 2"); /* whole experts on every replica: no all-to-alls */
-    assert_lacks("all_to_all");
 }
 
 static void what_cannot_be_divided_is_refused(void **state)
@@ -208,7 +168,6 @@ int main(void)
         cmocka_unit_test(a_saved_file_loads_under_any_division), cmocka_unit_test(a_network_changes_only_times),
         cmocka_unit_test(in_turn_gives_the_same_bits),           cmocka_unit_test(processes_give_the_same_bits),
         cmocka_unit_test(what_cannot_be_divided_is_refused),     cmocka_unit_test(rows_beyond_the_plan_end_the_run),
-        cmocka_unit_test(overlapping_hides_all_to_alls),
     };
     return cmocka_run_group_tests(tests, make_model, remove_folder);
 }
