@@ -1,6 +1,7 @@
 /* Replicas of a pipeline give the same numbers as the whole model on one rank that runs the microbatches of all
    replicas: losses, norms of gradients, held-out loss and saved weights of several steps are equal to the bit. The
-   losses before the first update also equal those of one pipeline with as many microbatches. */
+   losses before the first update also equal those of one pipeline with as many microbatches. In double, the gradients
+   of the first step are those of that pipeline, up to rounding. */
 #include "tests/exec/sanitized.h"
 #include "tests/exec/training.h"
 
@@ -81,6 +82,86 @@ static void experts_equal_reference(void **state)
         }
 }
 
+/* The gradients of the stages in the first step. */
+typedef struct Gradients {
+    float *values[STAGES_MAX];
+    size_t counts[STAGES_MAX];
+    pthread_mutex_t lock;
+} Gradients;
+
+static void keep_gradient(void *context, const GradientView *view)
+{
+    Gradients *kept = context;
+    pthread_mutex_lock(&kept->lock);
+    if (!kept->values[view->stage]) { /* not yet from another copy of the stage */
+        kept->counts[view->stage] = view->count;
+        kept->values[view->stage] = malloc(view->count * sizeof *view->values);
+        assert_non_null(kept->values[view->stage]);
+        memcpy(kept->values[view->stage], view->values, view->count * sizeof *view->values);
+    }
+    pthread_mutex_unlock(&kept->lock);
+}
+
+/* Runs one step in double. */
+static void first_gradients(const char *program, const char *model, int replicas, int shards, Gradients *kept)
+{
+    char number[32], divided[40];
+    snprintf(number, sizeof number, "--replicas=%d", replicas);
+    snprintf(divided, sizeof divided, "--expert-parallel=%d", shards);
+    *kept = (Gradients){.lock = PTHREAD_MUTEX_INITIALIZER};
+    // clang-format off
+    char *arguments[] = {"dprun", "--model", (char *)model, "--set", "hidden=16", "--set", "sequence=8", "--set",
+                         "layers=4", "--set", "heads=2", "--set", "microbatch_size=2", "--steps", "1",
+                         "--transport=local", number, divided, (char *)program, NULL};
+    // clang-format on
+    Run run;
+    run_load(&run, arguments);
+    run.line.run.device = "oracle";
+    run_to_end(&run, &(SessionHooks){.observer = {.context = kept, .gradient = keep_gradient}});
+}
+
+/* If the replicas divide the experts, only the other parameters are compared, which come first. A replica has
+   `together` = others + experts / shards numbers, one pipeline `alone` = others + experts. */
+static size_t comparable(size_t together, size_t alone, size_t shards)
+{
+    return shards > 1 ? (shards * together - alone) / (shards - 1) : alone;
+}
+
+static void compare_gradients(const char *schedule, const char *model, int replicas, int shards)
+{
+    char program[200];
+    Gradients together, alone;
+    assert_true(compiles(schedule, 2, MICROBATCHES, program));
+    first_gradients(program, model, replicas, shards, &together);
+    assert_true(compiles(schedule, 2, replicas * MICROBATCHES, program));
+    first_gradients(program, model, 1, 1, &alone);
+    assert_non_null(alone.values[0]);
+    for (int s = 0; s < STAGES_MAX && alone.values[s]; s++) {
+        const size_t count = comparable(together.counts[s], alone.counts[s], (size_t)shards);
+        assert_in_range(count, 1, together.counts[s]);
+        const double difference = gradient_difference(together.values[s], alone.values[s], count);
+        if (!(difference < GRADIENT_LIMIT))
+            fail_msg("%s, %s, %d replicas: the gradient of stage %d differs by %g from that of one pipeline", schedule,
+                     model, replicas, s, difference);
+        free(together.values[s]);
+        free(alone.values[s]);
+    }
+    pthread_mutex_destroy(&together.lock);
+    pthread_mutex_destroy(&alone.lock);
+}
+
+static void gradients_are_those_of_one_pipeline(void **state)
+{
+    (void)state;
+    static const char *const schedules[] = {"schedules/zb-h1.dps", "schedules/dualpipe.dps"};
+    for (int s = 0; s < 2; s++)
+        for (int replicas = 2; replicas <= MOST_REPLICAS; replicas++) {
+            compare_gradients(schedules[s], "gpt", replicas, 1);
+            compare_gradients(schedules[s], experts, replicas, 1);
+            compare_gradients(schedules[s], experts, replicas, replicas);
+        }
+}
+
 int main(void)
 {
     glob_t found;
@@ -88,14 +169,15 @@ int main(void)
         fprintf(stderr, "no schedules/*.dps here: run from the top folder\n");
         return 1;
     }
-    struct CMUnitTest *tests = calloc(found.gl_pathc + 1, sizeof *tests);
+    struct CMUnitTest *tests = calloc(found.gl_pathc + 2, sizeof *tests);
     if (!tests)
         return 1;
     for (size_t i = 0; i < found.gl_pathc; i++)
         tests[i] = (struct CMUnitTest){
             .name = found.gl_pathv[i], .test_func = schedule_equals_reference, .initial_state = found.gl_pathv[i]};
     tests[found.gl_pathc] = (struct CMUnitTest)cmocka_unit_test(experts_equal_reference);
-    const int failures = _cmocka_run_group_tests("replicas", tests, found.gl_pathc + 1, make_folder, remove_folder);
+    tests[found.gl_pathc + 1] = (struct CMUnitTest)cmocka_unit_test(gradients_are_those_of_one_pipeline);
+    const int failures = _cmocka_run_group_tests("replicas", tests, found.gl_pathc + 2, make_folder, remove_folder);
     free(tests);
     globfree(&found);
     return failures != 0;
