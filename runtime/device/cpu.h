@@ -36,11 +36,11 @@ typedef struct CpuKernel {
     Primitive primitives[];
 } CpuKernel;
 
-/* Indices of a kernel's primitives. Attention has one softmax for each block of rows. */
+/* Indices in CpuKernel.primitives. An attention kernel has one softmax primitive for each block of rows instead. */
 enum { PRIMITIVE_FORWARD, PRIMITIVE_BACKWARD };
 
 /* --- cpu.c --- */
-/* Enlarges a buffer to at least this size; its content is lost. */
+/* Makes a buffer at least `bytes` large. If it has to grow, its content is lost. */
 Status cpu_reserve(Buffer *buffer, size_t bytes, Error *error);
 
 /* --- cpu_library.c: the use of oneDNN --- */

@@ -1,5 +1,5 @@
 /* Causal attention on the CPU. A head's rows are processed in blocks. A block of n rows that ends at row k sees k keys.
-   Its probabilities are a dense [n, k] matrix in the context; what is right of this is neither computed nor kept. Heads
+   Its probabilities are a dense [n, k] matrix in the context; scores of later keys are neither computed nor kept. Heads
    are first gathered into dense matrices, which oneDNN multiplies up to three times as fast. */
 
 #include "runtime/device/cpu.h"
@@ -38,7 +38,8 @@ AttentionPlan cpu_attention_plan(const KernelShape *shape)
     return (AttentionPlan){
         .blocks = block_count(shape->sequence),
         .context = shape->rows / shape->sequence * shape->heads * head_context(shape->sequence),
-        /* backward: query, key, value, dy and three gradients of a head; dscores of a block; one mean per row */
+        /* floats of the backward: query, key, value, dy and the gradients of the first three, all of one head; the
+           gradients of the scores of one block of rows; one mean per row of that block */
         .scratch = 7 * shape->sequence * width + block * shape->sequence + block,
     };
 }
@@ -143,7 +144,9 @@ CPU(attention_backward)
         for (size_t b = blocks; b-- > 0;) {
             const Block block = block_at(sequence, b);
             const float *p = probabilities + block.place, *d_block = d + block.first * width;
-            const float beta = b == blocks - 1 ? 0 : 1; /* the last block comes first: it has every key */
+            /* the loop begins with the last block, whose rows see every key: it overwrites dk and dv, the other blocks
+               add to them */
+            const float beta = b == blocks - 1 ? 0 : 1;
             for (size_t i = 0; i < block.rows; i++)
                 mean[i] = inner_product(width, d_block + i * width, mixed + (block.first + i) * columns);
             TRY(cpu_product(cpu,

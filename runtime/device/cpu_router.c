@@ -12,7 +12,8 @@ size_t cpu_router_scratch(const KernelShape *shape) { return 4 * (size_t)shape->
 /* Arrays of N numbers in the device's scratch memory, for one token or one sequence. */
 typedef struct Scratch {
     float *scores, *biased; /* of a token */
-    float *counts, *shares; /* of a sequence: how often each expert was chosen; the means of the normalised scores */
+    /* of a sequence, for each expert: how often it was chosen; the sum of its normalised scores over the tokens */
+    float *counts, *shares;
 } Scratch;
 
 static Scratch scratch_of(Device *device, size_t experts)
@@ -124,7 +125,8 @@ static void route_token(const Routing *routing, Scratch s, const float *logits, 
         s.shares[i] += s.scores[i] / sum;
 }
 
-/* The weight of a count times a sum of shares in the balance loss: N / (K S) and 1 / S. */
+/* The factor of counts[i] shares[i] in the balance loss of a sequence: N / (K S) for the count, and 1 / S to make a
+   mean of the sum of shares. N: experts; K: experts per token; S: tokens of the sequence. */
 static float worth(const KernelShape *shape)
 {
     const float sequence = (float)shape->sequence;
@@ -150,7 +152,8 @@ CPU(route)
     return STATUS_OK;
 }
 
-/* Computes the gradient of a token's scores into s.biased. `push` is the weight of a count in the gradient. */
+/* Computes the gradient of a token's scores into s.biased. `push` is the factor of counts[i] in the gradient of the
+   balance loss. */
 static void score_gradients(const Routing *routing, Scratch s, const int32_t *chosen, const float *dgates, float push)
 {
     const float sum = sum_of_chosen(routing, s.scores, chosen), all = sum_of(routing->experts, s.scores) + least_sum;
@@ -194,8 +197,9 @@ CPU(route_backward)
     return STATUS_OK;
 }
 
-/* A counting sort. begins[e + 1] is first the end of expert e. Rows are assigned from the last to the first, after
-   which it is the beginning. */
+/* A counting sort. After the two sums begins[e + 1] is the end of expert e's rows. The third loop places the rows from
+   the last to the first; after that begins[e + 1] is the beginning of expert e's rows, and the memmove puts it into
+   begins[e]. */
 CPU(group_rows)
 {
     const size_t experts = op->kernel->shape.routing.experts,

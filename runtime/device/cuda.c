@@ -35,7 +35,8 @@ static Status describe_driver(CudaError code, Error *error)
                      driver / 1000, driver % 1000 / 10);
 }
 
-/* Reduces `index` modulo the number of visible GPUs: a process may see only those that are meant for it. */
+/* Replaces `index` by its remainder modulo the number of visible GPUs, and reads that GPU's properties. The remainder
+   is for launchers that let each process see only its own GPU. */
 static Status find(int *index, CudaProperties *properties, Error *error)
 {
     if (!cuda_runtime)
@@ -101,7 +102,7 @@ static Status start(CudaDevice *cuda, Error *error)
 static Status open_cuda(int index, CudaType type, Device **opened, Error *error)
 {
     CudaProperties properties;
-    TRY(find(&index, &properties, error)); /* before anything needs to be undone */
+    TRY(find(&index, &properties, error)); /* comes first: if it fails, nothing has to be undone */
     CudaDevice *cuda = calloc(1, sizeof *cuda);
     if (!cuda)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
@@ -222,7 +223,7 @@ static void deallocate(Device *device, void *memory)
 static Status allocate(Device *device, size_t bytes, void **memory, Error *error)
 {
     CudaDevice *cuda = (CudaDevice *)device;
-    /* for a sum over all of the memory */
+    /* scratch for sum_of_squares and other sums over the whole block of memory */
     TRY(reserve(cuda, &cuda->sums, sum_partials(bytes / sizeof(float)) * sizeof(double), error));
     TRY(take(bytes, memory, error));
     const Status status = cuda_status(cuda_runtime->MemsetAsync(*memory, 0, bytes, cuda->streams[QUEUE_COMPUTE]),

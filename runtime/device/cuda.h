@@ -15,7 +15,8 @@ typedef enum CudaType { CUDA_F32, CUDA_BF16, CUDA_TYPES } CudaType;
 
 /* The kernels of a process. The first device loads them, the last one unloads them. */
 typedef struct CudaModule {
-    /* kernels with one form use the first entry; NULL: not on this GPU */
+    /* [kernel][element type]. A kernel that is compiled for one type only is in entry CUDA_F32. NULL: this GPU does not
+       use it */
     CudaKernel *kernels[CUDA_KERNELS][CUDA_TYPES];
     char names[CUDA_KERNELS][CUDA_TYPES][48];
 } CudaModule;
@@ -94,7 +95,7 @@ extern const CudaImage cuda_images[];
 /* Uninitialised memory of the GPU. It is freed when the device is closed. */
 Status cuda_keep(CudaDevice *cuda, size_t bytes, void **memory, Error *error);
 
-/* A 16-bit hash of all words. */
+/* A 16-bit hash of `bytes` bytes, a multiple of 8. */
 static inline uint64_t cuda_hash(const void *words, size_t bytes)
 {
     uint64_t hash = 0;

@@ -12,10 +12,12 @@ typedef struct CudaBound CudaBound;
 struct PreparedList {
     const OpList *list;
     uint32_t share, whole;
-    bool has_operand[OPERATION_BASES]; /* whether an operand is at this base */
-    unsigned *last;   /* [list->count] while it is being bound: index + 1 of the operation's last kernel in the table */
-    CudaBound *bound; /* the bound lists so far, one for each set of addresses */
-    FusedPlan plans[]; /* of each launch, as last bound; empty at first */
+    bool has_operand[OPERATION_BASES]; /* [base]: whether any operand of the list is at this base */
+    /* [list->count], used while the list is being bound: for each operation, 1 + the index of its last kernel in the
+       present table; 0: it has none there */
+    unsigned *last;
+    CudaBound *bound;  /* the bound lists so far, one for each set of addresses */
+    FusedPlan plans[]; /* one for each launch: the order of its tiles when the list was last bound; zeroed before */
 };
 
 /* A list bound to one set of addresses, with the parameters of its launches. A list that does not fit in one table is
@@ -26,16 +28,17 @@ struct CudaBound {
     PreparedList *prepared;
     void *bases[OPERATION_BASES]; /* NULL if the list has no operand at this base */
     unsigned blocks;
-    ProductClock products; /* what a run adds to the device's clock if that is on */
+    ProductClock products; /* what a run adds to the device's product clock if the clock is on */
     unsigned launches;     /* 0: the list has no table and runs operation by operation */
     Fused fused[];         /* parameters of the next run's launches */
 };
 
 struct CudaFusion {
     CudaBound *binding; /* the list that is being bound; NULL: none */
-    bool exceeds;       /* its tables do not fit in the memory for bound lists */
-    size_t index;       /* the operation that is being collected */
-    /* count: kernels in this table. previous: index + 1 of the operation's kernel before; 0: none */
+    bool exceeds;       /* the tables of `binding` do not fit in the memory for bound lists */
+    size_t index;       /* the operation of the list whose kernels are being collected */
+    /* count: kernels in the present table. previous: 1 + the index of the kernel that the same operation added before;
+       0: this operation has added none */
     unsigned count, previous;
     char *host; /* a table, before it is copied to the GPU */
     FusedShapes shapes;
@@ -50,10 +53,10 @@ static const struct {
 
 /* --- open and close --- */
 
-/* One counter for tickets, and one for the tiles of each operation. */
+/* The number of counters: one for tickets, and for each operation one for its finished tiles. */
 static unsigned counters_of(unsigned operations) { return 1 + operations; }
 
-/* The layout of a table: operations, the counters of one launch and of the next, runs. */
+/* Byte offsets in a table. Its parts: operations, two sets of counters, runs of tiles. */
 static size_t counters_at(unsigned operations) { return operations * sizeof(Operation); }
 
 static size_t runs_at(unsigned operations)
@@ -74,7 +77,7 @@ Status cuda_fusion_open(CudaDevice *cuda, Error *error)
 
 /* --- prepare --- */
 
-/* An operation has at most two kernels. */
+/* The most launches that a list needs: an operation has at most two kernels. */
 static size_t most_launches(const OpList *list) { return 1 + 2 * list->count / FUSED_OPERATIONS_MOST; }
 
 static Status prepare(Device *device, OpList *list, uint32_t share, uint32_t whole, Error *error)
@@ -255,7 +258,7 @@ static Status launch_table(CudaDevice *cuda, unsigned blocks, const Fused *fused
     return cuda_launch(cuda, CUDA_fused, cuda->type, fused_launch(blocks, element_size, most), fused, error);
 }
 
-/* Swaps the counters for the next launch: this launch clears them. */
+/* Swaps the two sets of counters. A launch counts in one set and clears the other one for the next launch. */
 static void turn_counters(Fused *fused)
 {
     unsigned *const used = fused->drawn;
@@ -281,5 +284,5 @@ static Status run(BoundList *list, Error *error)
     return STATUS_OK;
 }
 
-/* small: 3 us at a third of the peak rate of tensor cores. */
+/* small: 1e9 floating-point operations take about 3 us at a third of the peak rate of tensor cores. */
 const DeviceFusion cuda_fusion = {.small = 1e9, .prepare = prepare, .bind = bind, .run = run};

@@ -25,7 +25,7 @@ static struct {
     unsigned users;
     int major, minor;              /* compute capability of the GPUs */
     bool complete[CUDA_TYPES];     /* all kernels for devices of that type are loaded */
-    uint64_t prepared[CUDA_TYPES]; /* one bit for each GPU whose kernels may use all shared memory */
+    uint64_t prepared[CUDA_TYPES]; /* bit i: the kernels have been allowed to use all shared memory of GPU i */
     CudaModule module;
     Unit units[UNITS_MAX];
     size_t unit_count;

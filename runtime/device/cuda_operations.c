@@ -129,7 +129,8 @@ static Status tensor_map(CudaDevice *cuda, const void *memory, TensorMapShape sh
     return STATUS_OK;
 }
 
-/* Uses TMA and wgmma if the GPU and the shapes allow it. */
+/* One matrix product. Uses the kernel `hopper` (TMA and wgmma) if the device is bfloat16 and the GPU and the shapes
+   allow it, else `kernel`. */
 static Status product(Device *device, ProductLayout layout, int kernel, int hopper, const Product *p, Error *error)
 {
     CudaDevice *cuda = cuda_of(device);
@@ -245,7 +246,7 @@ CUDA(attention_backward)
 {
     Attention a = attention_of(device, op->kernel, 1);
     a.qkv = o->qkv;
-    a.y = (void *)(uintptr_t)o->y; /* the kernel only reads y and logsumexp */
+    a.y = (void *)(uintptr_t)o->y; /* the cast removes const: this kernel only reads y and logsumexp */
     a.logsumexp = (void *)(uintptr_t)o->context;
     a.dy = o->dy;
     a.dqkv = o->dqkv;

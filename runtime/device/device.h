@@ -56,14 +56,17 @@ typedef struct Routing {
 
 typedef struct KernelShape {
     KernelKind kind;
-    /* of the input. attention: of the output; the input is three times as wide. router, permute: rows are tokens.
-       grouped: rows is the most rows. swiglu: columns of the output */
+    /* of the input, with these exceptions. attention: columns of the output; the input has three times as many. swiglu:
+       columns of the output. grouped: `rows` is the largest possible number of rows. router, permute: `rows` is the
+       number of tokens */
     size_t rows, columns;
     size_t outputs;         /* linear, grouped: columns of the output; else 0 */
     size_t sequence, heads; /* attention: sequence divides rows, heads divides columns; router: sequence; else 0 */
     /* router; permute and grouped need only experts and chosen; swiglu with begins: experts; else 0 */
     Routing routing;
-    size_t sources; /* grouped, swiglu with begins: sources of rows, each sorted by expert; 0 is 1; else 0 */
+    /* grouped, swiglu with begins: how many ranks the rows come from; the rows of each rank are sorted by expert; 0
+       means 1. Other kernels: 0 */
+    size_t sources;
 } KernelShape;
 
 /* For grouped and swiglu: the number of blocks of rows, and the number of rows. `begins` has the first row of each
@@ -116,9 +119,10 @@ typedef struct DeviceAsync {
     /* Identifies the hardware: equal in every process for one GPU, different for different GPUs. */
     void (*identity)(const Device *device, unsigned char identity[DEVICE_IDENTITY]);
 
-    /* Timing events: `count` positions in the compute queue, numbered from 0. `mark` records one, in any order.
-       `reached` says whether the queue has got there, and fails if an operation has failed. `mark_time` gives the time
-       of a reached one, in nanoseconds after mark 0. */
+    /* Timing events: `count` positions in the compute queue, numbered from 0. `mark` records the timing event of that
+       number; the numbers may come in any order. `reached` says whether the queue has got there, and fails if an
+       operation has failed. `mark_time` gives the time of a timing event that was reached, in nanoseconds after event
+       0. */
     Status (*make_marks)(Device *device, size_t count, Error *error);
     Status (*mark)(Device *device, size_t number, Error *error);
     Status (*reached)(Device *device, size_t number, bool *reached, Error *error);
@@ -151,7 +155,7 @@ typedef struct DeviceTable {
     const char *name;
     size_t size[NUMBER_KINDS];  /* bytes of a number. Equal sizes mean equal types */
     const DeviceAsync *async;   /* NULL: every operation is done when its call returns */
-    const DeviceFusion *fusion; /* NULL: overlapped operations run in the order of the list */
+    const DeviceFusion *fusion; /* NULL: the operations of a list run one after the other, in its order */
 
     /* Whether this machine has such a device; if not, the error says what is missing. NULL: every machine has one. */
     Status (*probe)(Error *error);
@@ -192,7 +196,8 @@ typedef struct DeviceTable {
                     void *moment2, void *elements, Error *error);
 } DeviceTable;
 
-/* The time spent in matrix products, including those of attention. Counts while `on`. Whoever reads it resets it. */
+/* The time spent in matrix products, including those of attention. Counts while `on`. The reader sets it back to
+   zero. */
 typedef struct ProductClock {
     bool on;
     uint64_t calls;

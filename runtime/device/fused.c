@@ -5,18 +5,20 @@
 
 /* --- what tiles cost --- */
 
-/* The cost of a tile is in bytes: those that a multiprocessor moves in the same time while all do. The ratios are of a
-   GPU with TMA and wgmma. */
+/* The cost of a tile is a time, given in bytes: those that one multiprocessor transfers in that time while all
+   multiprocessors transfer. The ratios are of a GPU with TMA and wgmma. */
 enum {
     TILE_BYTES = 40000, /* overhead of a tile */
     BYTE_FLOAT = 12,
-    BYTE_BF16 = 160, /* floating-point operations of products per byte */
-    MEMORY_PART = 3  /* 1 / MEMORY_PART of the multiprocessors saturates the memory's bandwidth */
+    /* floating-point operations of a bfloat16 product that take as long as one byte; BYTE_FLOAT: of a float product */
+    BYTE_BF16 = 160,
+    MEMORY_PART = 3 /* 1 / MEMORY_PART of the multiprocessors saturates the memory's bandwidth */
 };
 
 static double product_operations(const Product *p) { return 2.0 * p->m * p->n * p->k; }
 
-/* Causal attention has half of all pairs. */
+/* The floating-point operations of `products` matrix products over the pairs of a query and a key. Causal attention has
+   half of all pairs. */
 static double attention_operations(const Attention *p, double products)
 {
     return products * p->rows * p->sequence * p->columns;
@@ -98,7 +100,7 @@ bool fused_same(const FusedShapes *a, const FusedShapes *b)
 
 /* --- the order of the tiles --- */
 
-/* Tiles of one operation that begin together. */
+/* Tiles of one operation that begin and end at the same time. */
 typedef struct Wave {
     double end;
     unsigned operation, tiles;
@@ -108,7 +110,7 @@ typedef struct Planning {
     const FusedShapes *shapes;
     unsigned begun[FUSED_OPERATIONS_MOST], done[FUSED_OPERATIONS_MOST]; /* tiles */
     bool may_begin[FUSED_OPERATIONS_MOST];
-    unsigned idle, moving;    /* idle blocks; blocks at tiles bound by memory */
+    unsigned idle, moving;    /* thread blocks without a tile; thread blocks whose tile is bound by memory */
     unsigned operations_left; /* operations with tiles still to begin */
     double now;
     unsigned wave_count, run_count;
@@ -139,7 +141,9 @@ static void let_begin(Planning *p)
     }
 }
 
-/* The first operation that may begin, and how many of its tiles; 0: there is none. */
+/* The operation whose tiles begin next, and how many of them; 0: none may begin. It is the first one that is bound by
+   computation, or by memory while fewer than `movers` blocks are at such tiles; if there is none, the first one that is
+   bound by memory. */
 static unsigned wanted(const Planning *p, unsigned *index)
 {
     const FusedShapes *shapes = p->shapes;
@@ -161,7 +165,8 @@ static unsigned wanted(const Planning *p, unsigned *index)
     return second < shapes->count ? shapes->of[second].tiles - p->begun[second] : 0;
 }
 
-/* Whether there are runs left for every operation that has tiles left. */
+/* Whether one more run may be added to the plan, so that each operation with tiles left can still get a run of its
+   own. */
 static bool has_room(const Planning *p) { return p->run_count + p->operations_left < FUSED_RUNS_MOST; }
 
 static void occupy(Planning *p)
@@ -176,7 +181,7 @@ static void occupy(Planning *p)
     }
 }
 
-/* Advances the clock to the end of a wave. */
+/* Advances the clock to the next end of a wave, and ends the waves that end then. */
 static void advance(Planning *p)
 {
     bool ended = false;

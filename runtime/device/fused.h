@@ -1,7 +1,7 @@
 #ifndef DEVICE_FUSED_H
 #define DEVICE_FUSED_H
 
-/* Makes the tables of fused launches on the host, from a list of operations in the order of an overlap's recipe. */
+/* Plans a fused launch on the host: the order in which its blocks draw the tiles of a list of operations. */
 
 #include "runtime/base/status.h"
 #include "runtime/device/kernels/kernels.h"
@@ -21,7 +21,8 @@ typedef struct FusedShapes {
     } of[FUSED_OPERATIONS_MOST];
 } FusedShapes;
 
-/* The time that a tile takes while `moving` of the `blocks` blocks, including its own, wait for memory as it does. */
+/* The time that a tile takes, in bytes of memory traffic (fused.c). `moving` of the `blocks` thread blocks compute
+   tiles bound by memory and share its bandwidth; a tile bound by memory is one of them. */
 double fused_time(const struct FusedShape *shape, unsigned moving, unsigned blocks);
 
 /* The order in which a launch draws its tiles, computed in advance from what tiles cost. A free block takes a tile of
@@ -34,8 +35,8 @@ typedef struct FusedPlan {
     TileRun runs[FUSED_RUNS_MOST];
 } FusedPlan;
 
-/* Also fills in `tiles` of every operation. STATUS_BAD_INPUT: an operation depends on one that is not before it in the
-   list. */
+/* Fills in `shapes`, and the field `tiles` of every operation. STATUS_BAD_INPUT: an operation depends on one that is
+   not before it in the list. */
 Status fused_shapes(Operation *operations, unsigned count, unsigned element_size, unsigned blocks, FusedShapes *shapes,
                     Error *error);
 bool fused_same(const FusedShapes *a, const FusedShapes *b);

@@ -98,7 +98,7 @@ static Status await(GroupExchange *exchange, Error *error)
     return status;
 }
 
-/* Sends each member the number of rows that this one has for each of its experts. */
+/* Sends each other member the number of rows that this member's tokens have for each of the other member's experts. */
 EXCHANGE(counts_post)
 {
     const size_t members = members_of(op->exchange), bytes = op->exchange->experts / members * sizeof *o->sent;
@@ -128,9 +128,10 @@ EXCHANGE(counts_wait)
     return STATUS_OK;
 }
 
-/* Posts the rows, of which each member has one piece. `begins` has the first row of each expert among the rows of this
-   member's tokens; `each` consecutive experts are on one member. `held` has the first row of each block among the rows
-   of the experts held here; `each` consecutive blocks are the rows of one member's tokens. */
+/* Posts the all-to-all of rows. Each member sends one piece to every member and gets one piece from it. `begins` has
+   the first row of each expert among the rows of this member's tokens; `each` consecutive experts are on one member.
+   `held` has the first row of each block among the rows of the experts held here; `each` consecutive blocks are the
+   rows of one member's tokens. */
 EXCHANGE(rows_post)
 {
     const size_t members = members_of(op->exchange), each = op->exchange->experts / members;

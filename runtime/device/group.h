@@ -18,7 +18,7 @@
 /* The members that share the experts of a stage. All of them post their all-to-alls in the same order. */
 typedef struct ExpertGroup {
     int members, self; /* self: the index of this member; `members` divides the physical experts of a layer */
-    uint32_t replicas; /* a layer has so many more physical experts than experts */
+    uint32_t replicas; /* how many more physical experts than experts a layer has */
     bool moves;        /* the host moves experts between members. With this or `replicas`, layers have ExpertCopies */
     void *context;
     Status (*post)(void *context, AllToAll *all_to_all, Error *error);
@@ -31,22 +31,23 @@ typedef struct ExpertGroup {
 /* Which expert each physical expert of a layer is. A member holds an equal number of consecutive physical experts. */
 struct ExpertCopies {
     uint32_t experts, physical;
-    uint32_t self;      /* this member. Of an expert with n copies, copy self % n gets the first row of a pass */
+    /* the index of this member. If an expert has n copies, copy self % n gets the first of its rows in a pass */
+    uint32_t self;
     uint32_t *expert;   /* [physical] */
     uint32_t *begins;   /* [experts + 1] where the copies of each expert begin in `copies` */
     uint32_t *copies;   /* [physical] the physical experts, sorted by (expert, physical expert) */
     uint32_t *rows;     /* [physical] how many rows of this member's tokens each got since the host set it to 0 */
-    uint32_t *next;     /* [experts] for choose_copies: the copy that gets the next row */
+    uint32_t *next;     /* [experts] scratch of choose_copies: which copy of the expert gets its next row */
     uint32_t numbers[]; /* the arrays */
 };
 
 /* Makes a table in which physical expert p is expert p % experts. NULL: no memory. The caller releases it by free(). */
 ExpertCopies *group_make_copies(uint32_t experts, uint32_t physical, uint32_t self);
-/* Changes which expert each physical expert is. placement: [physical]; every expert is there. Not while a list that
-   uses the table runs. */
+/* Changes which expert each physical expert is: placement[p] becomes the expert of physical expert p. Each expert must
+   have a physical expert. Call it only while no list runs that uses the table. */
 void group_place_copies(ExpertCopies *copies, const uint32_t *placement);
 
-/* One all-to-all of a list of operations, with its tables. Every run of the list uses it again. */
+/* One all-to-all of a list of operations, with its tables. All runs of the list use the same GroupExchange. */
 struct GroupExchange {
     const ExpertGroup *group;
     char name[40];    /* in messages: "dispatch of layer 3" */

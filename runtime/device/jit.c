@@ -86,8 +86,8 @@ static void append_log(const Nvrtc *nvrtc, NvrtcProgram program, Error *error)
 
 enum { NVRTC_INVALID_OPTION = 5 };
 
-/* Compiles on several threads, function by function. The number of parts is fixed, so it does not depend on the
-   machine. */
+/* Compiles on several threads, function by function. The number of parts is fixed, so the machine code does not depend
+   on the machine that compiles. */
 static int compile_program(const Nvrtc *nvrtc, NvrtcProgram program, const JitSource *source)
 {
     char architecture[64], macro[64];
@@ -100,7 +100,7 @@ static int compile_program(const Nvrtc *nvrtc, NvrtcProgram program, const JitSo
     }
     options[count] = "--split-compile=16";
     const int code = nvrtc->CompileProgram(program, count + 1, options);
-    /* an older NVRTC has no such option */
+    /* an older NVRTC does not know the last option, so it is left out */
     return code == NVRTC_INVALID_OPTION ? nvrtc->CompileProgram(program, count, options) : code;
 }
 
@@ -228,8 +228,9 @@ static void keep(const char *path, const Key *key, const JitImage *image)
         file_abandon(&file);
 }
 
-/* Locks the folder while this process compiles; the lock ends when the descriptor is closed or the process ends. If the
-   other process hangs, this one stops waiting and compiles, too; files still appear whole. -1: no lock. */
+/* Locks the folder while this process compiles; the lock ends when the descriptor is closed or the process ends. If
+   another process holds the lock for longer than LOCK_WAIT_MILLISECONDS, this process compiles without the lock: each
+   file still appears whole. Returns the descriptor of the lock, or -1 without a lock. */
 enum { LOCK_WAIT_MILLISECONDS = 60000 };
 static int lock(const char *folder)
 {
@@ -333,7 +334,7 @@ static void plan(Job *job, const Nvrtc *nvrtc, const char *folder, int major, in
         *job->path = '\0';
 }
 
-/* Loads jobs from the cache. Returns how many were there. */
+/* Loads the machine code of the jobs that are in the cache. Returns how many jobs it loaded. */
 static size_t load_all(size_t count, Job *jobs)
 {
     size_t there = 0;
@@ -342,8 +343,8 @@ static size_t load_all(size_t count, Job *jobs)
     return there;
 }
 
-/* Compiles the other sources, each on its own thread. NVRTC allows this for different programs (NVRTC's guide, "Thread
-   Safety"); versions before 12.3 serialize most of it. */
+/* Compiles the sources that were not in the cache, each on its own thread. NVRTC allows this for different programs
+   (NVRTC's guide, "Thread Safety"); versions before 12.3 serialize most of it. */
 static Status make_rest(size_t count, Job *jobs, Error *error)
 {
     for (Job *job = jobs; job < jobs + count; job++)

@@ -31,9 +31,10 @@ Status jit_open(const Nvrtc **nvrtc, Error *error);
 typedef struct JitSource {
     const char *name, *text;
     int headers;
-    const char *const *header_names, *const *header_texts; /* [headers]; the names as #include gives them */
-    const char *architecture;                              /* such as sm_90a */
-    const char *macro;                                     /* defined as 1; NULL: none */
+    /* [headers]; header_names are the names as the sources write them after #include */
+    const char *const *header_names, *const *header_texts;
+    const char *architecture; /* such as sm_90a */
+    const char *macro;        /* defined as 1; NULL: none */
 } JitSource;
 
 typedef struct JitImage {

@@ -25,7 +25,7 @@ void op_append(OpList *list, const Op *op)
     *own = *op;
     for (int i = 0; i < OPERATION_OPERANDS; i++) {
         if (op_info[op->kind].operands[i].effect == EFFECT_NONE)
-            own->operands[i] = no_address; /* union members beyond the initialiser's operands keep old content */
+            own->operands[i] = no_address; /* operands that APPEND did not list have undefined content in the union */
         if (own->operands[i].base > list->bases)
             list->bases = own->operands[i].base;
     }
@@ -39,23 +39,25 @@ void op_list_free(OpList *list)
 
 /* --- dependences --- */
 
-/* The uses of one address so far. A use is an operand of an operation, with number operation * OPERATION_OPERANDS +
-   operand. Operations and uses are stored +1; 0 is none. */
+/* The uses of one address so far. A use is an operand of an operation, numbered operation * OPERATION_OPERANDS +
+   operand. The fields below have 1 + the number of an operation or use; 0 is none. */
 typedef struct Uses {
     Address address;
-    uint32_t changed; /* the last operation that did more than read */
-    uint32_t read;    /* the last use after that which only reads */
+    uint32_t changed; /* the latest operation so far that wrote to the address or added to it */
+    uint32_t read;    /* the latest use after `changed` that only reads */
 } Uses;
 
 typedef struct Order {
     OpList *list;
     Uses *table; /* hash table */
     size_t places;
-    /* [uses]: 1 + the previous use that reads the same content of the same address; 0: none. Only of reads */
+    /* [uses] for a use that only reads: 1 + the previous use that reads the same address since its last change; 0:
+       none */
     uint32_t *earlier;
-    /* [operations] wanted: the last operation that must come after it. reached: the last one known to come after it */
+    /* [operations] wanted: the latest operation that must come after this one. reached: the latest operation that comes
+       after this one because of dependences found so far */
     uint32_t *wanted, *reached;
-    uint32_t newest, oldest; /* among the operations that the present one must come after */
+    uint32_t newest, oldest; /* 1 + the newest and the oldest operation that the present operation must come after */
 } Order;
 
 static bool only_reads(OpEffect effect) { return effect == EFFECT_READ || effect == EFFECT_MAY_READ; }
@@ -107,8 +109,9 @@ static void add_use(Order *order, uint32_t index, uint32_t operand)
     uses->changed = index + 1;
 }
 
-/* Finds the direct dependences of an operation: from the newest wanted one to the oldest, skips those that already
-   follow from dependences that always run. */
+/* Finds the direct dependences of an operation. Visits the operations that it must come after, from the newest to the
+   oldest, and skips those that it already follows through other dependences. Operations that may be left out of a run
+   do not count as such a path. False: too many direct dependences. */
 static bool order_one(Order *order, uint32_t index)
 {
     Op *ops = order->list->ops, *op = &ops[index];

@@ -34,8 +34,7 @@ static double sum_of_chosen(const Routing *routing, const double *logits, const 
     return sum;
 }
 
-/* The position of the `index`-th value in descending order: larger values come first, then equal ones with lower
-   indices. */
+/* The position of values[index] if all values are sorted in descending order, equal values by index. */
 static size_t position(const double *values, size_t count, size_t index)
 {
     size_t before = 0;
@@ -73,7 +72,8 @@ static void choose(const Routing *routing, const double *logits, const double *b
     }
 }
 
-/* f of the balance loss: 1 if all experts are chosen equally often in the sequence that starts at `first`. */
+/* f of `expert` in the balance loss: how often the tokens of the sequence that starts at `first` chose it, divided by
+   the mean over all experts. */
 static double frequency(const KernelShape *shape, const int32_t *chosen, size_t first, size_t expert)
 {
     const Routing *routing = &shape->routing;

@@ -86,7 +86,8 @@ ORACLE(norm_backward_input)
     double *out = o->dx;
     for (size_t i = 0; i < op->kernel->shape.rows; i++) {
         const double mean = statistic[2 * i], inverse = statistic[2 * i + 1];
-        double mean_d = 0, mean_dn = 0; /* of a row: the mean of dy * gain, and that of dy * gain * normalised x */
+        /* over a row: the mean of dy * gain, and the mean of dy * gain * normalised x */
+        double mean_d = 0, mean_dn = 0;
         for (size_t j = 0; j < columns; j++) {
             mean_d += d[i * columns + j] * g[j] / (double)columns;
             mean_dn += d[i * columns + j] * g[j] * (in[i * columns + j] - mean) * inverse / (double)columns;
@@ -221,7 +222,7 @@ ORACLE(attention_backward)
         for (size_t i = 0; i < h.sequence; i++) {
             const double *p = all_probabilities + h.probabilities + i * h.sequence;
             const double *di = d + h.y + i * shape->columns;
-            double mean = 0; /* mean of dp under p, for the gradient of the softmax */
+            double mean = 0; /* the sum of p * dp over the keys, for the gradient of the softmax */
             for (size_t c = 0; c < h.width; c++)
                 mean += di[c] * mixed[h.y + i * shape->columns + c];
             for (size_t j = 0; j <= i; j++) {

@@ -5,8 +5,8 @@
 enum { GAIN, SHIFT, QKV, QKV_BIAS, PROJECTION, PROJECTION_BIAS };
 enum { NORM, TO_QKV, ATTENTION, PROJECT };
 
-/* Addresses of the tensors that passes save for later ones. First row: from F to I; second row: from F to W; third row:
-   from I to W. Last row: scratch of one pass. */
+/* Addresses of the tensors that a pass saves for a later pass of the same microbatch. First row: F saves them for I;
+   second row: F for W; third row: I for W. Last row: scratch memory of one pass. */
 typedef struct Parts {
     Address qkv, probabilities;
     Address normed, statistics, mixed;

@@ -1,6 +1,6 @@
-/* Ends the second half of a layer with experts: the experts' rows return to their tokens, weighted by the gates, and
-   are added to x and the shared experts' result. Its backward dispatches gradients and computes the gates'
-   gradients. */
+/* Ends the second half of a layer with experts: each token adds up the result rows of its experts, weighted by the
+   gates, with x and the result of the shared experts. The backward sends the gradients of these rows back to the
+   experts, and computes the gradients of the gates. */
 
 #include "runtime/model/experts.h"
 

@@ -6,7 +6,8 @@
 
    When its stage is opened, a component appends the operations of its passes to lists. PassAddresses says where the
    operands will be: x is its input and y its output; context, stash, gradient and parameters are its parts of the
-   stage's buffers. x and dy are kept until its W. dx has no base if no component before it has parameters to train. */
+   stage's buffers. x and dy are kept until its W. dx is no address (base 0) if no earlier component or stage
+   has parameters to train. */
 
 #include "runtime/device/operation.h"
 #include "runtime/model/model.h"
@@ -16,9 +17,11 @@ enum { COMPONENT_PARAMETERS = 8, COMPONENT_KERNELS = 4, COMPONENT_EXCHANGES = 3 
 /* What W accumulates in the gradient buffer of a parameter instead of a gradient. The optimizer skips such
    parameters. */
 typedef enum Tally {
-    TALLY_NONE,  /* a normal gradient */
-    TALLY_LOADS, /* the tokens of each expert; after the step the parameter, a bias, moves towards equal loads */
-    TALLY_SUM    /* a sum that is reported; the parameter stays 0 */
+    TALLY_NONE, /* a normal gradient */
+    /* the number of tokens of each expert. The parameter is the router's bias; after the step it changes by a fixed
+       rate towards equal numbers */
+    TALLY_LOADS,
+    TALLY_SUM /* one sum that the run reports; the parameter stays 0 */
 } Tally;
 
 typedef struct Parameter {
@@ -31,7 +34,7 @@ typedef struct Parameter {
 
 typedef struct Component Component;
 
-/* The fields of PassBuffers as addresses: base n is the n-th field. */
+/* The fields of PassBuffers as addresses. Base n is the n-th field of PassBuffers, counted from 1. */
 typedef struct PassAddresses {
     Address parameters, parameter_gradients, expert_gradients, x, y, dx, dy, context, stash, gradient, workspace;
     Address inputs, targets, outputs, loss;
@@ -47,9 +50,9 @@ typedef struct ComponentKind {
     void (*forward)(const Component *component, const PassAddresses *at, OpList *list);
     void (*backward_input)(const Component *component, const PassAddresses *at, OpList *list);
     void (*backward_weight)(const Component *component, const PassAddresses *at, OpList *list);
-    /* Continues the block of the component before it. All addresses except those of its parameters are then the
-       block's: x and dx are those of the block's first component, which has the block's sizes; y and dy those of its
-       last. */
+    /* The component continues the block of the previous component. Then it shares all addresses but its parameters'
+       with the block: x and dx are those of the block's first component, y and dy those of its last component. The
+       sizes of context, stash and gradient are those of the first component. */
     bool continues;
 } ComponentKind;
 
@@ -57,15 +60,16 @@ struct Component {
     const ComponentKind *kind;
     ModelConfig config;
     Device *device;
-    uint32_t place;    /* index in the whole model; the initial weights depend on it */
-    uint32_t layer;    /* index of its layer in the whole model, if it belongs to one */
+    uint32_t place; /* index in the whole model; the initial weights depend on it */
+    /* index of its layer in the whole model; without meaning if the component is outside the layers */
+    uint32_t layer;
     double loss_scale; /* the gradient is that of loss_scale * loss */
     size_t rows;       /* tokens of a microbatch */
     Parameter parameters[COMPONENT_PARAMETERS];
     Tally tallies[COMPONENT_PARAMETERS]; /* of each parameter */
     /* A parameter of experts has one matrix for each expert: the elements of the matrices of all experts of the layer.
-       The members of an expert group at first hold equal parts of these, in order; after the last matrix the first one
-       comes again (ExpertGroup.replicas). 0: not a parameter of experts */
+       The members of an expert group begin with equal numbers of matrices, in order. If there are further copies
+       (ExpertGroup.replicas), the matrices repeat from the first one on. 0: not a parameter of experts */
     size_t of_experts[COMPONENT_PARAMETERS];
     size_t parameter_count;
     size_t context, stash, gradient, workspace; /* elements */
@@ -73,20 +77,23 @@ struct Component {
     size_t outputs;    /* the last component: elements of the model's output */
     const Kernel *kernels[COMPONENT_KERNELS];
     GroupExchange *exchanges[COMPONENT_EXCHANGES]; /* its all-to-alls; the stage frees them */
-    ExpertCopies *copies; /* dispatch: where the copies of experts are; NULL: each is there once. The stage frees it */
+    /* dispatch: which expert each physical expert is; NULL: each expert has one copy that never moves. The stage frees
+       it */
+    ExpertCopies *copies;
 };
 
 /* For `open`: adds a parameter. */
 void component_parameter(Component *component, Parameter parameter);
 /* For `open`: adds a parameter that starts at 0, and says what W accumulates instead of its gradient. */
 void component_tally(Component *component, const char *name, size_t elements, Tally tally);
-/* Standard deviation of initial weights: GPT-2's 0.02 at its width of 768; at other widths, outputs have the same
-   variance. */
+/* Standard deviation of initial weights: 0.02 at a width of 768, as in GPT-2. At other widths it is chosen so that
+   outputs have the same variance. */
 double component_deviation(const Component *component);
 /* Standard deviation of initial weights of layers that add to the residual: component_deviation divided by the square
    root of the number of these layers, as in GPT-2. */
 double component_residual_deviation(const Component *component);
-/* For passes. Elements from the component's first parameter to the `index`-th; after the last one, the size of all. */
+/* For passes. The offset of parameter `index` from the component's first parameter, in elements. For the number of
+   parameters as index: the size of all. */
 size_t component_offset(const Component *component, size_t index);
 Address component_weights(const Component *component, const PassAddresses *at, size_t index);
 Address component_weight_gradients(const Component *component, const PassAddresses *at, size_t index);

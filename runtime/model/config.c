@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Most elements of a message, and of everything that a microbatch keeps in the model. 2^44 elements of 8 bytes in 2^16
-   slots still fit in a size_t. */
+/* message_most: the most elements of a message. kept_most: the most elements that one microbatch keeps in the whole
+   model; 2^44 elements of 8 bytes in 2^16 slots still fit in a size_t. */
 static const uint64_t message_most = (uint64_t)1 << 32;
 static const double kept_most = 0x1p44;
 
 typedef enum KeyType { KEY_U32, KEY_ROUTER, KEY_U64, KEY_REAL } KeyType;
 
-/* Whether weights depend on the setting, and whether only models with experts have it. */
+/* OF_WEIGHTS: the weights depend on the setting. OF_EXPERTS: only models with experts have the setting. */
 enum { OF_WEIGHTS = 1, OF_EXPERTS = 2, OF_EXPERT_WEIGHTS = OF_WEIGHTS | OF_EXPERTS };
 
 /* A key: its field and its range. */
@@ -333,8 +333,8 @@ Status model_config_check(ModelConfig *config, uint32_t stages, Error *error)
         return error_set(error, STATUS_BAD_INPUT,
                          "microbatch_size * sequence * hidden is %.4g; it can be %.4g at most, so make one smaller",
                          (double)rows * config->hidden, (double)message_most);
-    /* a generous estimate: each layer's context, stash, gradient and activations between components; the head's logits
-       and their gradient */
+    /* an estimate from above: what each layer saves between passes and hands to the next component; the logits and
+       their gradient */
     const double kept =
         (double)rows * (config->layers * (32.0 * config->hidden + (double)config->heads * config->sequence) +
                         2.0 * config->vocabulary);

@@ -3,7 +3,7 @@
 #include "runtime/model/experts.h"
 #include "runtime/model/stage.h"
 
-/* The index-th part of a kind; NULL: there are fewer. */
+/* The index-th part (counted from 0) of the stage whose component is of this kind; NULL: the stage has fewer. */
 static const Part *part_of(const Stage *stage, const ComponentKind *kind, size_t index)
 {
     for (size_t i = 0; i < stage->part_count; i++)
@@ -18,7 +18,7 @@ ExpertCopies *stage_copies(const Stage *stage, size_t index)
     return part ? part->component.copies : NULL;
 }
 
-/* The bytes of the matrix of one expert that parameter `index` has. */
+/* The bytes of one expert's matrix in parameter `index`. */
 static size_t matrix_bytes(const Component *component, size_t index)
 {
     return component->of_experts[index] / component->config.experts * component->device->run->size[COMPUTE_TYPE];

@@ -96,7 +96,8 @@ static void window_at(const Dataset *dataset, size_t sample, size_t start, int32
 
 static void draw_text(const Dataset *dataset, uint64_t key, void *inputs, void *targets)
 {
-    const size_t starts = dataset->training - dataset->config.sequence; /* the last target is the last training byte */
+    /* the windows may start at these many bytes: the last window's last target is the last training byte */
+    const size_t starts = dataset->training - dataset->config.sequence;
     for (uint32_t sample = 0; sample < dataset->config.microbatch_size; sample++)
         window_at(dataset, sample, random_bits(key, sample) % starts, inputs, targets);
 }
@@ -113,7 +114,7 @@ static void draw_noise(const Dataset *dataset, uint64_t key, void *inputs, void 
 const DataSource data_text = {.is_text = true, .open = open_text, .draw = draw_text};
 const DataSource data_noise = {.open = open_noise, .draw = draw_noise};
 
-/* The key of training data. Weights use small indices as keys. */
+/* The key of training data. It differs from the keys of weights, which are small indices. */
 enum { TRAINING = 0x74726169 };
 
 void dataset_microbatch(const Dataset *dataset, uint64_t step, uint32_t number, void *inputs, void *targets)

@@ -9,7 +9,8 @@
 typedef struct DataSource {
     bool is_text; /* reads a file of bytes, whose last tenth is held out */
     Status (*open)(Dataset *dataset, const char *path, Error *error);
-    /* Writes the inputs and targets of one microbatch, drawn at random from `key`. Either pointer may be NULL. */
+    /* Writes the inputs and targets of one microbatch. They are random, but depend only on the data set and `key`.
+       NULL: not wanted. */
     void (*draw)(const Dataset *dataset, uint64_t key, void *inputs, void *targets);
 } DataSource;
 

@@ -1,6 +1,6 @@
-/* Copies each token to the rows of its experts; the rows are sorted by expert, then by token. If experts are there
-   several times, each row first gets one of the copies of its expert, and rows are sorted by that. If a group shares
-   the experts, the rows then go to the members that hold them. The backward is a combine without gates: the gradients
+/* Copies each token to the rows of its experts; the rows are sorted by expert, then by token. If experts have copies,
+   each row is first assigned to one of the copies of its expert, and the rows are sorted by copy. If a group shares the
+   experts, the rows then go to the members that hold them. The backward is a combine without gates: the gradients
    return to their tokens and are added up. */
 
 #include "runtime/model/experts.h"
@@ -36,7 +36,7 @@ static void forward(const Component *c, const PassAddresses *at, OpList *list)
                               .count = c->rows * c->config.experts_per_token,
                               .choose_copies = {f.chosen, f.placed}});
     APPEND(list, group_rows, c->kernels[ROUTE], f.placed, f.places, f.begins);
-    if (c->exchanges[COUNTS]) /* in flight while the rows are copied */
+    if (c->exchanges[COUNTS]) /* this all-to-all is in flight while the rows are copied */
         op_append(list, &(Op){.kind = OPERATION_counts_post,
                               .exchange = c->exchanges[COUNTS],
                               .counts_post = {f.begins, f.counts_sent, f.counts_received}});

@@ -14,23 +14,30 @@
 typedef struct ExpertsFrame {
     /* saved from F to I */
     Address logits, gates; /* [T, experts], [T, K] */
-    /* int32 [T, K]: experts; the physical experts that compute them (`chosen` if each expert is there once); their rows
-       when rows are sorted by physical expert */
+    /* int32 [T, K] each. chosen: the experts of each token. placed: the physical experts that compute them (the same
+       memory as `chosen` if no expert has copies). places: the index of each row when rows are sorted by physical
+       expert */
     Address chosen, placed, places;
-    Address wide, results; /* [R, 2 expert_hidden] before SwiGLU; [T K, hidden] */
-    Address made, sent;    /* [R, hidden] results of the experts held here; [T K, hidden] n, sorted by expert */
-    /* int32 [physical experts]: the rows that this member has for each; the rows of each block here. Only with a
-       group */
+    /* [R, 2 expert_hidden] input of SwiGLU; [T K, hidden] results of the experts, as the tokens' member gets them */
+    Address wide, results;
+    /* [R, hidden] results of the experts held here; [T K, hidden] rows of n, sorted by expert, as this member sends
+       them */
+    Address made, sent;
+    /* int32 [physical experts] each: the number of rows that this member sends to each physical expert; the number of
+       rows in each block that it receives. Only with a group */
     Address counts_sent, counts_received;
-    Address shared_wide, residual; /* [T, 2 shared] before their SwiGLU; [T, hidden] x + shared(n) */
+    /* [T, 2 shared_width] input of the shared experts' SwiGLU; [T, hidden] x + shared(n) */
+    Address shared_wide, residual;
     /* saved from F to W */
-    Address normed, statistics; /* [T, hidden] n; the norm's kernel->context elements, last in the stash */
-    Address begins, balance;    /* int32 [physical experts + 1]: first row of each; [1] the balance loss */
-    Address held;               /* int32 [physical experts + 1]: first row of each block of the experts held here */
-    Address rows, active;       /* [R, hidden] in the order of `held`; [R, expert_hidden] after SwiGLU */
+    Address normed, statistics; /* [T, hidden] n; what the norm saves (kernel->context elements), last in the stash */
+    /* int32 [physical experts + 1]: first row of each physical expert in `sent`; [1] the balance loss */
+    Address begins, balance;
+    Address held; /* int32 [physical experts + 1]: first row of each block of the experts held here */
+    /* [R, hidden] input of the experts held here, in the order of `held`; [R, expert_hidden] output of SwiGLU */
+    Address rows, active;
     Address shared_active;
     /* within I */
-    /* [T K, hidden], [T, K], [T, hidden] from the shared experts, [T, hidden] from the router */
+    /* [T K, hidden]; [T, K]; the gradients of n from the shared experts and from the router, [T, hidden] each */
     Address drows, dgates, dshared, drouted;
     Address dmade, dsent;            /* [R, hidden] gradient of `rows`; [T K, hidden] gradient of `results` */
     Address dactive, shared_dactive; /* like active, shared_active */
@@ -42,11 +49,11 @@ typedef struct ExpertsFrame {
 
 ExpertsFrame experts_frame(const Component *component, const PassAddresses *at);
 
-/* Parameters of the router. W does not compute gradients for the last two but counts in them (TALLY_LOADS,
-   TALLY_SUM). */
+/* Indices of the router's parameters. For the last two, W computes no gradients: their gradient buffers hold counts
+   (TALLY_LOADS) and a sum (TALLY_SUM). */
 enum { ROUTER_GAIN, ROUTER_SHIFT, ROUTER_EXPERTS, ROUTER_BIAS, ROUTER_BALANCE };
 
-/* The total width of the shared experts, which are computed as one. */
+/* The total hidden width of the shared experts, which are computed as one expert. */
 size_t shared_width(const ModelConfig *config);
 /* Whether layers with experts have ExpertCopies. */
 bool experts_have_copies(const ModelConfig *config);
@@ -55,7 +62,8 @@ Routing experts_routing(const ModelConfig *config);
 uint32_t experts_physical(const ModelConfig *config);
 /* The number of physical experts of a layer that this stage holds: all, or those of its member of the group. */
 uint32_t experts_held(const ModelConfig *config);
-/* The most rows that these experts can get in a pass, or fewer if ModelConfig.expert_rows limits them. */
+/* The most rows that the experts of this stage can get in a pass; if ModelConfig.expert_rows limits them, that
+   limit. */
 size_t experts_room(const Component *component);
 /* For `open`: makes all-to-all `number` of the component; nothing without a group. `what`: its name in messages.
    `back`: as in GroupExchange. `pass`: RECIPE_F or RECIPE_B. STATUS_RUN_FAILED: out of memory. */

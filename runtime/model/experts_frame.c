@@ -23,7 +23,7 @@ static Address take_numbers(Cursor *cursor, size_t count)
     return take(cursor, (count * sizeof(int32_t) + size - 1) / size);
 }
 
-/* Takes memory if a group shares the experts; otherwise returns `same`. */
+/* Takes memory from the cursor if a group divides the experts; otherwise returns `same`. */
 static Address take_apart(Cursor *cursor, size_t elements, Address same)
 {
     return cursor->component->config.expert_group ? take(cursor, elements) : same;

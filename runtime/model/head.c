@@ -6,7 +6,8 @@
 enum { GAIN, SHIFT, VOCABULARY };
 enum { NORM, TO_LOGITS, LOSS };
 
-/* Addresses of the tensors that passes save for later ones. First row: from F to W; second row: from I to W. */
+/* Addresses of the tensors that a pass saves for a later pass of the same microbatch. First row: F saves them for I and
+   W; second row: I for W. `logits` holds the gradient of the logits. */
 typedef struct Parts {
     Address normed, statistics, logits;
     Address dnormed;

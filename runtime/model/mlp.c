@@ -5,8 +5,8 @@
 enum { GAIN, SHIFT, UP, UP_BIAS, DOWN, DOWN_BIAS };
 enum { NORM, TO_WIDE, GELU, TO_NARROW };
 
-/* Addresses of the tensors that passes save for later ones. First row: from F to I; second row: from F to W; third row:
-   from I to W. */
+/* Addresses of the tensors that a pass saves for a later pass of the same microbatch. First row: F saves them for I;
+   second row: F for W; third row: I for W. */
 typedef struct Parts {
     Address wide;
     Address normed, statistics, active;

@@ -40,10 +40,10 @@ typedef struct ModelConfig {
     uint32_t router;          /* RouterScores */
     double gate_factor, bias_rate;
     double balance_loss; /* weight of the sequence-wise balance loss */
-    /* The host sets these two; a file of settings cannot. expert_group: the members that divide the experts of every
-       stage; NULL: each stage has all its experts. It outlives the stages. expert_rows: room for the rows of a stage's
-       experts, as a multiple of the rows that they get if all experts are chosen equally often; 0: room for the worst
-       case */
+    /* The host sets expert_group and expert_rows; a file of settings cannot. expert_group: the members that divide the
+       experts of every stage; NULL: each stage has all its experts. It outlives the stages. expert_rows: how many rows
+       a stage's experts may get in a pass, as a multiple of the rows that they get if all experts are chosen equally
+       often; 0: the worst case */
     const ExpertGroup *expert_group;
     double expert_rows;
     /* training */
@@ -53,18 +53,18 @@ typedef struct ModelConfig {
 
 /* "gpt", "mlp", "moe". */
 const char *model_name(const ModelConfig *config);
-/* Whether it trains on text, of which a part is held out. */
+/* Whether the model trains on text. A part of the text is then held out for evaluation. */
 bool model_reads_text(const ModelConfig *config);
 
 /* Loads a configuration. `name` is a built-in model (NULL: gpt), or a file of lines `key = value` with `#` comments.
-   Its first key may be `model = NAME`; the keys are the fields above. Unknown key or bad value: STATUS_BAD_INPUT with
-   file, line and the nearest known key. */
+   The first key of a file may be `model = NAME`; the other keys are the fields of ModelConfig. Unknown key or bad
+   value: STATUS_BAD_INPUT with file, line and the nearest known key. */
 Status model_config_load(const char *name, ModelConfig *config, Error *error);
 /* Sets one `key=value`, as in the file. STATUS_BAD_USAGE: unknown key or bad value. */
 Status model_config_set(ModelConfig *config, const char *assignment, Error *error);
 /* Adopts a setting of saved weights (the model or a size; a model also brings its defaults), unless a different value
-   was given. In that case it is added to `contradictions`: "; hidden is 96 there and 128 here". STATUS_BAD_INPUT:
-   unknown setting. */
+   was given. If one was given, the saved value is not adopted, and a text such as "; hidden is 96 there and 128 here"
+   is appended to `contradictions`. STATUS_BAD_INPUT: unknown setting. */
 Status model_config_adopt(ModelConfig *config, const char *key, const char *value, Error *contradictions, Error *error);
 /* Writes the settings that weights depend on, for model_config_adopt: one line `key value` each, the model first. */
 void model_config_write_sizes(const ModelConfig *config, FILE *stream);
@@ -76,30 +76,32 @@ Status model_config_check(ModelConfig *config, uint32_t stages, Error *error);
 
 typedef struct StageSizes {
     size_t parameters; /* also the size of the gradient and of each optimizer moment, in numbers of the master type */
-    size_t experts;    /* how many of these are of experts; they come last */
-    size_t saved;      /* numbers in a saved file, where each layer has all its experts */
-    size_t message;    /* activation or gradient between stages; the same for every stage */
-    size_t context;    /* activations saved from F to I (dgrad) */
-    size_t stash;      /* activations saved from F to W (wgrad) */
-    size_t gradient;   /* saved from I to W for the deferred weight gradient */
-    size_t workspace;  /* scratch memory of one pass */
-    size_t inputs;     /* bytes of one microbatch's input data (first stage) */
-    size_t targets;    /* bytes of one microbatch's target data (last stage) */
-    size_t outputs;    /* elements of the last stage's output (gpt: logits [tokens, vocabulary]; mlp: [rows, hidden]) */
+    size_t experts;    /* how many of `parameters` belong to experts; these come last */
+    /* how many numbers a saved file has for this stage; it has all experts of each layer, also those of other members
+       of a group */
+    size_t saved;
+    size_t message;   /* an activation or gradient that is sent between stages; the same for every stage */
+    size_t context;   /* activations saved from F to I (dgrad) */
+    size_t stash;     /* activations saved from F to W (wgrad) */
+    size_t gradient;  /* saved from I to W for the deferred weight gradient */
+    size_t workspace; /* scratch memory of one pass */
+    size_t inputs;    /* bytes of one microbatch's input data (first stage) */
+    size_t targets;   /* bytes of one microbatch's target data (last stage) */
+    size_t outputs;   /* elements of the last stage's output (gpt: logits [tokens, vocabulary]; mlp: [rows, hidden]) */
 } StageSizes;
 
 typedef struct Stage Stage;
 
-/* The persistent state of a stage. If the device has one type for both kinds of numbers, both weights are one
-   memory. */
+/* The persistent state of a stage. If the device's compute type and master type are the same, `parameters` and
+   `master_weights` are the same memory. */
 typedef struct StageWeights {
     void *parameters;                    /* the weights that passes read, of the compute type */
     void *master_weights;                /* the optimizer's weights, FP32 on a GPU */
     void *gradients, *moment1, *moment2; /* of the master type */
 } StageWeights;
 
-/* Opens stage `stage` of `stages` to run on `device`. Kernels are chosen and compiled here, not in passes. The gradient
-   of the loss is scaled by 1 / `microbatches`, the microbatches of a step. */
+/* Opens stage `stage` of `stages` to run on `device`. Kernels are chosen and compiled here, not in passes.
+   `microbatches`: how many microbatches a step has; the gradient of the loss is scaled by 1 / microbatches. */
 Status stage_open(const ModelConfig *config, Device *device, uint32_t stage, uint32_t stages, uint32_t microbatches,
                   Stage **opened, Error *error);
 void stage_close(Stage *stage);
@@ -115,8 +117,8 @@ size_t stage_all_to_alls(const Stage *stage, RecipePass pass);
    long each slot is held. */
 typedef struct PassBuffers {
     const void *parameters; /* NULL for W */
-    /* of the master type, each as large as all parameters; W adds to them. It adds gradients of the experts' parameters
-       to the second one and all others to the first one; normally both are the same memory */
+    /* of the master type, each with room for all parameters. W adds gradients of the experts' parameters to
+       expert_gradients and all others to parameter_gradients; normally both are the same memory */
     void *parameter_gradients, *expert_gradients;
     const void *x;  /* INPUT; NULL at the first stage, which reads `inputs` */
     void *y;        /* OUTPUT; NULL at the last stage, which writes *loss */
@@ -155,16 +157,16 @@ Status stage_overlap(const StagePair *pair, const Recipe *recipe, Error *error);
    owns it. Its stages must be open when it runs. */
 typedef struct BoundList BoundPass;
 
-/* Binds F, I (RECIPE_B) or W to its buffers. *bound is NULL if the device gains nothing: then use the functions
-   above. */
+/* Binds F, I (RECIPE_B) or W to its buffers. *bound is NULL if the device gains nothing from it: then run the pass by
+   stage_forward, stage_backward_input or stage_backward_weight. */
 Status stage_bind(const Stage *stage, RecipePass pass, const PassBuffers *buffers, BoundPass **bound, Error *error);
-/* Binds an F&B. Also makes the list of operations that stage_overlap runs for such a pair with any buffers; otherwise
-   the first stage_overlap makes it. */
+/* Binds an F&B. Also makes the merged list of operations of these two stages and this recipe, which stage_overlap then
+   runs with any buffers. Without this call the first stage_overlap makes the list. */
 Status stage_bind_overlap(const StagePair *pair, const Recipe *recipe, BoundPass **bound, Error *error);
 Status stage_run(BoundPass *bound, Error *error);
 
-/* The time that the parts of stages take, in nanoseconds, summed over all runs. Zero at first; whoever reads it resets
-   it. */
+/* The time that one part of a stage takes in one kind of pass, summed over `count` runs. The caller zeroes it at first
+   and after reading it. */
 typedef struct PartTime {
     int64_t nanoseconds;
     uint64_t count;
@@ -172,12 +174,13 @@ typedef struct PartTime {
 
 typedef struct PartTimes {
     PartTime parts[2][MODEL_PARTS][PART_PASSES]; /* [0] alone, [1] within an F&B */
-    int64_t pairs;                               /* the F&Bs as a whole */
+    int64_t pairs;                               /* total nanoseconds of whole F&Bs */
     bool in_pair;
 } PartTimes;
 
-/* From now on the stage adds the times of its parts to `times`, which stages of one rank may share; NULL: it stops.
-   Only for a device with DeviceTable.async NULL, whose operations are done when their calls return. */
+/* From now on the stage adds the times of its parts to `times`; NULL: the stage stops measuring. All stages of one rank
+   may share one `times`. Only for a device with DeviceTable.async NULL, whose operations are done when their calls
+   return. */
 void stage_time_parts(Stage *stage, PartTimes *times);
 
 /* Writes the initial weights. They depend on config.seed and on the parameter's position in the whole model, not on the
@@ -188,8 +191,8 @@ Status stage_initialize(Stage *stage, const StageWeights *weights, Error *error)
    not depend on how the experts of a layer are divided. */
 typedef struct StageSegment {
     size_t offset, elements; /* in the stage's parameters */
-    /* for a parameter of experts: elements of one expert, and of all experts of the layer, of which each member of a
-       group has an equal part, in order; otherwise 0 */
+    /* for a parameter of experts: the elements of one expert, and of all experts of the layer, which the members of a
+       group divide into equal parts, in order; for other parameters 0 */
     size_t expert, of_all;
     /* numbers in the file: of_all (if that is 0, `elements`), rounded up to a multiple of 16; the padding is zeros */
     size_t saved;
@@ -198,9 +201,10 @@ typedef struct StageSegment {
 size_t stage_segments(const Stage *stage); /* how many */
 StageSegment stage_segment(const Stage *stage, size_t index);
 
-/* What the W of a step have counted in layers with experts. */
+/* What the W passes of a step have counted in the layers with experts, summed over the layers of a stage. */
 typedef struct StageTallies {
-    /* of each layer, the tokens of its busiest expert divided by the mean: their sum, and their largest */
+    /* the imbalance of a layer is the number of tokens of its busiest expert divided by the mean over its experts.
+       loads: the sum of the imbalances; worst_load: the largest one */
     double loads, worst_load;
     double layers;       /* number of layers with experts */
     double balance_loss; /* sum over layers and microbatches of what the balance loss adds to the loss */
@@ -212,10 +216,10 @@ Status stage_take_tallies(Stage *stage, const StageWeights *weights, StageTallie
 
 /* Computes the sum of squares of the gradient, in double and in a fixed order, into the device's memory. */
 Status stage_gradient_norm(Stage *stage, const StageWeights *weights, double *sum_of_squares, Error *error);
-/* Computes sums of squares of `values`, the gradient or the optimizer's weights, in double and in a fixed order, into
-   the device's memory. sums[0] is of all parameters but those of experts; sums[1 + m] is of the experts of member m of
-   `members`. If a group divides the experts, the sums of the other members are 0. A member computes the same bits for
-   its experts as a stage with all experts does. */
+/* Computes sums of squares of `values`, which are the gradients or the optimizer's weights, in double and in a fixed
+   order. `sums` is in the device's memory. sums[0] is of all parameters but those of experts; sums[1 + m] is of the
+   experts of member m of `members`. If a group divides the experts, the sums of the other members are 0. A member
+   computes the same bits for its experts as a stage with all experts does. */
 Status stage_sum_squares(Stage *stage, const void *values, uint32_t members, double *sums, Error *error);
 /* One AdamW step (Loshchilov & Hutter, 2019), with weight decay on matrices only. `step` counts from 1; the rate warms
    up linearly and is then constant. Gradients are first multiplied by `clip`, and are zero afterwards. */
@@ -225,7 +229,7 @@ Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, do
 
 /* The table of the index-th layer with experts; NULL: there are fewer layers, or the group has no copies of experts. */
 ExpertCopies *stage_copies(const Stage *stage, size_t index);
-/* The bytes of the weights of one expert; 0: the stage has no experts. */
+/* The bytes of all weights of one expert of one layer; 0: the stage has no experts. */
 size_t stage_expert_bytes(const Stage *stage);
 /* Copies the weights of the slot-th physical expert that the stage holds in its index-th layer with experts from
    `parameters`, the stage's weights, to `block` (take), or from `block` to there. block: stage_expert_bytes bytes. */
@@ -248,14 +252,16 @@ void dataset_microbatch(const Dataset *dataset, uint64_t step, uint32_t number, 
    out. mlp: 0. */
 uint64_t dataset_windows(const Dataset *dataset);
 
-/* Windows first .. first + count - 1. A microbatch holds each of them equally often, so its loss is their mean. */
+/* The windows of held-out data that one microbatch evaluates: first .. first + count - 1. The microbatch holds each of
+   them equally often, so its loss is the mean of their losses. */
 typedef struct Windows {
     uint64_t first;
-    uint32_t count; /* divides microbatch_size; 0: no windows are left, and this microbatch does not count */
+    uint32_t count; /* divides microbatch_size; 0: no windows are left, so the loss of this microbatch is ignored */
 } Windows;
 
-/* Which of the first `windows` windows microbatch `number` of an evaluation holds: as many as fit; at the end, as many
-   of the remaining ones as divide microbatch_size. So every window counts once for any size of a microbatch. */
+/* Which windows microbatch `number` of an evaluation holds, if the evaluation uses windows 0 .. windows - 1. A
+   microbatch holds microbatch_size windows; near the end it holds the largest number of remaining windows that divides
+   microbatch_size. So every window counts once for any size of a microbatch. */
 Windows held_out_windows(uint64_t windows, uint32_t microbatch_size, uint64_t number);
 void dataset_held_out(const Dataset *dataset, Windows windows, void *inputs, void *targets);
 /* Entropy of single bytes of the training part, in nats; 0 for mlp. */

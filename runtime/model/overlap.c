@@ -17,24 +17,27 @@ typedef struct Range {
    compute meanwhile. */
 typedef struct Rest {
     RecipePass pass;
-    size_t index, begin, end; /* index: of the component; begin, end: its operations in the stage's list. Equal: none */
+    /* index: of the component; begin, end: its operations in the stage's list. begin == end: there are none */
+    size_t index, begin, end;
 } Rest;
 
-/* Operations of an F that a recipe orders as one entry: those of a component; or, if the recipe divides attention,
-   those before its core (RECIPE_QKV), or the rest of them (RECIPE_CORE). */
+/* Operations of an F that a recipe orders as one entry: all of a component. If the recipe divides attention, a piece is
+   the operations before the attention core (RECIPE_QKV), or the other operations of a component of attention
+   (RECIPE_CORE). */
 typedef struct Piece {
-    ModelPart part; /* its name in the recipe; RECIPE_NAMES: it is outside the layers */
+    ModelPart part; /* the name of the piece in the recipe; RECIPE_NAMES: the piece is outside the layers */
     uint32_t index; /* of the component in its stage */
     uint32_t layer;
     size_t begin, end; /* operations of the stage's list */
-    bool asked, done;  /* asked: the recipe has reached its entry; done: its operations are in the list */
+    /* asked: the recipe has reached the entry of this piece; done: its operations are in the merged list */
+    bool asked, done;
 } Piece;
 
 typedef struct ForwardHalf {
     const Stage *stage;
     Piece *pieces; /* [count], in the order of the F */
     size_t count;
-    uint8_t half, pass; /* half: 0 or 1; pass: the pass of this half in the entries of the recipe */
+    uint8_t half, pass; /* half: 0 or 1; pass: the value of RecipeEntry.pass in the entries of this half */
 } ForwardHalf;
 
 /* The list of a pair while it is made. */
@@ -78,7 +81,8 @@ static void append_rest(Overlap *o, uint8_t half)
     *rest = (Rest){.begin = 0};
 }
 
-/* The index after the last post of an all-to-all of rows; `end` if there is none. */
+/* The index after the last operation that posts an all-to-all of rows, among operations begin .. end - 1; `end` if none
+   does. */
 static size_t end_of_posts(const OpList *list, size_t begin, size_t end)
 {
     for (size_t i = end; i-- > begin;)
@@ -108,7 +112,8 @@ static bool needs_rest(const OpList *list, const Rest *rest, size_t begin, size_
     return false;
 }
 
-/* Appends operations of an F or B up to their last post. The operations after it become the rest of this half. */
+/* Appends operations begin .. end - 1 of an F or B up to the last one that posts an all-to-all. The operations after
+   that post become the rest of this half. */
 static void append_posting(Overlap *o, uint8_t half, size_t index, RecipePass pass, size_t begin, size_t end)
 {
     const OpList *list = &stage_of(o, half)->lists[pass];
@@ -146,8 +151,8 @@ static void add_piece(ForwardHalf *half, uint32_t index, ModelPart part, size_t 
         (Piece){.part = part, .index = index, .layer = half->stage->parts[index].layer, .begin = begin, .end = end};
 }
 
-/* The part of the recipe that has a component's F; if the recipe divides attention, the part that has the operations
-   after QKV. */
+/* The part of a layer whose recipe entry has a component's F. If the recipe divides attention, it is the part with the
+   operations from the attention core on. */
 static ModelPart name_of(const Recipe *recipe, const Part *part, uint8_t pass)
 {
     const ComponentKind *kind = part->component.kind;
@@ -231,8 +236,8 @@ static void finish_forward(Overlap *o, ForwardHalf *half)
 
 /* --- B and W --- */
 
-/* Appends B of the components from the last one that has none yet down to `end`, and in a full backward also their W.
-   The recipe names none of these. */
+/* Appends B of components o->backward - 1 down to `end`, and in a full backward also their W. The recipe names none of
+   these components. */
 static void append_backward(Overlap *o, size_t end)
 {
     while (o->backward > end) {

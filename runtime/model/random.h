@@ -24,8 +24,8 @@ static inline uint64_t random_bits(uint64_t key, uint64_t index)
     return random_mix(key + (index + 1) * 0x9e3779b97f4a7c15u);
 }
 
-/* Nearly normally distributed, mean 0, deviation 1, within 3.5: the sum of four uniform numbers. Needs no function of
-   the C library, so the bits are the same on every machine. */
+/* The scaled sum of four uniform numbers: nearly normally distributed, mean 0, standard deviation 1, between -3.5 and
+   3.5. Uses no function of the C library, so the bits are the same on every machine. */
 static inline float random_normal(uint64_t key, uint64_t index)
 {
     const uint64_t bits = random_bits(key, index);

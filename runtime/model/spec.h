@@ -10,8 +10,9 @@ enum { LAYER_COMPONENTS = 6, MODEL_SIZES = 15 };
 
 struct ModelSpec {
     const char *name;
-    ModelConfig defaults;                                        /* its `model` is this one */
-    const ComponentKind *first, *layer[LAYER_COMPONENTS], *last; /* layer: in the order of its forward, then NULL */
+    ModelConfig defaults; /* its `model` is this one */
+    /* layer: the components of a layer in the order of its forward; NULL after the last one */
+    const ComponentKind *first, *layer[LAYER_COMPONENTS], *last;
     /* A second kind of layers, such as dense layers among layers with experts. NULL: there are none. */
     const ComponentKind *other_layer[LAYER_COMPONENTS];
     bool (*is_other)(const ModelConfig *config, uint32_t layer);
@@ -21,7 +22,7 @@ struct ModelSpec {
     Status (*check)(const ModelConfig *config, Error *error);
 };
 
-/* Settings that gpt and moe begin with: a small model of bytes, and its training. */
+/* Default settings that gpt and moe share: a small model of bytes, and its training. */
 #define BYTE_MODEL_DEFAULTS                                                                                       \
     .hidden = 96, .heads = 4, .sequence = 64, .microbatch_size = 1, .vocabulary = 256, .seed = 1,                 \
     .learning_rate = 4e-3, .warmup_steps = 20, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, \

@@ -31,8 +31,8 @@ static const ComponentKind *const *layer_components(const ModelConfig *config, u
     return model->is_other && model->is_other(config, layer) ? model->other_layer : model->layer;
 }
 
-/* The number of indices reserved for a layer's components. It is the same for all layers, so initial weights do not
-   depend on the kinds of other layers. */
+/* How many values of Component.place are reserved for each layer. The number is the same for all layers, so the initial
+   weights of a layer do not depend on which kinds of layers come before it. */
 static uint32_t layer_places(const ModelSpec *model)
 {
     uint32_t count = 0;
@@ -61,7 +61,9 @@ static Status add_components(Stage *stage, uint32_t number, uint32_t stages, uin
     return STATUS_OK;
 }
 
-/* Lays out the parts of a new block. Between two blocks is the activation, and its gradient if it is needed. */
+/* Begins a new block: sets where its parts of the buffers begin. `between`: another block comes before it in the stage.
+   Then the stash gets room for the activation between the two, and the gradient buffer for its gradient if
+   `learns_before`. */
 static void begin_block(StageSizes *sizes, Part *part, bool between, bool learns_before)
 {
     const size_t message = component_round(sizes->message);
@@ -78,7 +80,7 @@ static void begin_block(StageSizes *sizes, Part *part, bool between, bool learns
     part->gradient = sizes->gradient;
 }
 
-/* Lays out the parameters: first all others, then those of experts. */
+/* Sets the offsets of the parameters: first those of all other components, then those of experts. */
 static void lay_out_parameters(Stage *stage)
 {
     StageSizes *sizes = &stage->sizes;
@@ -200,7 +202,7 @@ static void data_sizes(Stage *stage, bool first, bool last)
     sizes->outputs = last ? ends->outputs : 0;
 }
 
-/* Allocates memory for the largest tally and its parameter. */
+/* Allocates host memory that is large enough for any tally of the stage and its parameter. */
 static Status make_counts(Stage *stage, Error *error)
 {
     size_t most = 0;

@@ -1,8 +1,9 @@
 #ifndef MODEL_STAGE_H
 #define MODEL_STAGE_H
 
-/* Internals of a stage: its components in order, each with its part of the stage's buffers. Between two blocks the
-   stash holds the activation, and the gradient buffer holds its gradient, each of a message's size. */
+/* Internals of a stage: its components in order, each with its part of the stage's buffers. For each two consecutive
+   blocks the stash holds the activation between them, and the gradient buffer its gradient; each is as large as a
+   message. */
 
 #include "runtime/device/operation.h"
 #include "runtime/model/component.h"
@@ -10,16 +11,18 @@
 enum { NO_LAYER = UINT32_MAX };
 
 /* A component, and where its parts of the buffers begin, in elements. Components of a block (ComponentKind.continues)
-   share all but parameters. */
+   share these except the parameters. */
 typedef struct Part {
     Component component;
     uint32_t layer; /* index in the stage; NO_LAYER: outside the layers */
     size_t parameters, context, stash, gradient;
-    size_t x, dx;       /* in the stash and in the gradient buffer; not for the first block */
+    /* offsets of the input in the stash and of its gradient in the gradient buffer; unused in the first block, whose
+       input is the stage's */
+    size_t x, dx;
     bool learns_before; /* an earlier component or stage needs the gradient dx of this component's input */
     struct {
         size_t begin, end;
-    } ops[RECIPE_PASSES]; /* of each pass, in the stage's list */
+    } ops[RECIPE_PASSES]; /* the operations of each pass: begin .. end - 1 of the stage's list of that pass */
 } Part;
 
 /* Consecutive operations in the merged list of an F&B or F&F: a pass of one component, or a part of it. */
@@ -27,8 +30,9 @@ typedef struct PairPart {
     uint32_t index; /* index of the component in its stage */
     RecipePass pass;
     uint8_t half; /* 0: of StagePair.forward, 1: of StagePair.backward */
-    bool first;   /* it has the first operation of the pass */
-    size_t end;   /* index after its last operation; its first one is at the end of the previous part */
+    bool first;   /* it includes the first operation of the component's pass */
+    /* 1 + the index of its last operation; its first operation follows the last one of the previous part */
+    size_t end;
 } PairPart;
 
 /* The operations of an F&B or F&F, in the order of its recipe. Bases 1 .. PASS_BASES are the buffers of the first half;
@@ -53,8 +57,9 @@ struct Stage {
     uint32_t first_layer;        /* index of its first layer in the whole model */
     PartTimes *times;            /* times of its parts; NULL: not measured */
     OpList lists[RECIPE_PASSES]; /* the operations of F, of I and of W */
-    PairList *pairs;             /* lists of F&Bs whose forward half is this stage; made before or at the first run */
-    float *counts;               /* host memory for one tally and its parameter; NULL: it has no tallies */
+    /* merged lists of F&Bs and F&Fs whose first half is this stage; each is made before or at its first run */
+    PairList *pairs;
+    float *counts; /* host memory for one tally and its parameter; NULL: the stage has no tallies */
     size_t part_count;
     Part parts[];
 };
@@ -63,12 +68,13 @@ struct Stage {
    recipe runs them together, and a profile has their sum. */
 bool stage_joins(const Stage *stage, size_t index);
 
-/* The index of the first operation of the attention core in a part's F; the end of its F if it has no core. */
+/* The index of the first operation of the attention core in a part's F; the end of that F if it has no attention
+   core. */
 size_t stage_core(const Stage *stage, const Part *part);
 
 /* The merged list of a pair. The forward stage owns it. */
 Status stage_pair_list(const StagePair *pair, const Recipe *recipe, PairList **list, Error *error);
-/* Binds a list by the device if it is prepared; otherwise *bound is NULL. */
+/* Lets the device bind a list to `bases` if the list is prepared; otherwise *bound is NULL. */
 Status stage_bind_list(Device *device, const OpList *list, void *const *bases, BoundPass **bound, Error *error);
 /* Makes the lists of a stage whose buffers are laid out: F from the first component to the last, I and W in reverse. */
 Status stage_list_operations(Stage *stage, Error *error);

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* Where to add the time of a pass; NULL: the part has no such pass. A part before which nothing needs dx runs an I that
-   is shorter, whose time is kept apart, if it belongs to a layer; otherwise it runs no I. */
+/* The PartTime to which the time of a pass is added; NULL: the part has no such pass. If nothing before a part needs
+   dx, its I is shorter: in a layer the time of such an I is kept separately; outside the layers there is no such I. */
 static PartTime *time_of(const Stage *stage, const Part *part, int pass)
 {
     PartTime(*times)[PART_PASSES] = stage->times->parts[stage->times->in_pair];
@@ -60,8 +60,8 @@ size_t stage_core(const Stage *stage, const Part *part)
     return i;
 }
 
-/* Where the operations of an F end that are a part inside the component: qkv of attention, or the shared experts. If
-   there is none, it is where the F begins. */
+/* A component's F may begin with operations that are also timed separately: qkv of attention, or all operations of the
+   shared experts. Returns the index after them; the beginning of the F if there are none. */
 static size_t end_inside(const Stage *stage, const Part *part)
 {
     if (part->component.kind == &component_shared)
@@ -69,7 +69,8 @@ static size_t end_inside(const Stage *stage, const Part *part)
     return part->component.kind == &component_attention ? stage_core(stage, part) : part->ops[RECIPE_F].begin;
 }
 
-/* Runs the operations of such a part. Their time is added to the component's, and to that of the part. */
+/* Runs the operations of an F up to `end`, which are timed separately (end_inside). Their time is added to the
+   component's time, and also to the separate one. */
 static Status run_inside(const Stage *stage, size_t index, size_t end, void *const *bases, Error *error)
 {
     const Part *part = &stage->parts[index];

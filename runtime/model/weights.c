@@ -62,7 +62,8 @@ static Loads loads_of(const float *counts, size_t experts)
     return loads;
 }
 
-/* Takes a tally. Loads are kept in the first moment of the bias until its update, as the optimizer does not use it. */
+/* Adds one tally of the gradient buffer to `tallies`. A TALLY_LOADS is also copied to the first moment of its bias,
+   which the optimizer does not use, and stays there until the bias is updated. */
 static Status take_tally(Stage *stage, Tally tally, size_t count, char *gradient, char *moment, StageTallies *tallies,
                          Error *error)
 {
@@ -112,7 +113,7 @@ static Status balance(Stage *stage, size_t experts, const char *loads, char *mas
     return elements ? run->load_floats(stage->device, COMPUTE_TYPE, experts, bias, elements, error) : STATUS_OK;
 }
 
-/* The padding after a parameter is always zero, so it adds nothing. */
+/* Sums over the whole buffer: the padding after each parameter is always zero. */
 Status stage_gradient_norm(Stage *stage, const StageWeights *weights, double *sum_of_squares, Error *error)
 {
     return stage->device->run->sum_of_squares(stage->device, stage->sizes.parameters, weights->gradients,
@@ -137,7 +138,7 @@ static Status add_experts(Stage *stage, const StageSegment *segment, const char 
 }
 
 /* Writes to `cell`, in device memory, the sum of squares of the experts of one member. `members` is 1 if this stage
-   holds only the experts of its own member. */
+   holds only the experts of its own member of the group. */
 static Status squares_of_member(Stage *stage, const void *values, uint32_t members, uint32_t member, double *cell,
                                 Error *error)
 {

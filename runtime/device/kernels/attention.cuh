@@ -24,8 +24,9 @@ template <> struct AttentionBlock<float> {
     enum { FORWARD = 16, BACKWARD = 16, STAGES = 1 };
 };
 
-/* What attention_fit says. On data centres' GPUs everything fits, and the compiler knows; other code is for several
-   kinds. */
+/* The rows of a tile and the stages of the ring, as attention_fit chose them on the host. GPUs of compute capability
+   9.0 and 10.0 have enough shared memory for the largest values, which are constants here. Other machine code runs on
+   several kinds of GPUs and reads both from the parameters. */
 #if __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000
 DEVICE unsigned attention_rows(const Attention &) { return ATTENTION_TILE; }
 template <typename T> DEVICE unsigned attention_stages(const Attention &) { return AttentionBlock<T>::STAGES; }
@@ -115,7 +116,8 @@ DEVICE void attention_mix(float (&sum)[WIDTH / 8][4], const float (&p)[BLOCKS][4
     UNROLL for (unsigned j = 0; j < BLOCKS; j++) ROLL for (unsigned pair = 0; pair < 4; pair++)
         UNROLL for (unsigned k = 0; k < 2; k++)
     {
-        const int owner = (int)(lane / 4 * 4 + pair); /* of p at this thread's rows */
+        /* the lane that holds the elements of p for this thread's rows and this pair of columns */
+        const int owner = (int)(lane / 4 * 4 + pair);
         const float p0 = __shfl_sync(0xffffffffu, p[j][k], owner), p1 = __shfl_sync(0xffffffffu, p[j][2 + k], owner);
         UNROLL for (unsigned c = 0; c < WIDTH / 8; c++)
         {
@@ -193,7 +195,7 @@ template <typename T, int WIDTH> DEVICE void attention_forward_tile(const Attent
             copy_async_commit(); /* of nothing */
         copy_async_wait<1>();
         tile_barrier();
-        /* otherwise all of the block comes after this warp's queries */
+        /* otherwise all keys of the block come after this warp's queries */
         if ((rows == ATTENTION_TILE || own < rows) && block * BLOCK <= h.begin + own + 15) {
             float s[BLOCKS][4];
             attention_scores<WIDTH, BLOCKS>(s, x + own * pitch, z1);
@@ -210,7 +212,7 @@ template <typename T, int WIDTH> DEVICE void attention_forward_tile(const Attent
                 }
                 now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 1));
                 now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 2));
-                /* a row's first key is in the first block: now is finite */
+                /* `now` is finite: each row sees key 0, which is in the first block */
                 const float keep = exp2f(largest[half] - now);
                 largest[half] = now;
                 total[half] *= keep;
@@ -240,7 +242,7 @@ template <typename T, int WIDTH> DEVICE void attention_forward_tile(const Attent
     tile_barrier();
 }
 
-/* delta = the mean of dp under p, which is dy . y (Dao et al., 2022): a warp a row of a head. */
+/* delta = the mean of dp under p, which is dy . y (Dao et al., 2022): Each warp computes one row of a head. */
 template <typename T> DEVICE void attention_delta_tile(const Attention &p, unsigned tile)
 {
     const size_t which = (size_t)tile * ATTENTION_DELTAS + threadIdx.x / 32;
@@ -269,9 +271,11 @@ DEVICE void attention_backward_tile(const Attention &p, unsigned tile, char *sha
     const T *dy = (const T *)p.dy + h.first_row * p.columns + h.head * h.width;
     const float *logsumexp = p.logsumexp + h.first_row * p.heads + h.head,
                 *delta = p.delta + h.first_row * p.heads + h.head;
-    const float *of_query = threadIdx.x < BLOCK ? logsumexp : delta; /* keys: what this thread loads for a block */
+    /* only if KEYS: the array that this thread loads from for each block */
+    const float *of_query = threadIdx.x < BLOCK ? logsumexp : delta;
     T *x1 = (T *)shared, *x2 = x1 + rows * pitch, *z = x2 + rows * pitch;
-    float *of_block = (float *)(z + stages * 2 * block_size); /* keys: logsumexp and delta of the block's queries */
+    /* only if KEYS: logsumexp and delta of the block's queries */
+    float *of_block = (float *)(z + stages * 2 * block_size);
     const unsigned end = smaller(p.sequence, h.begin + rows);
     const unsigned first_block = KEYS ? h.begin / BLOCK : 0, blocks = tiles_of(KEYS ? p.sequence : end, BLOCK);
     const unsigned z_end = KEYS ? p.sequence : end;
@@ -299,7 +303,7 @@ DEVICE void attention_backward_tile(const Attention &p, unsigned tile, char *sha
                              aligned);
     attention_load<T, WIDTH>(x2, rows, (KEYS ? v : dy) + (size_t)h.begin * x2_pitch, x2_pitch, end - h.begin, h.width,
                              aligned);
-    float of_row[2][2] = {}; /* queries: the logsumexp and delta of this thread's rows */
+    float of_row[2][2] = {}; /* only if !KEYS: logsumexp and delta of this thread's two rows */
     if (!KEYS)
         UNROLL for (unsigned half = 0; half < 2; half++) if (row + half * 8 < end)
         {
@@ -318,7 +322,8 @@ DEVICE void attention_backward_tile(const Attention &p, unsigned tile, char *sha
         copy_async_wait<1>();
         tile_barrier();
         const unsigned first = block * BLOCK;
-        if ((rows == ATTENTION_TILE || own < rows) && /* else nothing here sees the other */
+        /* otherwise no query of the pair of row blocks sees any of its keys */
+        if ((rows == ATTENTION_TILE || own < rows) &&
             (KEYS ? first + BLOCK > h.begin + own : first <= h.begin + own + 15)) {
             float s[BLOCKS][4], ds[BLOCKS][4];
             attention_scores<WIDTH, BLOCKS>(s, x1 + own * pitch, z1);
@@ -341,7 +346,8 @@ DEVICE void attention_backward_tile(const Attention &p, unsigned tile, char *sha
         if (stages == 1)
             load(block + 1);
     }
-    const AttentionHead again = attention_head(p, forget(tile), KEYS); /* not kept in registers through the loop */
+    /* computed again here, so that it takes no registers during the loop */
+    const AttentionHead again = attention_head(p, forget(tile), KEYS);
     T *dq = (T *)p.dqkv + again.first_row * row_pitch + again.head * again.width;
     const unsigned last = smaller(p.sequence, again.begin + attention_rows(p));
     const unsigned thread = forget(threadIdx.x), store_row = again.begin + thread / 32 * 16 + thread % 32 / 4;

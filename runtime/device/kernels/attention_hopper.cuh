@@ -16,12 +16,12 @@ static_assert(ATTENTION_TILE * ATTENTION_WIDTH * 2 <= HOPPER_STAGE_BYTES, "a sta
 static_assert(ATTENTION_TILE * ATTENTION_WIDTH * 2 <= HOPPER_SUM_BYTES,
               "the queries find room where products keep sums");
 
-/* Of a tile of queries, all blocks of keys that one of them sees; the last one is on the diagonal. */
+/* The number of blocks of keys that the queries of a tile see. The last of these blocks is on the diagonal. */
 DEVICE unsigned attention_key_blocks(const AttentionHead &h) { return h.begin / ATTENTION_TILE + 1; }
 
-/* The order of loads: Q, K of block 0, K of 1, V of 0, K of 2, V of 1, ... V of the last. Rows after the sequence
-   belong to the next one, or are zero after the last: keys that no query sees, and queries whose results are not
-   stored. */
+/* The order of loads: Q, K of block 0, K of 1, V of 0, K of 2, V of 1, ... V of the last. A block may reach beyond the
+   end of its sequence: these rows belong to the next sequence, and after the last sequence they are zero. No query sees
+   them as keys, and their results as queries are not stored. */
 DEVICE void attention_produce(const HopperAttention &p, HopperRing &ring, unsigned tile)
 {
     const AttentionHead h = attention_head(p.attention, tile, false);
@@ -44,7 +44,7 @@ DEVICE void attention_produce(const HopperAttention &p, HopperRing &ring, unsign
     }
 }
 
-/* The next stage, when it is full. */
+/* Waits until the next stage of the ring is full, and returns its memory. */
 DEVICE const char *attention_take(HopperRing &ring)
 {
     const unsigned stage = HopperRing::stage_of(ring.position);
@@ -68,13 +68,15 @@ template <unsigned SUMS> DEVICE void attention_group_mix(float (&sum)[SUMS], con
         group_product(sum, p[i], matrix_descriptor(v + i * 16 * 128, ATTENTION_BOX_BYTES, HOPPER_SWIZZLE_ATOM));
 }
 
-/* Of a thread's two rows: the largest score so far, the sum of its own exponentials, both before and, of the sum and
-   what was mixed before, what is kept. */
+/* The running softmax of a thread's two rows. largest: the largest score so far. total: the sum of the exponentials of
+   this thread's scores so far, relative to `largest`. keep: the factor by which the latest block of keys made earlier
+   sums smaller. */
 struct AttentionRows {
     float largest[2], total[2], keep[2];
 };
 
-/* Scores become exponentials. On the diagonal the tile's row r sees the block's keys up to r. */
+/* Replaces the scores of a block of keys by their exponentials, and updates `rows`. On the diagonal row r of the tile
+   sees keys 0 to r of the block. */
 DEVICE void attention_soften(float (&s)[64], AttentionRows &rows, float scale, bool diagonal)
 {
     const unsigned lane = lane_of_warp(), row = threadIdx.x / 32 * 16 + lane / 4;
@@ -86,7 +88,7 @@ DEVICE void attention_soften(float (&s)[64], AttentionRows &rows, float scale, b
         float now = rows.largest[half], sum = 0;
         UNROLL for (unsigned j = 0; j < 16; j++) now = fmaxf(now, fmaxf(s[j * 4 + half * 2], s[j * 4 + half * 2 + 1]));
         now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 1));
-        /* finite: a row sees its own key, and the first block's first */
+        /* `now` is finite: each row sees its own key, and key 0 of the first block */
         now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 2));
         rows.keep[half] = power_of_two((rows.largest[half] - now) * scale);
         rows.largest[half] = now;
@@ -96,13 +98,14 @@ DEVICE void attention_soften(float (&s)[64], AttentionRows &rows, float scale, b
     }
 }
 
-/* Sums of a warpgroup's product as fragments of its next one's a: both have a thread's elements in the same places. */
+/* Converts the sums of a warpgroup's product to fragments, to be operand a of its next product. A thread holds the same
+   elements of both. */
 DEVICE void attention_fragments(unsigned (&fragments)[8][4], const float (&s)[64])
 {
     UNROLL for (unsigned i = 0; i < 32; i++) fragments[i / 4][i % 4] = pack_bf16(s[i * 2], s[i * 2 + 1]);
 }
 
-/* `queries`: memory of the tile's own. */
+/* `queries`: shared memory outside the ring, for the queries of this tile. */
 template <unsigned WIDTH>
 DEVICE void attention_consume(const Attention &p, HopperRing &ring, unsigned tile, char *queries)
 {
@@ -148,7 +151,7 @@ DEVICE void attention_consume(const Attention &p, HopperRing &ring, unsigned til
         hopper_release(ring, ring.position - 2);
         attention_soften(s, rows, scale, block == blocks - 1);
         hold_sums(s);
-        /* here, since the compiler would wait for the products before it makes exponentials */
+        /* must be here: earlier, the compiler would wait for the products before it computes the exponentials */
         next = attention_take(ring);
         group_products_wait<0>();
         hold_sums(mixed);
@@ -191,7 +194,8 @@ DEVICE void attention_consume(const Attention &p, HopperRing &ring, unsigned til
         attention_consume<128>(p, ring, tile, queries);
 }
 
-/* The tile of a block in its turn: forth and back, since the first tiles have most to do. */
+/* The tile that this thread block computes in round `turn`. Odd rounds assign tiles in reverse order, because tiles
+   with lower numbers have more work. */
 DEVICE unsigned attention_turn(unsigned turn)
 {
     return turn * gridDim.x + (turn % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
@@ -218,7 +222,7 @@ DEVICE void hopper_attention_work(const HopperAttention &p, char *shared)
         registers_more<COMPUTING_REGISTERS>();
         for (unsigned turn = 0; attention_turn(turn) < tiles; turn++) {
             attention_consume(p.attention, ring, attention_turn(turn), behind + 1024);
-            tile_barrier(); /* nobody reads these queries any more */
+            tile_barrier(); /* all threads have read the queries of this tile */
         }
     }
 }

@@ -69,7 +69,8 @@ template <> struct Elements<Bf16> {
     }
 };
 
-/* Rows of `length` elements begin where eight can be read at once, if the matrix does. */
+/* Whether every row of `length` elements begins where eight elements can be read at once, if the matrix begins
+   there. */
 DEVICE bool rows_are_aligned(size_t length) { return length % 8 == 0; }
 
 /* Loads elements [at, at + 8) of a row of `length`; zero after its end. `aligned`: rows_are_aligned(length). */
@@ -99,7 +100,8 @@ DEVICE float warp_sum(float value)
     return value;
 }
 
-/* The tile's sum, in every thread. `scratch`: a double a warp. */
+/* The sum of `value` over the threads of the tile; every thread gets it. `scratch`: shared memory, one double per
+   warp. */
 DEVICE double tile_sum(double value, double *scratch)
 {
     UNROLL for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);

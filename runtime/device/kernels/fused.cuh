@@ -54,7 +54,8 @@ struct FusedTile {
 };
 #define FUSED_NO_OPERATION (~0u)
 
-/* The next tile of the block, when all that it comes after is done; by one thread. */
+/* Called by one thread. Draws the next tile of its thread block, and waits until all operations that the tile depends
+   on are done. */
 DEVICE FusedTile fused_next(const Fused &p)
 {
     const unsigned ticket = draw(p.drawn);
@@ -67,14 +68,14 @@ DEVICE FusedTile fused_next(const Fused &p)
     return FusedTile{run.operation, run.first_tile + (ticket - run.ticket)};
 }
 
-/* By the threads of one block. */
+/* Zeroes the counters for the next launch; only the threads of block 0 do. */
 DEVICE void fused_clear(const Fused &p)
 {
     for (unsigned i = threadIdx.x; i < p.cleared_count && blockIdx.x == 0; i += TILE_THREADS)
         p.cleared[i] = 0;
 }
 
-/* `shared`: FUSED_HEAD bytes for the block's next tile, then what operations take. */
+/* `shared`: FUSED_HEAD bytes for the block's next tile, then the shared memory of the operation. */
 template <typename T> DEVICE void fused_work(const Fused &p, char *shared)
 {
     FusedTile *next = (FusedTile *)shared;

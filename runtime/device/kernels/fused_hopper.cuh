@@ -8,23 +8,25 @@
 #include "attention_hopper.cuh"
 #include "fused.cuh"
 
-enum { FUSED_AHEAD = 2 }; /* most tiles of a block that are drawn and not done */
+enum { FUSED_AHEAD = 2 }; /* the most tiles that a thread block has drawn and not finished */
 
 struct FusedDrawn {
     FusedTile tile;
     unsigned position; /* position in the ring where a tile that uses it begins */
 };
 
-/* The first FUSED_HEAD bytes of shared memory. The stages follow, then sums that are being stored. */
+/* The first FUSED_HEAD bytes of shared memory. After them come the stages of the ring, then the sums that are being
+   stored. */
 struct FusedHead {
     Arrivals ring[2 * HOPPER_STAGES];
     Arrivals drawn[FUSED_AHEAD], done[FUSED_AHEAD];
     FusedDrawn tiles[FUSED_AHEAD];
-    unsigned acquired[FUSED_OPERATIONS_MOST / 32]; /* a bit an operation: its maps */
+    unsigned acquired[FUSED_OPERATIONS_MOST / 32]; /* bit per operation: this block has acquired its tensor maps */
 };
 static_assert(sizeof(FusedHead) <= FUSED_HEAD, "the stages begin behind it");
 
-/* As HopperRing's position: places and parities of the block's tiles. */
+/* The entry of FusedHead that tile `number` of this thread block uses, and the parity of its barriers. Both are as
+   HopperRing computes stage and parity from its position. */
 DEVICE unsigned fused_place(unsigned number) { return number % FUSED_AHEAD; }
 DEVICE unsigned fused_parity(unsigned number) { return number / FUSED_AHEAD % 2; }
 
@@ -42,8 +44,8 @@ DEVICE void fused_acquire(const Operation &o)
     tensor_map_acquire(&o.of.hopper.b);
 }
 
-/* By one thread. It may be a tile ahead of the others: what the drawn tile comes after is done by then, so that the
-   block's own tiles before it have come to their end whoever waits. */
+/* Runs in one thread, which may be one tile ahead of the computing threads. fused_next waits for the operations that
+   the drawn tile depends on; the computing threads finish the block's earlier tiles meanwhile, so this wait ends. */
 DEVICE void fused_produce(const Fused &p, FusedHead &head, HopperRing ring)
 {
     for (unsigned number = 0;; number++) {
@@ -65,7 +67,7 @@ DEVICE void fused_produce(const Fused &p, FusedHead &head, HopperRing ring)
             fused_acquire(o);
             acquired |= 1u << next.operation % 32;
         }
-        async_fence(); /* what other blocks stored, before what is loaded */
+        async_fence(); /* orders what other blocks stored before the loads that follow */
         if (o.kind == CUDA_hopper_forward)
             hopper_produce<PRODUCT_FORWARD>(product, ring, next.tile);
         else if (o.kind == CUDA_hopper_input)
@@ -95,7 +97,7 @@ DEVICE void fused_consume(const Fused &p, FusedHead &head, char *stages)
                                 tile - hopper_product_tiles(&product, 1), stages);
             else
                 fused_tile<Bf16>(o, tile, stages);
-            async_fence(); /* what this thread did in the stages, before what is loaded there */
+            async_fence(); /* orders this thread's accesses to the stages before the next loads into them */
         } else if (o.kind == CUDA_hopper_forward) {
             hopper_consume<PRODUCT_FORWARD>(o.of.hopper, ring, tile, sums);
         } else if (o.kind == CUDA_hopper_input) {

@@ -17,18 +17,21 @@ enum {
 };
 static_assert(HOPPER_TILE_M == HOPPER_PART, "a is one part");
 
-/* Registers of a thread: at launch, and as the warpgroups redistribute them. A block has no others: a warpgroup that
-   asks for more waits until another one gives them up (PTX ISA, setmaxnreg). */
+/* Registers per thread: at launch, then of the loading warpgroup and of the two computing ones. All registers of a
+   block are in use at launch, so a warpgroup that asks for more waits until another warpgroup gives some up (PTX ISA,
+   setmaxnreg). */
 enum { HOPPER_REGISTERS = 65536 / HOPPER_THREADS / 8 * 8, LOADING_REGISTERS = 24, COMPUTING_REGISTERS = 240 };
 static_assert(LOADING_REGISTERS + 2 * COMPUTING_REGISTERS <= 3 * HOPPER_REGISTERS,
               "the warpgroups' registers are there");
 
-/* The ring, alike in producers and consumers. */
+/* The ring of stages in shared memory. The loading thread and each computing thread have a copy of this structure with
+   a position of their own. */
 struct HopperRing {
     char *stages;
-    /* a stage's bytes have come; the cluster's consuming warps, eight a block, are done with it */
+    /* one barrier per stage. full: the bytes of the stage have arrived. empty: the computing warps of all blocks of the
+       cluster, eight per block, have read the stage */
     Arrivals *full, *empty;
-    unsigned position; /* stages filled or read so far */
+    unsigned position; /* how many stages its owner has filled or read so far */
     unsigned blocks;   /* of the cluster */
 
     DEVICE HopperRing of(char *stages, Arrivals *arrivals, unsigned position, unsigned blocks)
@@ -47,7 +50,8 @@ DEVICE void hopper_begin(const HopperRing &ring)
     }
 }
 
-/* A part of an operand's slab: by k one box of all rows, else a box for each 64 elements of the other index. */
+/* Loads HOPPER_PART rows (or columns) of an operand into a stage. If k is the contiguous index, this is one box;
+   otherwise it is one box for each 64 elements of the other index. */
 template <bool BY_K>
 DEVICE void hopper_load(char *to, const TensorMap *map, unsigned first, unsigned k, Arrivals *full, unsigned blocks)
 {
@@ -86,14 +90,16 @@ template <ProductLayout LAYOUT> DEVICE void hopper_produce(const HopperProduct &
     }
 }
 
-/* Until all stages are empty: no block may end while others of its cluster still arrive in its memory. */
+/* Waits until all stages are empty. No block may end while other blocks of its cluster still arrive at barriers in its
+   shared memory. */
 DEVICE void hopper_drain(HopperRing &ring)
 {
     for (unsigned stage = 0; stage < HOPPER_STAGES; stage++, ring.position++)
         arrivals_wait(ring.empty + HopperRing::stage_of(ring.position), HopperRing::parity_of(ring.position) ^ 1);
 }
 
-/* This warp has read the stage of a position; its first lanes tell the blocks of the cluster. */
+/* Says that this warp has read the stage at `position`: its first lanes arrive at the `empty` barrier of that stage,
+   one lane for each block of the cluster. */
 DEVICE void hopper_release(const HopperRing &ring, unsigned position)
 {
     const unsigned lane = lane_of_warp();
@@ -104,7 +110,7 @@ DEVICE void hopper_release(const HopperRing &ring, unsigned position)
         arrive(empty);
 }
 
-/* A slab's descriptor at its k-th element. */
+/* The descriptor of an operand in a stage, from index k of the inner dimension on. */
 template <bool BY_K> DEVICE unsigned long long hopper_operand(const char *slab, unsigned k)
 {
     return BY_K ? matrix_descriptor(slab + k * 2, 16, HOPPER_SWIZZLE_ATOM)
@@ -122,7 +128,8 @@ DEVICE void hopper_consume(const HopperProduct &whole, HopperRing &ring, unsigne
     for (unsigned k = 0; k < p.k; k += HOPPER_TILE_K) {
         const unsigned stage = HopperRing::stage_of(ring.position);
         const char *a_slab = ring.stages + stage * HOPPER_STAGE_BYTES, *b_slab = a_slab + HOPPER_PART_BYTES;
-        const char *own = a_slab + group * HOPPER_BOX_BYTES; /* 64 rows of 128 bytes, or one box */
+        /* this warpgroup's 64 rows of a: 64 rows of 128 bytes if k is contiguous, otherwise one box */
+        const char *own = a_slab + group * HOPPER_BOX_BYTES;
         arrivals_wait(ring.full + stage, HopperRing::parity_of(ring.position));
         hold_sums(sum);
         group_products_begin();
@@ -141,7 +148,7 @@ DEVICE void hopper_consume(const HopperProduct &whole, HopperRing &ring, unsigne
     hold_sums(sum);
     hopper_release(ring, ring.position - 1);
 
-    /* 64 columns at a time through shared memory of the warp's own. */
+    /* Each warp stores 64 columns of its sums at a time, through its own part of shared memory. */
     constexpr unsigned columns = HOPPER_SUM_COLUMNS;
     const unsigned warp_row = threadIdx.x / 32 * 16;
     float *own = (float *)shared_sums + warp_row * columns;
@@ -189,7 +196,7 @@ template <ProductLayout LAYOUT> DEVICE void hopper_work(const HopperProduct &p, 
             if (tile < products) {
                 hopper_consume<LAYOUT>(p, ring, tile, behind + 1024);
             } else {
-                tile_barrier(); /* other warps' sums are out of there */
+                tile_barrier(); /* all warps have stored their sums, so this shared memory is free */
                 column_sum_tile((const Bf16 *)p.product.b, p.product.column_sums, p.product.k, p.product.n,
                                 tile - products, behind + 1024);
             }

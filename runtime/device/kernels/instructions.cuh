@@ -22,20 +22,23 @@
 /* The block's dynamic shared memory; swizzled tiles begin on 1024 bytes. */
 #define KERNEL_SHARED(name) extern __shared__ __align__(1024) char name[]
 
-/* The compiler sees through it: what is added to the address becomes part of the instruction. */
+/* The 32-bit address of shared memory. It is no inline assembly, so the compiler folds constant offsets into
+   instructions. */
 DEVICE unsigned shared_address(const void *shared) { return (unsigned)__cvta_generic_to_shared(shared); }
 
-/* The same value, of which the compiler knows nothing. */
+/* Returns `value`, but hides from the compiler where it comes from, so the compiler cannot reuse an earlier result. */
 DEVICE unsigned forget(unsigned value)
 {
     asm volatile("" : "+r"(value));
     return value;
 }
 
-/* The 256 threads that share a tile: all of a plain block, all but the producers of a specialised one. */
+/* A barrier for the 256 threads that compute a tile: all threads of a plain block; in a Hopper kernel all but the
+   loading warpgroup. */
 DEVICE void tile_barrier() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 
-/* 16 bytes from global to shared memory, of which the first `bytes` are read and the rest is zero. */
+/* Starts an asynchronous copy of 16 bytes from global to shared memory. Only the first `bytes` bytes are read; the rest
+   becomes zero. */
 DEVICE void copy_async(void *shared, const void *global, unsigned bytes)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global), "r"(bytes)
@@ -44,13 +47,14 @@ DEVICE void copy_async(void *shared, const void *global, unsigned bytes)
 
 DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-/* Until at most GROUPS of this thread's groups are under way. */
+/* Waits until at most GROUPS of this thread's committed groups of copies are unfinished. */
 template <int GROUPS> DEVICE void copy_async_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
 }
 
-/* Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8. */
+/* Loads four 8x8 matrices of 16-bit elements from shared memory (ldmatrix). Lane l passes the address of row l % 8 of
+   matrix l / 8. */
 DEVICE void load_matrices(unsigned (&r)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -76,7 +80,7 @@ DEVICE void multiply_fragments(float (&c)[4], const unsigned (&a)[4], unsigned b
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Two bfloat16 in a word, `low` in its lower half; rounded to nearest even. */
+/* Packs two floats as bfloat16 into a word, `low` into its lower half. Rounds to nearest, ties to even. */
 DEVICE unsigned pack_bf16(float low, float high)
 {
     unsigned packed;
@@ -86,7 +90,7 @@ DEVICE unsigned pack_bf16(float low, float high)
 
 /* ---- counters in global memory, between blocks ---- */
 
-/* The counter before; no order with anything else. */
+/* Increments the counter and returns its previous value. It does not order other memory accesses. */
 DEVICE unsigned draw(unsigned *counter)
 {
     unsigned before;
@@ -94,13 +98,15 @@ DEVICE unsigned draw(unsigned *counter)
     return before;
 }
 
-/* What this thread did, and others before its last barrier, comes before the count. */
+/* Increments the counter. Orders before it all accesses of this thread, and those of other threads before their last
+   common barrier. */
 DEVICE void count_up(unsigned *counter)
 {
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
 }
 
-/* Until the counter is at least `count`; what was done before it was counted is there afterwards. */
+/* Waits until the counter is at least `count`. Afterwards this thread sees everything that others stored before their
+   count_up. */
 DEVICE void wait_for_count(const unsigned *counter, unsigned count)
 {
     for (unsigned now = 0;;) {

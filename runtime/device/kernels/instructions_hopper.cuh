@@ -21,7 +21,7 @@ DEVICE void arrivals_init(Arrivals *arrivals, unsigned count)
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(arrivals)), "r"(count) : "memory");
 }
 
-/* Makes initialised arrivals known to the copy engine; before block_barrier. */
+/* Makes initialised barriers known to the copy engine. Call it before block_barrier. */
 DEVICE void arrivals_publish()
 {
     asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
@@ -32,14 +32,15 @@ DEVICE void arrive(Arrivals *arrivals)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(arrivals)) : "memory");
 }
 
-/* One arrival, and `bytes` that the copy engine is going to bring. */
+/* Arrives once, and announces that the copy engine is going to copy `bytes` bytes. */
 DEVICE void arrive_expecting(Arrivals *arrivals, unsigned bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(arrivals)), "r"(bytes)
                  : "memory");
 }
 
-/* Until the phase of that parity has ended; of a fresh Arrivals, the phase before the first has parity 1. */
+/* Waits until the phase of that parity has ended. The phases have parity 0, 1, 0, ...; parity 1 of a new barrier counts
+   as ended. */
 DEVICE void arrivals_wait(Arrivals *arrivals, unsigned parity)
 {
     unsigned done;
@@ -55,19 +56,20 @@ DEVICE void arrivals_wait(Arrivals *arrivals, unsigned parity)
 
 DEVICE void tensor_prefetch(const TensorMap *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 
-/* Once a block before it loads by a map that lies in global memory. */
+/* Each block calls this once before its first load with a tensor map that lies in global memory. */
 DEVICE void tensor_map_acquire(const TensorMap *map)
 {
     asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map) : "memory");
 }
 
-/* Ordinary accesses before it come before what copy engine and warpgroups' products do afterwards. */
+/* Orders this thread's ordinary memory accesses before later accesses of the copy engine and of wgmma. */
 DEVICE void async_fence() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
-/* The same of shared memory alone. */
+/* async_fence for shared memory only. */
 DEVICE void async_fence_of_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-/* The map's box that begins at element x of row y, to shared memory at 1024 bytes; zeros outside of the tensor. */
+/* Starts to copy the box that begins at element x of row y of the tensor to shared memory, which must be aligned to
+   1024 bytes. Elements outside of the tensor become zero. The copied bytes count at `arrivals`. */
 DEVICE void tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, Arrivals *arrivals)
 {
     asm volatile(
@@ -77,7 +79,8 @@ DEVICE void tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned
         : "memory");
 }
 
-/* ---- clusters: neighbouring blocks that run together, numbered by blockIdx.x; one alone is a cluster, too ---- */
+/* ---- clusters: neighbouring blocks that run together, numbered by blockIdx.x; a single block is a cluster of one
+   ---- */
 
 DEVICE unsigned cluster_blocks()
 {
@@ -86,7 +89,7 @@ DEVICE unsigned cluster_blocks()
     return count;
 }
 
-/* Of all threads of all its blocks. */
+/* A barrier for all threads of all blocks of the cluster. */
 DEVICE void cluster_barrier()
 {
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
@@ -103,7 +106,8 @@ DEVICE void arrive_at(Arrivals *arrivals, unsigned number)
                  : "memory");
 }
 
-/* tensor_load to the first `blocks` of the cluster, in each to the same place with bytes for its own arrivals. */
+/* tensor_load to the first `blocks` blocks of the cluster. In each block the box goes to the same offset of shared
+   memory, and its bytes count at the block's own barrier. */
 DEVICE void tensor_load_to_all(void *shared, const TensorMap *map, unsigned x, unsigned y, Arrivals *arrivals,
                                unsigned blocks)
 {
@@ -113,7 +117,7 @@ DEVICE void tensor_load_to_all(void *shared, const TensorMap *map, unsigned x, u
                  : "memory");
 }
 
-/* Registers of a thread, from its warpgroup's branch on. */
+/* Changes the number of registers per thread of this warpgroup. All its threads call it. */
 template <int COUNT> DEVICE void registers_more() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT)); }
 
 template <int COUNT> DEVICE void registers_less() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT)); }
@@ -123,13 +127,14 @@ DEVICE void group_products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::
 
 DEVICE void group_products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-/* Until at most GROUPS of this warpgroup's committed groups of products are under way. */
+/* Waits until at most GROUPS of this warpgroup's committed groups of products are unfinished. */
 template <int GROUPS> DEVICE void group_products_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
 }
 
-/* The compiler moves no access to the sums, or to fragments of an operand, across this. */
+/* Keeps the compiler from moving accesses to the sums (hold_fragments: to the fragments of an operand) across this
+   call. */
 template <unsigned COUNT> DEVICE void hold_sums(float (&sum)[COUNT])
 {
     UNROLL for (unsigned i = 0; i < COUNT; i++) asm volatile("" : "+f"(sum[i])::"memory");
@@ -140,7 +145,7 @@ template <unsigned COUNT> DEVICE void hold_fragments(unsigned (&fragments)[COUNT
     UNROLL for (unsigned i = 0; i < COUNT * 4; i++) asm volatile("" : "+r"(fragments[i / 4][i % 4])::"memory");
 }
 
-/* Two to the power, to 2 ulp; of -infinity 0. */
+/* 2 to the power `exponent`, with an error of at most 2 ulp; 0 for -infinity. */
 DEVICE float power_of_two(float exponent)
 {
     float power;
@@ -185,7 +190,7 @@ DEVICE void group_product(float (&d)[128], unsigned long long a, unsigned long l
 #define WGMMA_SUMS_32 WGMMA_SUMS(0), WGMMA_SUMS(8), WGMMA_SUMS(16), WGMMA_SUMS(24)
 #define WGMMA_SUMS_64 WGMMA_SUMS_32, WGMMA_SUMS(32), WGMMA_SUMS(40), WGMMA_SUMS(48), WGMMA_SUMS(56)
 
-/* d[64, 128] += or, unless `onto`, = a[64, 16] b[16, 128], both by k; d as above. */
+/* d[64, 128] = a[64, 16] b[16, 128], plus d if `onto`. k is the contiguous index of a and b; d is laid out as above. */
 DEVICE void group_product(float (&d)[64], unsigned long long a, unsigned long long b, bool onto)
 {
     asm volatile("{\n.reg .pred onto;\nsetp.ne.u32 onto, %66, 0;\n"
@@ -194,8 +199,8 @@ DEVICE void group_product(float (&d)[64], unsigned long long a, unsigned long lo
                  : "l"(a), "l"(b), "r"((unsigned)onto));
 }
 
-/* The same with a from registers, as a fragment of multiply_fragments in each warp, and b's rows k. a may not change
-   until the product is done. */
+/* d[64, 128] += a[64, 16] b[16, 128] with a in registers: each warp has a fragment as for multiply_fragments. The rows
+   of b in shared memory are indexed by k. The registers of a must not change until the product is done. */
 DEVICE void group_product(float (&d)[64], const unsigned (&a)[4], unsigned long long b)
 {
     asm volatile("{\n.reg .pred onto;\nsetp.eq.u32 onto, 0, 0;\n"

@@ -24,7 +24,8 @@ enum { TILE_THREADS = 256 };
 #endif
 
 typedef struct Launch {
-    unsigned grid, block, shared; /* blocks; threads a block; bytes of dynamic shared memory (above 48 KiB: opt in) */
+    /* number of blocks; threads per block; bytes of dynamic shared memory (more than 48 KiB must be enabled first) */
+    unsigned grid, block, shared;
     /* this many neighbouring blocks run together and access each other's shared memory; usually 1 */
     unsigned cluster;
 } Launch;
@@ -102,10 +103,10 @@ typedef struct Product {
 /* ---- causal attention ---- */
 
 /* attention_forward   writes y and logsumexp
-   attention_delta     writes delta from y and dy; before
-   attention_backward  writes dqkv from all others
-   columns / heads is at most ATTENTION_WIDTH. attention_fit gives the tile's rows, queries or keys, and how many blocks
-   of what it goes through are in shared memory at once. */
+   attention_delta     computes delta from y and dy; runs before attention_backward
+   attention_backward  computes dqkv from the other fields but y
+   columns / heads is at most ATTENTION_WIDTH. attention_fit sets `tile`, the queries (or keys) of a tile, and
+   `stages`, how many blocks of keys (or queries) are in shared memory at once while the tile loops over them. */
 enum { ATTENTION_WIDTH = 128 };
 
 typedef struct Attention {
@@ -120,8 +121,9 @@ typedef struct Attention {
 
 /* ---- layers ---- */
 
-/* norm_forward          y and statistics of x, gain, shift
-   norm_backward_input   dx (may be residual) of x, statistics, gain, dy and residual unless NULL
+/* norm_forward          computes y and statistics from x, gain, shift
+   norm_backward_input   computes dx from x, statistics, gain, dy; adds the residual unless it
+                         is NULL. dx may be the residual
    norm_backward_weight  adds to dgain and dshift */
 typedef struct Norm {
     const void *x, *gain, *shift, *dy, *residual; /* T */
@@ -144,7 +146,7 @@ typedef struct Elementwise {
     unsigned long long count;
 } Elementwise;
 
-/* embedding_forward   y of tokens and tables
+/* embedding_forward   computes y from the tokens and both tables
    embedding_backward  adds to the tables' gradients */
 typedef struct Embedding {
     const int *tokens; /* [rows] */
@@ -156,7 +158,8 @@ typedef struct Embedding {
 
 /* ---- training ---- */
 
-/* The logits become the gradient; row_losses[rows] is for finish_sum with scale 1 / rows. */
+/* Overwrites the logits with their gradient. Writes the loss of each row to row_losses[rows]; finish_sum with scale 1 /
+   rows then computes the mean loss. */
 typedef struct CrossEntropy {
     void *logits; /* T[rows, columns] */
     const int *targets;
@@ -165,7 +168,8 @@ typedef struct CrossEntropy {
     unsigned rows, columns;
 } CrossEntropy;
 
-/* dy = 2 (y - targets) scale / count; partial[sum_partials(count)] is for finish_sum with scale 1 / count. */
+/* dy = 2 (y - targets) scale / count. Writes partial sums of the squared errors to partial[sum_partials(count)];
+   finish_sum with scale 1 / count then computes the loss. */
 typedef struct SquaredError {
     const void *y;
     const float *targets;
@@ -175,7 +179,7 @@ typedef struct SquaredError {
     unsigned long long count;
 } SquaredError;
 
-/* sum_of_squares  partial[sum_partials(count)] of values[count]
+/* sum_of_squares  writes partial sums of the squares of values[count] to partial[sum_partials(count)]
    finish_sum      *result = scale * the sum of partial[count]: one block, in fixed order */
 typedef struct Sum {
     const float *values;
@@ -206,14 +210,14 @@ typedef struct Copy {
 
 /* ---- Hopper: products and attention by TMA and wgmma ---- */
 
-/* CUtensorMap's bytes, where CUDA 13 wants them; filled in by cuTensorMapEncodeTiled on the host from
-   tensor_map_shape. */
+/* The bytes of a CUtensorMap, aligned as CUDA 13 requires. cuTensorMapEncodeTiled fills them in on the host from a
+   TensorMapShape. */
 typedef struct TensorMap {
     KERNELS_ALIGNED(128) unsigned char bytes[128];
 } TensorMap;
 
-/* A persistent launch: hopper_launch has at most one block per multiprocessor. The blocks of a cluster have tiles one
-   below the other and share each read of b. */
+/* A persistent launch: hopper_launch has at most one block per multiprocessor. The blocks of a cluster compute tiles
+   that are one below the other, so both read the same part of b; it is read only once. */
 typedef struct HopperProduct {
     TensorMap a, b;
     Product product;
@@ -267,10 +271,11 @@ KERNELS_BOTH unsigned tiles_of(unsigned long long count, unsigned tile)
 
 enum {
     PRODUCT_TILE = 128,       /* rows and columns */
-    PRODUCT_BAND = 8,         /* tiles down, for the kernels that do not know how many blocks run */
+    PRODUCT_BAND = 8,         /* rows of tiles in a band, for the kernels that do not know how many blocks run */
     PRODUCT_SUM_COLUMNS = 32, /* of a tile that sums columns */
     PRODUCT_SHARED = 64 * 1024,
-    /* queries or keys, 16 a warp; where they do not fit, half as many by half of the warps */
+    /* queries or keys of a tile, 16 per warp. If they do not fit in shared memory, a tile has half as many, and half of
+       the warps compute */
     ATTENTION_TILE = 128,
     ATTENTION_DELTAS = 8, /* pairs of a row and a head that a block computes, a warp for each */
     NORM_TILE_ROWS = 8,
@@ -295,8 +300,9 @@ KERNELS_BOTH ProductTile product_tile(unsigned m, unsigned n, unsigned tile_m, u
     return place;
 }
 
-/* The height of bands with which `blocks` tiles at once read least: h rows and blocks / h columns of tiles read h
-   tile_m + blocks / h tile_n rows and columns of operands. The bands then get equal heights near that. */
+/* The height of the bands, in rows of tiles. It is chosen so that `blocks` tiles at once read as little as possible: h
+   rows and blocks / h columns of tiles read h tile_m rows of a and (blocks / h) tile_n columns of b. Then it is
+   adjusted so that all bands are about equally high. */
 KERNELS_BOTH unsigned product_band(unsigned m, unsigned tile_m, unsigned tile_n, unsigned blocks)
 {
     const unsigned down = tiles_of(m, tile_m);
@@ -325,9 +331,8 @@ KERNELS_BOTH unsigned attention_blocks(const Attention *p, unsigned tile)
     return (p->sequence + tile - 1) / tile * (p->rows / p->sequence) * p->heads;
 }
 
-/* Bytes of shared memory. Rows are padded by 16 bytes against bank conflicts. It holds the tile's own rows (queries; in
-   the backward also the other matrices of these tokens), the blocks that it loops over, and two floats per row of a
-   block. */
+/* Bytes of shared memory of a tile. It holds the tile's own rows (forward: queries; backward: two matrices), the blocks
+   that the tile loops over, and two floats per row of a block. Rows are padded by 16 bytes against bank conflicts. */
 KERNELS_BOTH unsigned attention_shared(const Attention *p, unsigned element_size, int backward)
 {
     const unsigned head = p->columns / p->heads, width = head <= 64 ? 64 : 128;
@@ -390,7 +395,8 @@ KERNELS_BOTH Launch embedding_forward_launch(const Embedding *p)
     return elementwise_launch((unsigned long long)p->rows * tiles_of(p->columns, 8) * 8);
 }
 
-/* One tile per row and strip of columns for the tokens, then one per position and strip. */
+/* First the tiles of the token table, one per row and strip of columns; then those of the position table, one per
+   position and strip. */
 KERNELS_BOTH Launch embedding_backward_launch(const Embedding *p)
 {
     const unsigned strips = tiles_of(p->columns, EMBEDDING_TILE_COLUMNS);
@@ -432,7 +438,8 @@ KERNELS_BOTH int hopper_takes(ProductLayout layout, const Product *p)
     return a_row % 8 == 0 && b_row % 8 == 0 && p->n % 8 == 0;
 }
 
-/* The number of tiles with blocks in clusters. The tiles of a cluster have consecutive numbers. */
+/* The number of tiles of a product if `cluster` blocks form a cluster. The tiles of a cluster have consecutive
+   numbers. */
 KERNELS_BOTH unsigned hopper_product_tiles(const Product *p, unsigned cluster)
 {
     return tiles_of(p->m, cluster * HOPPER_TILE_M) * cluster * tiles_of(p->n, HOPPER_TILE_N);
@@ -445,8 +452,8 @@ KERNELS_BOTH unsigned hopper_tiles(const Product *p, unsigned cluster)
 }
 
 /* Blocks per cluster. Per stage, a block in a cluster of two reads 32 KiB from the L2 cache, a single one 48. At 790
-   TFLOP/s that is 6.2 TB/s for the whole GPU instead of 9.3, which is more than its cache delivers. So two, unless
-   clusters need more waves. */
+   TFLOP/s that is 6.2 TB/s for the whole GPU instead of 9.3, which is more than its cache delivers. So a cluster has
+   two blocks, unless that needs more waves than single blocks. */
 KERNELS_BOTH unsigned hopper_cluster(const Product *p, unsigned multiprocessors)
 {
     if (multiprocessors < 2 || p->m <= HOPPER_TILE_M)
@@ -476,12 +483,12 @@ KERNELS_BOTH TensorMapShape tensor_map_shape(ProductLayout layout, const Product
     shape.sizes[0] = k_contiguous ? p->k : extent;
     shape.sizes[1] = k_contiguous ? extent : p->k;
     shape.pitch = shape.sizes[0] * 2;
-    shape.box[0] = 64; /* 128 bytes, the swizzle's row: other extents take several boxes */
+    shape.box[0] = 64; /* 128 bytes, one row of the swizzle; longer rows take several boxes */
     shape.box[1] = k_contiguous ? HOPPER_PART : HOPPER_TILE_K;
     return shape;
 }
 
-/* Whether the rows of a head are one or two boxes wide. */
+/* Whether hopper_attention_forward can compute this attention: a row of a head must be one or two boxes wide. */
 KERNELS_BOTH int hopper_attention_takes(const Attention *p)
 {
     const unsigned width = p->columns / p->heads;
@@ -510,7 +517,7 @@ enum { OPERATION_AFTER = 4, FUSED_OPERATIONS_MOST = 256 };
 typedef struct Operation { /* at 128 bytes, for maps */
     KernelNumber kind;     /* a kernel for which operation_tiles is not 0 */
     unsigned tiles;        /* operation_tiles */
-    unsigned after_count;  /* the operation begins when these operations are done */
+    unsigned after_count;  /* the length of `after`: the operation begins when the operations `after` are done */
     unsigned after[OPERATION_AFTER];
     union {
         Product product;
@@ -539,13 +546,13 @@ typedef struct Fused {
     const Operation *operations;
     const TileRun *runs;
     unsigned run_count, tickets;
-    unsigned *drawn;   /* tickets; zero before the launch */
-    unsigned *done;    /* [operations], tiles; zero before the launch */
+    unsigned *drawn;   /* the number of tickets drawn so far; zero before the launch */
+    unsigned *done;    /* [operations]: finished tiles of each operation; zero before the launch */
     unsigned *cleared; /* [cleared_count], zeroed by the launch: for example the counters of the table's next launch */
     unsigned cleared_count;
 } Fused;
 
-/* The tiles of an operation; 0: a table cannot hold this kernel. */
+/* The number of tiles of an operation; 0: a table cannot hold this kernel. */
 KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
 {
     switch (o->kind) {
@@ -576,8 +583,8 @@ KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
     }
 }
 
-/* One block per multiprocessor, so that all run at once. Its shared memory suffices for any operation; of the `most`
-   bytes that a block may have, the launch itself uses FUSED_HEAD. */
+/* One block per multiprocessor, so that all run at once. The shared memory of a block suffices for any operation. A
+   block may have `most` bytes, of which the launch itself uses FUSED_HEAD. */
 enum { FUSED_HEAD = 1024 };
 KERNELS_BOTH Launch fused_launch(unsigned multiprocessors, unsigned element_size, unsigned most)
 {
@@ -589,7 +596,8 @@ KERNELS_BOTH Launch fused_launch(unsigned multiprocessors, unsigned element_size
     return launch;
 }
 
-/* One more warpgroup, of which one thread draws tiles and loads the operands of products and attention. */
+/* Like fused_launch, with one more warpgroup per block; one thread of it draws tiles and loads the operands of products
+   and attention. */
 KERNELS_BOTH Launch fused_hopper_launch(unsigned multiprocessors)
 {
     const Launch launch = {multiprocessors, HOPPER_THREADS,

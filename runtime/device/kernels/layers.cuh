@@ -8,8 +8,8 @@
 
 /* ---- layer norm: one warp per row; the caches hold the row between its loops ---- */
 
-/* Calls visit(column, v) for each eight elements that this lane has of a row. After the row's end v is zero, which
-   visit must not count. */
+/* Calls visit(column, v) for each group of eight elements that this lane has of a row; `column` is the first one.
+   Elements of v beyond the end of the row are zero; visit must ignore them. */
 template <typename T, typename Visit> DEVICE void norm_row(const T *row, unsigned columns, Visit visit)
 {
     const bool aligned = rows_are_aligned(columns);
@@ -58,7 +58,7 @@ template <typename T> DEVICE void norm_backward_input_tile(const Norm &p, unsign
     const size_t at = (size_t)number * columns;
     const T *x = (const T *)p.x + at;
     const float mean = p.statistics[2 * (size_t)number], inverse = p.statistics[2 * (size_t)number + 1];
-    float mean_d = 0, mean_dn = 0; /* of d = dy * gain and of d * normalised x */
+    float mean_d = 0, mean_dn = 0; /* the means of d = dy * gain and of d * normalised x over the row */
     const auto read = [&](unsigned column, float(&d)[8], float(&normalised)[8]) {
         float gain[8];
         load8((const T *)p.dy + at, column, columns, aligned, d);
@@ -90,7 +90,8 @@ template <typename T> DEVICE void norm_backward_input_tile(const Norm &p, unsign
     });
 }
 
-/* 32 columns of all rows: four threads a row, 64 rows at a time; then the 64 sums of a column in order. */
+/* A tile sums 32 columns over all rows. Four threads share a row, and 64 rows are added at a time. Then the 64 partial
+   sums of each column are added in a fixed order. */
 template <typename T> DEVICE void norm_backward_weight_tile(const Norm &p, unsigned tile, char *shared)
 {
     float *partial_gain = (float *)shared, *partial_shift = partial_gain + TILE_THREADS / 4 * (NORM_TILE_COLUMNS + 1);
@@ -129,7 +130,7 @@ template <typename T> DEVICE void norm_backward_weight_tile(const Norm &p, unsig
 
 /* ---- element by element ---- */
 
-/* VISIT(i) for each first of eight elements of a tile. */
+/* Calls VISIT(i) for the first index i of each group of eight elements of a tile. */
 template <typename Visit> DEVICE void elementwise_tile(unsigned long long count, unsigned tile, Visit visit)
 {
     const size_t begin = (size_t)tile * ELEMENTWISE_TILE;
@@ -203,8 +204,9 @@ template <typename T> DEVICE void embedding_forward_tile(const Embedding &p, uns
     }
 }
 
-/* The tile of the first row with a token adds up all rows with it, in their order: no two tiles add to one place. Rows
-   are looked at 256 at a time; those that match are listed in shared memory. */
+/* Computes the gradient of one row of the token table. Only the tile of the first row with a token works: it adds up dy
+   of all rows with this token, in order. So no two tiles add to the same memory. Rows are looked at 256 at a time;
+   those that match are listed in shared memory. */
 template <typename T> DEVICE void embedding_token_tile(const Embedding &p, unsigned row, unsigned column, char *shared)
 {
     unsigned *matches = (unsigned *)shared, *counts = matches + TILE_THREADS;
@@ -227,7 +229,8 @@ template <typename T> DEVICE void embedding_token_tile(const Embedding &p, unsig
             matches[before + (unsigned)__popc(ballot & ((1u << lane) - 1))] = other;
         tile_barrier();
         if (count && matches[0] < row)
-            return; /* the tile of an earlier row does it; all threads see so together */
+            /* an earlier row has the same token, and its tile does the work; all threads return here together */
+            return;
         UNROLL4 for (unsigned i = 0; i < count; i++) sum +=
             column < p.columns ? to_float(((const T *)p.dy)[(size_t)matches[i] * p.columns + column]) : 0;
         tile_barrier();

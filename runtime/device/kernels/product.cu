@@ -1,6 +1,6 @@
 #include "product.cuh"
 
-/* Float has one block per multiprocessor, bfloat16 two. */
+/* A multiprocessor runs one block of the float kernels at a time, or two of the bfloat16 kernels. */
 #define PRODUCT_OF(name, layout, suffix, T)                                                 \
     TILE_KERNEL((TILE_THREADS, sizeof(T) == 4 ? 1 : 2), product_##name##_##suffix, Product, \
                 product_work<T, layout>(p, tile, shared))

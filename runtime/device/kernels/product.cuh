@@ -11,7 +11,7 @@ template <ProductLayout LAYOUT> struct ProductOperands {
     static constexpr bool a_by_k = LAYOUT != PRODUCT_WEIGHT, b_by_k = LAYOUT == PRODUCT_INPUT; /* k is contiguous */
 };
 
-/* The elements of the result and of what it is finished with. */
+/* The element type of the result c, and of the matrix that it is combined with (residual, gelu_input or c itself). */
 template <typename T, ProductLayout LAYOUT> struct ProductResult {
     using Type = T;
 };
@@ -19,8 +19,9 @@ template <typename T> struct ProductResult<T, PRODUCT_WEIGHT> {
     using Type = float;
 };
 
-/* ROWS times eight elements of the result, `stride` rows from each to the next; SUMS(i, v) gives the i-th. What they
-   are finished with is read before any is written: the compiler cannot know that these are different matrices. */
+/* Finishes and stores ROWS groups of eight elements of the result, `stride` rows apart. SUMS(i, v) gives the i-th
+   group. The matrix that the result is combined with is read for all groups before the first one is stored: the
+   compiler cannot know whether both are the same memory. */
 template <typename T, ProductLayout LAYOUT, int ROWS, typename Sums>
 DEVICE void product_finish(const Product &p, unsigned first_row, unsigned stride, unsigned column, bool aligned,
                            Sums sums)
@@ -52,8 +53,9 @@ DEVICE void product_finish(const Product &p, unsigned first_row, unsigned stride
     }
 }
 
-/* Sums on their way from the threads that have them, two neighbours at a time, to threads that have more of a row:
-   float[][PITCH] of shared memory, groups of eight exchanged by the row, against bank conflicts. */
+/* The address of an element of float[][PITCH] in shared memory. Threads that hold two neighbouring sums store them
+   there, and other threads then read eight of a row. Groups of eight columns are permuted by the row, against bank
+   conflicts. */
 template <unsigned PITCH> DEVICE float *product_sum_at(float *sums, unsigned row, unsigned column)
 {
     return sums + row * PITCH + (column ^ (row % 8 * 8));
@@ -78,8 +80,9 @@ enum { SLAB = 32, SLAB_BYTES = PRODUCT_TILE * SLAB * 2, SLAB_STAGES = 4 }; /* of
 static_assert(SLAB_STAGES * 2 * SLAB_BYTES <= PRODUCT_SHARED && PRODUCT_TILE * PRODUCT_TILE * 4 <= PRODUCT_SHARED,
               "a tile's stages and its sums fit in shared memory");
 
-/* An operand's slab in shared memory: 16-byte chunks, exchanged within a row so that the eight rows that ldmatrix reads
-   at once lie in different banks. By k: 128 rows of 4 chunks; else 32 rows, one for each k, of 16 chunks. */
+/* The offset of a 16-byte chunk in an operand's slab in shared memory. The chunks of a row are permuted so that the
+   eight rows that ldmatrix reads at once lie in different banks. If k is the contiguous index, a slab has 128 rows of 4
+   chunks; otherwise 32 rows, one for each k, of 16 chunks. */
 template <bool BY_K> DEVICE unsigned slab_chunk(unsigned row, unsigned chunk)
 {
     return BY_K ? (row * 4 + (chunk ^ (row / 2 % 4))) * 16 : (row * 16 + (chunk ^ (row % 8))) * 16;
@@ -176,7 +179,8 @@ DEVICE void product_tile_of(const Product &p, const Bf16 *, unsigned number, cha
 
 enum { FLOAT_SLAB = 16, FLOAT_PITCH = PRODUCT_TILE + 4, FLOAT_SLAB_SIZE = FLOAT_SLAB * FLOAT_PITCH };
 
-/* Eight elements of a slab, through registers: [k][row] in shared memory. */
+/* Reads this thread's eight elements of a slab of `operand` into registers. float_slab_write then stores them in shared
+   memory as [k][row]. */
 template <bool BY_K>
 DEVICE void float_slab_read(float (&v)[8], const float *operand, unsigned first, unsigned extent, unsigned first_k,
                             unsigned k)
@@ -237,7 +241,8 @@ DEVICE void product_tile_of(const Product &p, const float *, unsigned number, ch
 
 /* ---- sums of columns ---- */
 
-/* sum[strip * 32 + i] += the sum of a column of [rows, columns]: four threads a row, 64 rows at a time. */
+/* sum[c] += the sum of column c of matrix[rows, columns], for the 32 columns c of a strip. Four threads share a row,
+   and 64 rows are added at a time. */
 template <typename T>
 DEVICE void column_sum_tile(const T *matrix, float *sum, unsigned rows, unsigned columns, unsigned strip, char *shared)
 {

@@ -5,7 +5,8 @@
 
 #include "layers.cuh"
 
-/* Each tile is a row. One pass finds the largest logit and the sum of exponentials, the next writes the gradient. */
+/* Each tile is a row. A first loop over the row finds the largest logit and the sum of the exponentials, a second one
+   writes the gradient. */
 template <typename T> DEVICE void cross_entropy_tile(const CrossEntropy &p, unsigned row, char *shared)
 {
     double *scratch = (double *)shared;
