@@ -29,7 +29,7 @@ const Costs costs_unit = {
 
 /* --- reading --- */
 
-/* The index in the brackets after a key. */
+/* What the brackets after a key may name: nothing, a stage (F[3]), or a link between two ranks (comm[0->1]). */
 typedef enum KeyIndex { INDEX_NONE, INDEX_STAGE, INDEX_LINK } KeyIndex;
 
 enum { INDEX_MAX = UINT16_MAX }; /* for stages and ranks */
@@ -47,7 +47,7 @@ typedef struct Key {
     KeyNumber number;
     double least, most;
     size_t all; /* its offset in Costs */
-    size_t one; /* of a link: its offset in LinkCost; of a stage: its StageCost */
+    size_t one; /* where the value with an index goes: for a link the offset in LinkCost, for a stage the StageCost */
 } Key;
 
 #define STAGE_TIME(name, cost)                                                        \
@@ -132,7 +132,7 @@ static Status read_value(const Key *key, const char *text, double *value, Error 
     return STATUS_OK;
 }
 
-/* Reads the number of a stage or rank at *text and moves *text after it. */
+/* Reads the number of a stage or rank at *text, and moves *text to the character after the number. */
 static bool read_index(const char **text, uint32_t *number)
 {
     char *end;
@@ -168,7 +168,7 @@ static Status set_stage(const Reading *reading, const Key *key, const char *name
     return STATUS_OK;
 }
 
-/* The number of links that sort before from->to. */
+/* How many entries of costs->links sort before the link from->to; this is its own index if it is there. */
 static uint32_t links_before(const Costs *costs, uint32_t from, uint32_t to)
 {
     uint32_t low = 0, high = costs->link_count;
@@ -323,7 +323,7 @@ double costs_pass(const Costs *costs, uint32_t stage, StageCost kind)
     return kind == COST_B && time < 0 ? costs_given(costs, stage, COST_I) + costs_given(costs, stage, COST_W) : time;
 }
 
-/* The time of an F&F. If FF differs between the two stages, the mean of both. */
+/* The time of an F&F. If the two stages have different FF, it is the mean of these. */
 static double forward_pair(const Costs *costs, uint32_t first, uint32_t second)
 {
     const double both = costs_pass(costs, first, COST_F) + costs_pass(costs, second, COST_F);
@@ -348,7 +348,8 @@ double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, Stage
         return share[0] * first + share[1] * second;
     if (pair[0] < 0 || turn[0] <= 0)
         return overlap * (first + second);
-    return pair[0] * (first + second) / turn[0]; /* equal to the given value to the last bit */
+    /* so computed, the result is FB itself, to the last bit, if both halves are of one stage and the backward is a B */
+    return pair[0] * (first + second) / turn[0];
 }
 
 static double transfer(const Costs *costs, double bytes, double bandwidth)

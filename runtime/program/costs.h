@@ -42,7 +42,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The costs that every stage may have for itself. The first ones are the kinds of passes. */
+/* The costs that may be given per stage. The first ones are the times of passes. */
 typedef enum StageCost {
     COST_F,
     COST_B,
@@ -62,8 +62,8 @@ typedef struct LinkCost {
     double latency, bandwidth; /* < 0: as for all */
 } LinkCost;
 
-/* A cost that was not given for some stages. It follows from others, or is the default although stages have costs of
-   their own. */
+/* One kind of cost for the stages for which it was not given. It was derived from other costs; or it is the default,
+   although some stages have costs of their own. */
 typedef struct DerivedCost {
     StageCost cost;
     uint32_t count;
@@ -75,21 +75,24 @@ typedef struct DerivedCost {
 
 /* Costs as they were given, or as costs_resolve completed them. */
 typedef struct Costs {
-    double all[STAGE_COSTS];       /* of every stage without one of its own; < 0: not given */
-    double (*stages)[STAGE_COSTS]; /* [stage_count], owned by the arena; < 0: as for all */
+    double all[STAGE_COSTS]; /* the cost of every stage that has none of its own in `stages`; < 0: not given */
+    /* [stage_count], owned by the arena: costs of single stages; < 0: the cost is that of `all` */
+    double (*stages)[STAGE_COSTS];
     uint32_t stage_count;
     double overlap;            /* < 0: not given, which means 1 */
     double latency, bandwidth; /* bandwidth < 0: a message takes only its latency */
     LinkCost *links;           /* [link_count], sorted; owned by the arena */
     uint32_t link_count;
-    double bytes;                           /* of a message */
-    double unit;                            /* in seconds; < 0: not given */
-    double parts[MODEL_PARTS][PART_PASSES]; /* parts of a layer: of one layer; < 0: not given */
-    double layers;                          /* of a stage; < 1: one */
-    double model_stages;        /* the number of stages that the costs are for; 0: not given, as many as the schedule
+    double bytes; /* of a message */
+    double unit;  /* in seconds; < 0: not given */
+    /* the time of a part's pass; for parts of a layer, in one layer; < 0: not given */
+    double parts[MODEL_PARTS][PART_PASSES];
+    double layers;       /* of a stage; < 1: one */
+    double model_stages; /* the number of stages that the costs are for; 0: not given, as many as the schedule
                                    has */
-    double model_layers;        /* of the whole model; < 1: not given */
-    double multiprocessors;     /* that communication within a layer needs; 0: any share is enough */
+    double model_layers; /* of the whole model; < 1: not given */
+    /* how many multiprocessors communication within a layer needs to take its time; 0: any number is enough */
+    double multiprocessors;
     double compute_share;       /* the share of the multiprocessors on which computation was measured; 0: all */
     bool follows_recipe;        /* from costs_resolve: the time of each pair is that of its recipe, with the times of
                                    `parts` */
@@ -109,17 +112,19 @@ const char *stage_cost_name(StageCost cost);
 
 /* Whether a cost is given for all stages or for any one. */
 bool costs_have(const Costs *costs, StageCost cost);
-/* The cost given for a stage, else for all stages, else the default. < 0: none. */
+/* The cost that is given for the stage; if there is none, the one given for all stages; if there is none, the default.
+   < 0: there is no default. */
 double costs_given(const Costs *costs, uint32_t stage, StageCost cost);
-/* The time of a pass. B: as given for the stage or for all stages, else I + W. */
+/* The time of a pass. If no B is given for the stage or for all stages, it is I + W. */
 double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);
-/* The time of an F&B or F&F: the F of one stage and a B, I or F of another. In an F&B each half takes its own time,
-   multiplied by FB / (F + B) of its stage. */
+/* The time of an F&B or F&F: the F of stage `forward` and a B, I (F&B) or F (F&F) of stage `backward`. In an F&B it is
+   the sum over the halves of the half's own time, multiplied by FB / (F + B) of its stage; if FB is not given, by
+   `overlap`. */
 double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, StageCost backward_kind);
-/* The time of a message between ranks; 0 on one rank. */
+/* The time of a message between two ranks; 0 if from == to. */
 double costs_message(const Costs *costs, uint32_t from, uint32_t to);
-/* The bytes of a stage that a microbatch holds until its I, or from then until its W; or the bytes of the stage's
-   gradient. 0: not given. */
+/* COST_MEMORY_I: the bytes that a microbatch holds on the stage from its F to its I or B; COST_MEMORY_W: from then to
+   its W; COST_GRADIENTS: the bytes of the stage's gradient. 0: not given. */
 double costs_memory(const Costs *costs, uint32_t stage, StageCost memory);
 /* The bytes that each of `copies` copies of a stage sends for the sum of their gradients, and the time of the sum (a
    reduce-scatter and an all-gather). Each copy adds up one slice of the gradient: it gets this slice from every other

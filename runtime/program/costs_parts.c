@@ -50,7 +50,7 @@ uint32_t costs_stage_layers(const Costs *costs, uint32_t stages, uint32_t stage)
 
 uint32_t costs_layers(const Costs *costs, uint32_t stages) { return costs_stage_layers(costs, stages, 0); }
 
-/* The parts of a stage outside its layers. */
+/* The time that a pass takes in the parts of a stage outside its layers. */
 static double ends_time(const Costs *costs, uint32_t stages, uint32_t stage, int pass)
 {
     double sum = 0;
@@ -58,7 +58,8 @@ static double ends_time(const Costs *costs, uint32_t stages, uint32_t stage, int
         if (part_roles[part] == PART_ENDS ? stage + 1 == stages : stage == 0)
             sum += part_time(costs, part, pass);
     if (stage == 0 && pass == RECIPE_B && costs->parts[PART_FIRST_LAYER][RECIPE_B] >= 0)
-        sum -= layer_time(costs, pass); /* that layer has an I of its own */
+        /* the I of the first layer is given separately, as first_layer.B, and replaces that of an ordinary layer */
+        sum -= layer_time(costs, pass);
     return sum;
 }
 
@@ -96,8 +97,8 @@ static double pair_time(const Costs *costs, const Recipe *recipe, uint32_t stage
     return time;
 }
 
-/* Fills in the costs of one stage that follow from its parts and are not given. Returns whether the time of its pairs
-   is among them. */
+/* Fills in the costs of one stage that were not given and follow from its parts. Returns whether FB (in forward-only
+   schedules FF) is one of them. */
 static bool fill_stage(const Costs *given, const Recipe *recipe, uint32_t stages, uint32_t stage, double *own,
                        Arena *arena)
 {
@@ -128,7 +129,7 @@ Costs costs_of_parts(const Costs *given, uint32_t stages, const Recipe *recipe, 
     for (uint32_t s = 0; s < costs.stage_count; s++) {
         for (StageCost cost = 0; cost < STAGE_COSTS; cost++)
             costs.stages[s][cost] = s < given->stage_count ? given->stages[s][cost] : -1;
-        /* the times of parts are for any number of stages; `gradients` is for model_stages stages */
+        /* `gradients` is given for stages of a model in model_stages stages; here each stage gets its share */
         if (costs.stages[s][COST_GRADIENTS] < 0 && given->model_layers >= 1 && given->model_stages > 0)
             costs.stages[s][COST_GRADIENTS] = given->all[COST_GRADIENTS] * given->model_stages / stages;
         if (s < stages && !fill_stage(given, recipe, stages, s, costs.stages[s], arena))

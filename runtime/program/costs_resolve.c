@@ -7,9 +7,10 @@
 
 /* --- the costs of every stage --- */
 
-/* The rule from which a stage got a cost. */
+/* The rule by which a stage got a cost. */
 typedef enum Rule {
-    RULE_GIVEN, /* given, or the default if no stage has costs of its own: nothing to report */
+    /* the cost was given, or it is the default and no stage has such a cost of its own: there is nothing to report */
+    RULE_GIVEN,
     RULE_REST,
     RULE_NO_REST,
     RULE_RATIO,
@@ -26,7 +27,7 @@ typedef struct Resolution {
     uint32_t stages;
     double (*values)[STAGE_COSTS]; /* [stages] */
     Rule (*rules)[STAGE_COSTS];
-    bool some[STAGE_COSTS]; /* some stage has its own cost */
+    bool some[STAGE_COSTS]; /* [cost]: at least one stage has this cost of its own */
     bool complete;          /* every stage has its own F, so most likely they were measured */
     double input, weight;   /* sums of I and W over the stages that have both */
 } Resolution;
@@ -57,14 +58,15 @@ static void set(Resolution *r, uint32_t stage, StageCost cost, double value, Rul
     r->rules[stage][cost] = rule;
 }
 
-/* The rule of a cost that has its default. */
+/* The rule of a cost that has its default value: RULE_DEFAULT if that is worth reporting, otherwise RULE_GIVEN. */
 static Rule by_default(const Resolution *r, StageCost cost)
 {
     const bool is_guess = r->some[cost] || (r->complete && cost <= COST_W);
     return is_guess && !(r->given->said & 1u << cost) ? RULE_DEFAULT : RULE_GIVEN;
 }
 
-/* A half of a backward. < 0: it is not given. */
+/* The given time of I or W (`half`) for a stage; < 0: not given. The time for all stages counts only for a stage
+   without a B of its own. */
 static double given_half(const Costs *costs, uint32_t stage, StageCost half)
 {
     const double own = own_cost(costs, stage, half);
@@ -179,7 +181,7 @@ static void list_derived(const Resolution *r, Costs *result)
                 list_rule(r, cost, rule, result);
 }
 
-/* Whether the costs are for another number of stages. */
+/* Whether the costs were given for another number of stages than the schedule has. */
 static bool is_recut(const Costs *costs)
 {
     return costs->model_stages > 0 && costs->stage_count != costs->model_stages;
@@ -207,7 +209,7 @@ uint32_t costs_derived(const Costs *costs)
 
 bool costs_has_derived(const Costs *costs, uint32_t used) { return is_recut(costs) || costs_derived(costs) & used; }
 
-/* I and W that follow from one rule share a line. */
+/* Whether two derived costs are printed on one line: I and W of the same stages, by the same rule. */
 static bool share_a_line(const DerivedCost *first, const DerivedCost *second)
 {
     return first->cost == COST_I && second->cost == COST_W && strcmp(first->rule, second->rule) == 0 &&
@@ -266,11 +268,13 @@ static double stage_cost(const Costs *costs, uint32_t stage, StageCost cost)
     }
 }
 
-/* Stage `stage` of `to` takes the layers of the stages of the costs that it overlaps. */
+/* The cost of stage `stage` if the model is divided into `to` stages. Each stage of the costs contributes the share of
+   it that this stage covers. */
 static double recut_cost(const Costs *costs, uint32_t to, uint32_t stage, StageCost cost)
 {
     const uint32_t from = costs->stage_count;
-    const uint64_t begin = (uint64_t)stage * from, end = begin + from; /* a stage of `from` is `to` long */
+    /* in units in which a stage of the costs has length `to`, and a stage of the schedule length `from` */
+    const uint64_t begin = (uint64_t)stage * from, end = begin + from;
     double sum = 0;
     for (uint64_t s = begin / to; s * to < end; s++) {
         const uint64_t first = s * to > begin ? s * to : begin, last = (s + 1) * to < end ? (s + 1) * to : end;
@@ -282,11 +286,11 @@ static double recut_cost(const Costs *costs, uint32_t to, uint32_t stage, StageC
 static void recut(Costs *costs, uint32_t to, Arena *arena)
 {
     const Costs whole = *costs;
-    /* if no time of pairs is given, `overlap` determines it */
+    /* if FB or FF is not given at all, it stays so, and `overlap` determines the time of pairs */
     const bool none[STAGE_COSTS] = {[COST_FB] = !costs_have(costs, COST_FB), [COST_FF] = !costs_have(costs, COST_FF)};
     costs->stages = arena_array(arena, to, sizeof *costs->stages);
     costs->stage_count = to;
-    costs->follows_recipe = false; /* a stage may have a fraction of a layer */
+    costs->follows_recipe = false; /* a recipe orders whole layers, but these stages may have fractions of a layer */
     for (uint32_t s = 0; s < to; s++)
         for (StageCost cost = 0; cost < STAGE_COSTS; cost++)
             costs->stages[s][cost] = none[cost] ? -1 : recut_cost(&whole, to, s, cost);
@@ -294,7 +298,8 @@ static void recut(Costs *costs, uint32_t to, Arena *arena)
 
 /* --- */
 
-/* The number of stages that the costs are for. The parts of a whole model are for any number. */
+/* The number of stages for which the costs are given. Costs of the parts of a whole model fit any number, so they count
+   as given for `stages`. */
 static uint32_t stages_of(const Costs *given, uint32_t stages)
 {
     return given->model_stages > 0 && given->model_layers < 1 ? (uint32_t)given->model_stages : stages;
@@ -321,8 +326,8 @@ Costs costs_resolve(const Costs *given, uint32_t stages, const Recipe *recipe, A
     return result;
 }
 
-/* Whether a half of a backward for all stages has no effect, because each stage has a B of its own, from which the
-   half follows. */
+/* Whether I or W (`half`) is given for all stages without effect: each stage has its own time of the half, or a B of
+   its own from which the half follows. */
 static bool is_overruled(const Costs *given, uint32_t stages, StageCost half)
 {
     bool overruled = false;

@@ -1,8 +1,8 @@
 #ifndef PROGRAM_COSTS_RESOLVE_H
 #define PROGRAM_COSTS_RESOLVE_H
 
-/* Costs as a schedule needs them: every stage has a time for every pass. What was not given for a stage follows from
-   what was:
+/* Costs as a schedule needs them: every stage has a time for every pass. What was not given for a stage is
+   derived from what was given:
 
      F, I, W, U    from the times of the stage's parts, if there are any (costs_parts.h); FB then from the recipe
      I, W          B of the stage minus the other half, if that is given; else B in the ratio of I to W of the stages
@@ -19,24 +19,25 @@
 
 #include <stdio.h>
 
-/* The costs for a schedule with this many stages. recipe: of its F&Bs; NULL: their halves run one after the other.
-   `derived` of the result lists the derived costs. The arena owns its memory; it refers to that of `given`. */
+/* The costs for a schedule with this many stages. recipe: that of the schedule's F&Bs or F&Fs; NULL: the schedule has
+   none. `derived` of the result lists the derived costs. The arena owns its memory; it refers to that of `given`. */
 Costs costs_resolve(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena);
 
-/* The derived costs, as bits 1 << StageCost. */
+/* Which costs are in `derived`, as bits 1 << StageCost. */
 uint32_t costs_derived(const Costs *costs);
 /* Prints the derived costs among the `used` ones (bits 1 << StageCost), one per line, with `prefix` before it. I and
    W that follow from one rule share a line. */
 void costs_put_derived(const Costs *costs, uint32_t used, const char *prefix, FILE *stream);
 /* Whether there are any. */
 bool costs_has_derived(const Costs *costs, uint32_t used);
-/* Prints them as a JSON array: [{"cost": "I", "stages": [0, 1], "values": [1.5, 2], "rule": "half of B, ..."}]. Costs
-   for another number of stages are one more line, and in JSON {"cost": "all", "rule": "..."}. */
+/* Prints the same derived costs as a JSON array: [{"cost": "I", "stages": [0, 1], "values": [1.5, 2], "rule": "half of
+   B, ..."}]. If the costs were given for another number of stages, costs_put_derived prints one more line, and this
+   function one more entry: {"cost": "all", "rule": "..."}. */
 void costs_put_derived_json(const Costs *costs, uint32_t used, FILE *stream);
 
-/* Whether the costs do not fit the schedule, which is often a mistake: one is given for a stage or a link that does
-   not exist, or for all stages without effect; or the model has fewer layers than the schedule has stages. `text`
-   says which. */
+/* Whether some costs do not fit the schedule, which is often a mistake: a cost is given for a stage or a link that does
+   not exist, or for all stages without effect; or the model has fewer layers than the schedule has stages. Then `text`
+   says what does not fit. */
 bool costs_unused(const Costs *given, uint32_t stages, uint32_t ranks, char *text, size_t size);
 
 #endif

@@ -58,7 +58,8 @@ bool deadlock_cycle(WaitList *const *lists, uint32_t ranks, Arena *arena, Deadlo
 
 /* --- of a program --- */
 
-/* The group of a REDUCE; GROUP_NONE for all else. */
+/* The group of copies whose gradients a REDUCE sums; GROUP_NONE for a REDUCE of a stage with one copy and for other
+   instructions. */
 static uint32_t group_of(const RankState *state, const Instruction *instruction)
 {
     const bool sums = instruction->opcode == OP_REDUCE && instruction->chunk < state->program->chunk_count;
@@ -111,7 +112,8 @@ static WaitList **list_waits(Verifier *verifier)
     return lists;
 }
 
-/* The other end of a message, or the same collective, among the instructions that the other rank has still to run. */
+/* The index of the instruction that rank wait->on must reach: the other end of the message at which wait->rank waits,
+   or the same collective. Only instructions that it has not run yet count. */
 static uint32_t find_awaited(const Verifier *verifier, const Wait *wait)
 {
     const RankState *state = &verifier->ranks[wait->rank], *other = &verifier->ranks[wait->on];

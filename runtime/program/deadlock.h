@@ -7,7 +7,8 @@
 
 enum { POSITION_NOWHERE = UINT32_MAX };
 
-/* A rank waits for another. Positions are instructions of a program's rank, or actions of an order. */
+/* A rank waits for another. Positions are indices of instructions in a rank of a program, or of actions in a rank of an
+   order. */
 typedef struct Wait {
     uint32_t rank, at;  /* the rank that waits, and its position */
     uint32_t on, until; /* the rank that it waits for, and the position which that rank has to reach */
@@ -22,21 +23,24 @@ typedef struct WaitList {
 } WaitList;
 
 typedef struct Deadlock {
-    Wait *waits;        /* the cycle comes first: each rank waits for the next one, the last for the first */
-    uint32_t cycle;     /* number of ranks in the shortest cycle; 0: there is none */
-    uint32_t count;     /* number of ranks that wait, those of the cycle included; without a cycle, those that wait
-                           for a rank that has ended */
+    /* [count]. The first `cycle` waits are the cycle: the rank of each waits for the rank of the next one, the last for
+       the first */
+    Wait *waits;
+    uint32_t cycle; /* the number of ranks in the shortest cycle; 0: there is no cycle */
+    /* the number of waiting ranks, including those of the cycle; if there is no cycle, the number of ranks that wait
+       for a rank that has ended */
+    uint32_t count;
     bool runs_buffered; /* the program runs if each link between two ranks buffers one message */
 } Deadlock;
 
-/* Finds the shortest cycle of ranks that wait for each other; of several the one with the lowest rank. `lists` is
-   [ranks], NULL for a rank that does not wait. Fills in `waits`, with room for all ranks, and `cycle`; the arena
-   owns both. False: out of memory. */
+/* Finds the shortest cycle of ranks that wait for each other; of several shortest cycles, the one that contains the
+   lowest rank. `lists` is [ranks], NULL for a rank that does not wait. Fills in `waits`, with room for all ranks, and
+   `cycle`; the arena owns both. False: out of memory. */
 bool deadlock_cycle(WaitList *const *lists, uint32_t ranks, Arena *arena, Deadlock *deadlock);
 
 /* program_verify, which also describes a deadlock, in the arena's memory: deadlock->count is 0 without a deadlock.
-   `until` is known only within the cycle; elsewhere, and if the other rank has no such instruction left, it is
-   POSITION_NOWHERE. */
+   Wait.until is set only for waits of the cycle; for other waits, and if the other rank has no matching instruction
+   left, it is POSITION_NOWHERE. */
 Status program_verify_deadlock(const Program *program, Arena *arena, Deadlock *deadlock, Error *error);
 
 #endif

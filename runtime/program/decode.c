@@ -6,7 +6,7 @@
    before anything is allocated for it. */
 
 enum {
-    /* The fewest bytes that one of each takes in the file. */
+    /* The smallest number of bytes that a pipe, a version and so on take in the file. */
     PIPE_BYTES = 3,
     VERSION_BYTES = 1,
     GROUP_BYTES = 2,
@@ -43,7 +43,8 @@ static inline uint32_t get_up_to(ByteReader *reader, uint32_t limit)
     return (uint32_t)bytes_get_varint_up_to(reader, limit);
 }
 
-/* Reads a count of things that take at least `bytes` bytes each. */
+/* Reads a count of items that take at least `bytes` bytes each. Fails if it exceeds `limit`, or if the remaining bytes
+   cannot hold so many items. */
 static uint32_t get_count(Decoder *decoder, uint32_t limit, size_t bytes)
 {
     const uint32_t count = get_up_to(&decoder->reader, limit);

@@ -42,7 +42,8 @@ static void *copy(Arena *arena, const void *array, size_t count, size_t size)
     return memory;
 }
 
-/* The instruction of a forward-only program for `old`; false: none. slots_assign adds the WAITs. */
+/* Makes *kept, the instruction of a forward-only program that replaces `old`; false: `old` is dropped. WAITs are
+   dropped too: slots_assign adds new ones. */
 static bool forward_only(const Instruction *old, Instruction *kept)
 {
     const Opcode opcode = opcode_is_forward(old->opcode) ? OP_FORWARD_ONLY : (Opcode)old->opcode;

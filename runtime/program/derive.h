@@ -8,12 +8,12 @@
 /* A program with the names and sizes of another one; the caller fills in pipes, groups and ranks. NULL: out of
    memory. */
 Program *derive_begin(const Program *program, Arena *arena);
-/* slots_assign on a rank of it. STATUS_BAD_INPUT: the rank needs more slots than there can be. */
+/* Calls slots_assign for a rank of a derived program. STATUS_BAD_INPUT: the rank needs more slots than there can be. */
 Status derive_slots(const Program *derived, RankProgram *rank, const Instruction *instructions, uint32_t count,
                     Arena *arena, Error *error);
 /* replicate.c: one program with the passes of `replicas` copies of the pipeline. Only program_reference may read it:
-   its streams are those of `program`, so the peers of their messages are ranks of one replica. It shares memory with
-   `program`. NULL: out of memory. */
+   each replica has the instruction streams of `program`, so PEER operands still number the ranks within one replica. It
+   shares memory with `program`. NULL: out of memory. */
 Program *derive_mesh(const Program *program, uint32_t replicas, Arena *arena);
 Status derive_no_memory(Error *error);
 

@@ -52,9 +52,9 @@ typedef struct OpcodeInfo {
 
 extern const OpcodeInfo opcode_table[OPCODE_COUNT];
 
-/* The content of a slot has one name wherever it is; an activation or gradient between stages is named after the
-   stage that computed it. So what one instruction writes as OUTPUT of stage s is what another reads as INPUT of
-   stage s+1, on the same rank without a message, or on another rank after one. */
+/* What a slot holds, independent of the instruction that names it. An activation or gradient between stages is labelled
+   with the stage that computed it. So OUTPUT of stage s and INPUT of stage s+1 have the same label, whether both stages
+   are on one rank or a message connects them. */
 typedef enum LabelKind { LABEL_ACTIVATION = 1, LABEL_DERIVATIVE, LABEL_CONTEXT, LABEL_STASH, LABEL_GRADIENT } LabelKind;
 
 typedef struct ContentInfo {
@@ -71,7 +71,8 @@ extern const ContentInfo content_table[CONTENTS];
 
 extern const char *const slot_class_names[SLOT_CLASSES];
 
-/* The letters of a slot operand: those of its content, or of its class if it has none. */
+/* The letters that the disassembler writes for a slot operand: those of its content, or of its class if the operand has
+   no content. */
 const char *operand_letters(const Operand *operand);
 
 static inline bool operand_is_slot(const Operand *operand) { return operand->kind >= OPERAND_READ; }

@@ -2,13 +2,15 @@
 
 #include <string.h>
 
-/* A position in the stream is the number of instructions of the old stream before it. Messages are not counted,
-   because they move. */
+/* Where the messages of a rank go. Position p in the stream is after the first p instructions of the old stream;
+   messages (SEND and RECEIVE) are then inserted at positions, and the other instructions keep their order. */
 typedef struct Stream {
-    uint32_t *used;            /* [message slot]: the position after the last instruction that names it */
-    uint32_t *sent, *received; /* [peer]: the position of the last message to and from it */
-    uint32_t *first, *last;    /* [position]: the messages there, as numbers of old instructions + 1; 0: none */
-    uint32_t *next;            /* [instruction]: the next one at its position, + 1; 0: none */
+    uint32_t *used; /* [message slot]: the position after the last instruction that names it */
+    /* [peer]: the position of the latest SEND to this rank, and of the latest RECEIVE from it */
+    uint32_t *sent, *received;
+    uint32_t *first, *last; /* [position]: the first and the last message there, as 1 + index in `old`; 0: none */
+    /* [index of a message in `old`]: 1 + the index of the next message at the same position; 0: none */
+    uint32_t *next;
     Instruction *old;
 } Stream;
 
@@ -21,7 +23,8 @@ static void put(Stream *stream, uint32_t message, uint32_t place)
     stream->last[place] = message + 1;
 }
 
-/* Notes the message slots of instruction i, or of one of its halves, and places it if it is a message. */
+/* Records that instruction i, or one of its halves, uses its message slots. If it is a SEND or RECEIVE, also chooses
+   its position. */
 static void place_message(Stream *stream, uint32_t i, const Instruction *instruction)
 {
     for (const Operand *operand = opcode_table[instruction->opcode].operands; operand->kind; operand++) {
@@ -78,7 +81,8 @@ static bool post_early(RankProgram *rank, uint32_t ranks, Arena *scratch)
 bool rank_post_early(RankProgram *rank, uint32_t ranks, Arena *arena)
 {
     rank->numbers = arena_array(arena, rank->instruction_count, sizeof *rank->numbers);
-    /* opened after the last allocation from `arena`: if that one is exhausted by a jump, nothing is left open */
+    /* opened after the last allocation from `arena`: if that allocation jumps out because memory is exhausted, no
+       scratch memory is left allocated */
     Arena scratch = {.functions = arena->functions};
     const bool good = post_early(rank, ranks, &scratch);
     arena_free(&scratch);

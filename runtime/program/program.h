@@ -23,7 +23,8 @@ typedef enum Opcode {
 /* An F&B or F&F. Only these instructions have a second half. */
 static inline bool opcode_is_pair(uint8_t opcode) { return opcode == OP_OVERLAP || opcode == OP_OVERLAP_FORWARD; }
 
-/* Whether it is or begins with an F: F, the F of a forward-only program (FORWARD_ONLY), an F&B or an F&F. */
+/* Whether the instruction is an F, or a pair that begins with an F: F, the F of a forward-only program (FORWARD_ONLY),
+   an F&B or an F&F. */
 static inline bool opcode_is_forward(uint8_t opcode)
 {
     return opcode == OP_FORWARD || opcode == OP_FORWARD_ONLY || opcode_is_pair(opcode);
@@ -48,13 +49,15 @@ static inline bool opcode_is_ordered(uint8_t opcode)
     return opcode_is_pass(opcode) || opcode_is_post(opcode) || opcode == OP_ASYNC_UPDATE;
 }
 
-/* WEIGHTS hold versions of weights from step to step; the other slots hold what a step computes and uses up. */
+/* Slots of class WEIGHTS hold versions of weights from step to step. All other slots are empty when a step begins and
+   ends. */
 typedef enum SlotClass { SLOT_MESSAGE, SLOT_CONTEXT, SLOT_STASH, SLOT_GRADIENT, SLOT_WEIGHTS, SLOT_CLASSES } SlotClass;
 
 enum {
     SLOT_NONE = 0xffff,
     SLOT_OPERANDS = 7,
-    /* Limits of the format. The compiler and the decoder refuse more, and name the limit. */
+    /* Limits of the format. The compiler and the decoder refuse programs that exceed a limit, with a message that names
+       it. */
     PROGRAM_RANKS_MAX = 4096,
     PROGRAM_STAGES_MAX = 65535,
     PROGRAM_PIPES_MAX = 64,
@@ -97,18 +100,20 @@ typedef struct Instruction {
 } Instruction;
 _Static_assert(sizeof(Instruction) == 40, "the interpreter walks these: keep them small");
 
-/* A flow of microbatches through one copy of all stages. Every pipe has Program.stages stages. The number of a
-   microbatch in the step, by which its data is drawn, is `first` + its number in the pipe; `first` is the number of
-   microbatches in the pipes before it. In an asynchronous program `versions` has the version of the weights that the
-   passes of a microbatch use, on every stage. */
+/* A flow of microbatches through one copy of all stages. Every pipe has Program.stages stages. Microbatch m of the pipe
+   is microbatch `first` + m of the step, which determines its data; `first` is the number of microbatches in the pipes
+   before it. In an asynchronous program `versions` has the version of the weights that the passes of a microbatch use,
+   on every stage. */
 typedef struct Pipe {
     uint32_t microbatches;
     uint32_t first;
-    uint32_t *versions; /* [microbatches]; NULL, in all pipes: the newest version of a stage when its F runs */
+    /* [microbatches]; NULL (then in all pipes): a microbatch uses the version that is newest on each stage when its F
+       runs there */
+    uint32_t *versions;
 } Pipe;
 
-/* A copy of a stage. A stage has one in every pipe, or several, each on a rank of its own; then each microbatch of
-   the pipe uses one of them. The microbatches of a chunk are those whose F it runs. */
+/* A copy of a stage on a rank. A stage has one or more copies in every pipe, all on different ranks. If a pipe has
+   several copies of the stage, each microbatch of the pipe uses one of them: the one that runs its F. */
 typedef struct Chunk {
     uint16_t pipe;
     uint16_t stage;
@@ -132,25 +137,27 @@ typedef struct Group {
 typedef struct RankProgram {
     uint32_t chunk_count;
     Chunk *chunks;
-    uint32_t slots[SLOT_CLASSES]; /* number of slots of each class on this rank; all of them are used. When a step
-                                     begins and ends, the weights of chunk c are in weights slot c; each further
-                                     weights slot belongs to one chunk */
-    /* most microbatches of a stage held at once, from F to the end of B or W; forward-only: 0 */
+    /* number of slots of each class on this rank; none is unused. At the beginning and end of a step, slot c of class
+       WEIGHTS holds the weights of chunk c. Each further slot of that class holds versions of one chunk only */
+    uint32_t slots[SLOT_CLASSES];
+    /* the most activations held at once: one per stage and microbatch, from the F to the end of the B or W.
+       Forward-only: 0 */
     uint32_t peak_activations;
     uint32_t instruction_count;
-    Instruction *instructions; /* the last one is END, and no other is */
-    uint32_t *numbers;         /* numbers of the instructions in the file, after program_post_early; NULL: their
-                                  indices */
+    Instruction *instructions; /* the last one, and no other, is END */
+    /* [instruction_count]: the index that each instruction has in the file, set by program_post_early; NULL: the order
+       is that of the file */
+    uint32_t *numbers;
 } RankProgram;
 
-/* For a reference (program_reference): the copies that a stage has in the program. Each copy keeps its own gradient,
-   to which its microbatches add in its own order; NORM and U use their sum, in the order of the stage's group, as
-   after a WAIT_REDUCE. */
+/* Of one stage, in a program made by program_reference: the copies that the stage has in the original program. Each
+   copy keeps its own gradient, to which its microbatches add in its own order; NORM and U use their sum, in the order
+   of the stage's group, as after a WAIT_REDUCE. */
 typedef struct StageCopies {
     uint32_t count; /* 0: only one */
-    uint16_t *of;   /* [Program.microbatches]: the copy that a microbatch uses, as an index in the group */
-    /* [Program.microbatches]: the same for sharded parameters. A group of consecutive replicas has one copy of these,
-       so this is the copy at the same place in the first replica of the group */
+    uint16_t *of;   /* [Program.microbatches]: which copy a microbatch uses, as an index in the stage's group */
+    /* [Program.microbatches]: the same for sharded parameters. `shards` consecutive replicas together hold one copy of
+       these, so for all of them this is the index of the copy in the first of these replicas */
     uint16_t *sharded_of;
 } StageCopies;
 
@@ -163,7 +170,7 @@ typedef struct Program {
     uint32_t microbatches; /* of all pipes */
     uint32_t pipe_count;
     Pipe *pipes;
-    Recipe *recipe; /* of every F&B (OVERLAP) or F&F (OVERLAP_FORWARD); NULL: not given */
+    Recipe *recipe; /* the recipe of every F&B (OVERLAP) or F&F (OVERLAP_FORWARD); NULL: not given */
     uint32_t group_count;
     Group *groups;
     StageCopies *copies; /* [stages]; NULL: not a reference. Not stored in the file */
@@ -173,10 +180,10 @@ typedef struct Program {
 
 /* --- prog.bin (encode.c, decode.c). Magic "DPSPROG\n", version, then varints, then the CRC-32 of all before it. --- */
 
-/* False: out of memory. The same program gives the same bytes. */
+/* Writes prog.bin. Equal programs give equal bytes. False: out of memory. */
 bool program_encode(const Program *program, ByteWriter *writer);
-/* Any bytes are either a well-formed program, or STATUS_BAD_INPUT with the reason; never a crash, and never an
-   allocation that the size of the input does not justify. The program still has to be verified. */
+/* Decodes any bytes: into a well-formed program, or STATUS_BAD_INPUT with the reason. It never crashes, and allocates
+   no more than in proportion to `size`. The program still has to be verified. */
 Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program **program, Error *error);
 
 /* --- verify*.c: run the program on labels instead of tensors, with every message an unbuffered rendezvous ---
@@ -202,24 +209,25 @@ Status program_verify(const Program *program, Error *error);
 
 /* An instruction without operands. */
 Instruction instruction_blank(Opcode opcode, uint32_t line);
-/* The group of a stage; NULL: it has one copy. */
+/* The group of a stage's copies; NULL: the stage has one copy. */
 const Group *program_group(const Program *program, uint32_t stage);
 
 /* --- disassemble.c: the one text of an instruction, in listings, traces, messages and golden tests --- */
 
-/* Such as "F1 m3 x2 y- c0 t4"; see the head of disassemble.c. Returns the result of snprintf. */
+/* Writes the text of an instruction, such as "F1 m3 x2 y- c0 t4" (see the head of disassemble.c). Returns the result of
+   snprintf. */
 int program_instruction_text(const Program *program, uint32_t rank, const Instruction *instruction, char *text,
                              size_t size);
 void program_disassemble(const Program *program, FILE *stream);
-/* describe.c: the format of prog.bin and every opcode. */
+/* describe.c: prints a description of the format of prog.bin and of every opcode. */
 void program_describe_opcodes(FILE *stream);
 
-/* --- derive.c: programs made from verified programs, which pass program_verify too. STATUS_RUN_FAILED: out of memory
-   --- */
+/* --- derive.c: makes programs from verified programs; the results pass program_verify too. STATUS_RUN_FAILED: out of
+   memory --- */
 
-/* The program without I, B, W, the messages of gradients, and updates: each F becomes FORWARD_ONLY, alone. Slots are
-   planned again, because far fewer are live at once. The result is not asynchronous. A forward-only program gives an
-   equivalent one. */
+/* The program without I, B, W, the messages of gradients, and updates: each F becomes a FORWARD_ONLY, also the F of an
+   F&B. Slots are assigned anew, because far fewer are live at once. The result is not asynchronous. For a forward-only
+   program the result is an equivalent program. */
 Status program_forward_only(const Program *program, Arena *arena, Program **derived, Error *error);
 /* All stages on one rank, microbatch after microbatch in the order of the step: every F in stage order, then every I
    from the last stage back. The W of a stage run in the order in which the program runs them, usually right after their
@@ -236,13 +244,13 @@ Status program_reference(const Program *program, uint32_t replicas, uint32_t sha
 
 /* Rewrites a verified program for transports that do not block at a post. Every SEND moves to right after the
    instruction that fills its slot, every RECEIVE to right after the one that frees its slot, but not past another
-   message of its channel. Everything else stays, each WAIT too. What a rank waits for is posted no later than before
-   on either end, so no rank waits longer. If messages are handled strictly in the order of the stream, the result
-   may hang, and program_verify refuses it. Each rank then has `numbers`, owned by the arena. STATUS_RUN_FAILED: out
-   of memory. Linear time. */
+   message with the same sender and receiver. All other instructions, also each WAIT, keep their order. Both ends of a
+   message are posted no later than before, so no rank waits longer. If messages are handled strictly in the order of
+   the stream, the result may hang, and program_verify refuses it. Each rank then has `numbers`, owned by the arena.
+   STATUS_RUN_FAILED: out of memory. Linear time. */
 Status program_post_early(Program *program, Arena *arena, Error *error);
-/* The same for one rank of a program of `ranks` ranks. Its instructions are overwritten. False: out of memory; but if
-   the arena has no more memory and arena->exhausted is set, it jumps there. */
+/* program_post_early for one rank of a program of `ranks` ranks. The rank's instructions are overwritten. False: out of
+   memory. If arena->exhausted is set, it jumps there instead when the arena has no memory. */
 bool rank_post_early(RankProgram *rank, uint32_t ranks, Arena *arena);
 
 #endif

@@ -9,8 +9,8 @@ static double part_time(const Costs *costs, uint8_t component, uint8_t pass)
     return fmax(costs->parts[component][pass], 0);
 }
 
-/* The time of an entry of an F&F. The core takes the time of attention without qkv; mlp takes its time without the
-   shared experts if the recipe names these. */
+/* The time of an entry of an F&F. `core` takes the time of attention less that of qkv. `mlp` takes the time of mlp,
+   less that of the shared experts if the recipe names these. */
 static double forward_time(const Recipe *recipe, const Costs *costs, RecipeEntry entry)
 {
     const double whole = part_time(costs, entry.component, RECIPE_F);
@@ -45,7 +45,7 @@ double recipe_slowdown(const Recipe *recipe, const Costs *costs, RecipeStream st
     return fmax(costs->multiprocessors / (stream == RECIPE_COMM ? share : whole - share), 1);
 }
 
-/* The time in which both streams are busy at once. */
+/* The total time during which both streams are busy. */
 static double both_busy(const RecipeTimes *times)
 {
     double both = 0;

@@ -2,9 +2,9 @@
 #define PROGRAM_RECIPE_TIMES_H
 
 /* The modelled time of an F&B or F&F: two streams, each in its order, through all layers of a stage. The recipe
-   reserves `share` of every `whole` multiprocessors for communication, all the time. Computation has the others and
-   takes whole / (whole - share) times as long, as matrix products and memory-bound work that fill the device do. If the
-   times of computation were measured on Costs.compute_share of the device, they are multiplied by this share, too.
+   reserves `share` of every `whole` multiprocessors for communication, during the whole F&B. Computation has the others
+   and takes whole / (whole - share) times as long, as matrix products and memory-bound work that fill the device do. If
+   the times of computation were measured on Costs.compute_share of the device, they are multiplied by this share, too.
    Communication takes its own time on Costs.multiprocessors or more (20 of 132 for the all-to-all kernels of DeepSeek's
    published profile), and proportionally longer on fewer. */
 
@@ -12,14 +12,14 @@
 
 typedef struct RecipeSpan {
     RecipeEntry entry;
-    uint32_t layer; /* of an F counted from the first layer, of a backward from the last */
+    uint32_t layer; /* counted from 0 at the first layer of the stage in an F, at the last layer in a backward */
     double start, end;
 } RecipeSpan;
 
 typedef struct RecipeTimes {
     uint32_t layers;
     RecipeLate late;
-    RecipeSpan *spans[RECIPE_STREAMS]; /* in the stream's order; owned by the arena */
+    RecipeSpan *spans[RECIPE_STREAMS]; /* [stream][counts[stream]], in the order of the stream; owned by the arena */
     uint32_t counts[RECIPE_STREAMS];
     double makespan;
     double busy[RECIPE_STREAMS];
@@ -31,22 +31,24 @@ typedef struct RecipeTimes {
 uint32_t recipe_layers(const Costs *costs);
 /* The time of an entry in one layer; 0 if it is not given. */
 double recipe_time(const Recipe *recipe, const Costs *costs, RecipeEntry entry);
-/* The factor by which entries of a stream take longer in an F&B than their costs. */
+/* The factor by which an entry takes longer in the given stream of an F&B or F&F than its cost says. It is below 1 if
+   compute_share makes it so. */
 double recipe_slowdown(const Recipe *recipe, const Costs *costs, RecipeStream stream, RecipeEntry entry);
 
-/* An entry with the one that it waits for in its layer, and its time, with the share taken into account. */
+/* An entry, the entry of the same layer that it needs, and its time on its stream's share of the multiprocessors. */
 typedef struct RecipeStep {
     RecipeEntry entry, needed;
     RecipeStream stream;
-    bool needs; /* whether it waits for `needed`; false: it waits for the last entry of its pass in the layer before */
+    bool needs; /* true: the entry needs `needed`; false: it needs the last entry of its pass in the previous layer */
     double time;
 } RecipeStep;
 
 /* The state of a simulated F&B; all zero at first. */
 typedef struct RecipeClock {
-    double free[RECIPE_STREAMS];              /* the time from which a stream is free */
-    double chain[RECIPE_HALVES];              /* [pass]: the end of all entries of this pass so far */
-    double ends[RECIPE_NAMES][RECIPE_HALVES]; /* [component][pass]: the last end of the entry */
+    double free[RECIPE_STREAMS]; /* the time from which a stream is free */
+    double chain[RECIPE_HALVES]; /* [pass]: the end of all entries of this pass so far */
+    /* [component][pass]: when the entry ended in the latest layer that has run it */
+    double ends[RECIPE_NAMES][RECIPE_HALVES];
 } RecipeClock;
 
 /* [component][pass]: of the recipe's entries; others are not set. */
@@ -57,9 +59,9 @@ void recipe_steps(const Recipe *recipe, const Costs *costs, RecipeSteps steps);
 /* Runs the next entry as soon as its stream is free and what it needs has ended. Steps come layer by layer, in an
    order in which they can be issued. Returns the start; the end is clock->free[step->stream]. */
 double recipe_advance(RecipeClock *clock, const RecipeStep *step);
-/* Simulates a whole F&B. The arena owns the spans. */
+/* Simulates a whole F&B or F&F: all layers of a stage. The arena owns the spans. */
 RecipeTimes recipe_times(const Recipe *recipe, const Costs *costs, Arena *arena);
-/* Converts to another unit; `factor` new units are one old unit. */
+/* Converts all times to another unit: multiplies them by `factor`. */
 void recipe_times_scale(RecipeTimes *times, double factor);
 
 #endif

@@ -2,8 +2,9 @@
 
 #include <math.h>
 
-/* Of the spans that a span needs, the one that ends last: the entry before it in its layer or, for the first entry
-   of its pass, the last of its pass in the layer before. NULL: it needs none. */
+/* The span that ends last among those that `span` needs. These are the entry that comes before it in its layer; or, for
+   the first entry of a pass in a layer, the last entry of the pass in the previous layer. NULL: `span` needs no
+   other. */
 static const RecipeSpan *find_needed(const Recipe *recipe, const RecipeTimes *times, const RecipeSpan *span)
 {
     RecipeEntry needed;

@@ -8,7 +8,7 @@
 
 /* A microbatch on a stage. */
 typedef struct Visit {
-    /* the microbatch whose W the copy runs next, or NOBODY */
+    /* the microbatch whose W this copy runs after the W of this microbatch; NOBODY: this W is the copy's last */
     uint32_t next_weight;
     struct Copy *copy;                  /* the copy of the stage that it uses */
     uint32_t forward_line, weight_line; /* of F, and of B or W, in the source */
@@ -18,7 +18,8 @@ typedef struct Visit {
 /* A copy of a stage: a chunk of a rank of the program. */
 typedef struct Copy {
     uint32_t place; /* index in the stage's group */
-    /* microbatches in the order of the copy's W: the next one, and the last one */
+    /* the microbatch whose W is next, and the microbatch whose W is the last so far, in the order in which the copy
+       runs its W */
     uint32_t next_weight, last_weight;
     uint32_t newest; /* version of its weights */
 } Copy;
@@ -27,8 +28,9 @@ enum { NOBODY = UINT32_MAX };
 
 /* A stage's weights, all of its copies together. */
 typedef struct Weights {
-    uint32_t copies, arrivals; /* arrivals at REDUCE, of all copies and versions */
-    uint32_t newest;           /* the newest version made */
+    /* arrivals: how often a copy has reached a REDUCE, summed over all copies and versions */
+    uint32_t copies, arrivals;
+    uint32_t newest; /* the newest version made */
 } Weights;
 
 typedef struct Line {
@@ -107,7 +109,8 @@ static void note_weight(Line *line, Copy *copy, const Chunk *chunk, const Instru
     copy->last_weight = number;
 }
 
-/* Notes for every microbatch its copy of every stage, and the order of its W. */
+/* Records for the passes of rank r which copy of a stage each microbatch uses, and in which order each copy runs its
+   W. */
 static void note_passes(Line *line, uint32_t r)
 {
     const RankProgram *rank = &line->program->ranks[r];
@@ -129,7 +132,8 @@ static bool survey(Line *line, Arena *arena, Arena *scratch)
 {
     const Program *program = line->program;
     const size_t passes = (size_t)program->stages * program->microbatches;
-    uint64_t instructions = 3 * passes; /* an F, I and W for each pass, and all instructions of the program */
+    /* an upper bound: F, I and W for each stage and microbatch, and as many as all instructions of the program */
+    uint64_t instructions = 3 * passes;
     for (uint32_t r = 0; r < program->rank_count; r++)
         instructions += program->ranks[r].instruction_count;
     line->visits = arena_array(scratch, passes, sizeof *line->visits);
@@ -147,7 +151,7 @@ static bool survey(Line *line, Arena *arena, Arena *scratch)
 
 /* --- passes on the one rank --- */
 
-/* Adds a pass of the one rank; false if something that it needs is missing. */
+/* Appends a pass to the stream of the one rank. False: a pass that it needs has not been appended yet. */
 static bool add_pass(Line *line, Opcode opcode, uint32_t stage, uint32_t microbatch, uint32_t source_line)
 {
     Visit *visit = visit_of(line, stage, microbatch);
@@ -196,10 +200,10 @@ static void add_of_shards(Line *line, Opcode opcode, uint32_t stage, uint32_t mi
         add_own(line, opcode, stage, microbatch + shard * line->each);
 }
 
-/* Adds the I of a microbatch, and every W whose turn it is then: each copy adds up its gradient in the order of the
-   program. Each W is followed by that of the other replicas that hold shards, so the gradient of sharded parameters is
-   added up replica after replica. The F of a forward-only program also get a backward, until program_forward_only
-   removes it. */
+/* Appends the I of a microbatch, and then every W that is next in its copy's order and whose I is there: so each copy
+   adds up its gradient in the order of the program. Each W is followed by that of the other replicas that hold shards,
+   so the gradient of sharded parameters is added up replica after replica. The F of a forward-only program also get a
+   backward, until program_forward_only removes it. */
 static void add_backward(Line *line, uint32_t stage, uint32_t microbatch)
 {
     const Visit *visit = visit_of(line, stage, microbatch);
@@ -232,9 +236,9 @@ static void synchronous(Line *line)
         add_of_stage(line, OP_UPDATE, s, line->lines[OP_UPDATE]);
 }
 
-/* --- asynchronous: the instructions of the ranks in turn, as far as each can run --- */
+/* --- asynchronous programs: visits the ranks in turn, and appends the instructions of each as far as it can run --- */
 
-/* Adds the next instruction of a rank; false: it has to wait. */
+/* Appends the next instruction of a rank; false: the rank has to wait for another rank first. */
 static bool add(Line *line, uint32_t rank, const Instruction *instruction)
 {
     const RankProgram *from = &line->program->ranks[rank];
@@ -249,7 +253,8 @@ static bool add(Line *line, uint32_t rank, const Instruction *instruction)
         Copy *copy = &line->copies[rank][instruction->chunk];
         if (weights->copies > 1 && weights->arrivals < weights->copies * (copy->newest + 1))
             return false;
-        if (weights->newest == copy->newest++) { /* the first copy that arrives makes the version */
+        /* the copy that gets here first makes the version; the others reuse it */
+        if (weights->newest == copy->newest++) {
             weights->newest++;
             add_sum(line, chunk->stage, instruction->line);
             Instruction update = instruction_blank(OP_ASYNC_UPDATE, instruction->line);

@@ -5,28 +5,31 @@
 enum { SEND_SLACK = 2, CHUNK_ELSEWHERE = -1 };
 
 typedef struct FreeSlots {
-    uint16_t *slots; /* a stack: the slot that was freed last is still in the cache */
+    /* a stack, so that the slot freed last is reused first: its memory is most likely still in the cache */
+    uint16_t *slots;
     uint32_t count;
 } FreeSlots;
 
 typedef struct Sent {
     uint16_t slot;
-    uint32_t passes; /* number of passes that had run when it was posted */
+    uint32_t passes; /* how many passes of the rank had run when this send was posted */
 } Sent;
 
 /* The versions of a chunk's weights. Their slots belong to the chunk, because the sizes of stages differ. */
 typedef struct Versions {
-    uint32_t *used;  /* [microbatches]: the version that each uses */
-    uint32_t *uses;  /* [last + 1]: number of backward passes that still use it */
+    uint32_t *used;  /* [microbatches]: the version that each microbatch uses */
+    uint32_t *uses;  /* [last + 1]: for each version, how many backwards that use it are still to run */
     uint16_t *slots; /* [last + 1] */
     uint32_t newest, last;
     FreeSlots free;
 } Versions;
 
 typedef struct ChunkSlots {
-    uint16_t (*held)[CONTENTS]; /* [microbatches]: the slot of each content */
-    int previous, next;         /* this rank's chunks of the neighbouring stages, or CHUNK_ELSEWHERE */
-    Versions versions;          /* of an asynchronous program */
+    uint16_t (*held)[CONTENTS]; /* [microbatches]: the slot that holds each content of the microbatch */
+    /* the chunks of this rank that are the previous and the next stage; CHUNK_ELSEWHERE: that stage is on another
+       rank */
+    int previous, next;
+    Versions versions; /* of an asynchronous program */
 } ChunkSlots;
 
 typedef struct Allocator {
@@ -76,8 +79,9 @@ static uint16_t take(Allocator *allocator, SlotClass class, uint32_t line)
     return oldest->slot;
 }
 
-/* The next version of the weights replaces the newest one in its slot if no backward needs that any more. The last
-   one goes to the chunk's own slot, where the next step looks for it: no microbatch is in flight then. */
+/* The next version of the weights replaces the newest one in its slot if no backward needs the newest one any more. The
+   last version of a step goes to the slot with the number of the chunk, where the next step begins; no microbatch is in
+   flight then. */
 static uint16_t update_async(Allocator *allocator, const Instruction *instruction)
 {
     Versions *versions = &allocator->chunks[instruction->chunk].versions;
@@ -95,7 +99,8 @@ static uint16_t *held(const Allocator *allocator, const Instruction *instruction
     return &allocator->chunks[instruction->chunk].held[instruction->microbatch][operand->content];
 }
 
-/* What one stage computes for another one is in the same slot for both, if this rank has both. */
+/* Records that a content is in `slot`. If this rank also has the neighbouring stage that reads or wrote the content, it
+   is recorded for that stage, too. */
 static void hold(const Allocator *allocator, const Instruction *instruction, const Operand *operand, uint16_t slot)
 {
     const ChunkSlots *chunk = &allocator->chunks[instruction->chunk];
@@ -265,7 +270,8 @@ static bool open_allocator(Allocator *allocator, const Instruction *instructions
     allocator->next_second = arena_array(arena, seconds, sizeof *allocator->next_second);
     allocator->sent = arena_array(scratch, messages, sizeof *allocator->sent);
     allocator->receiving = arena_array(scratch, (size_t)count + seconds, sizeof *allocator->receiving);
-    for (int class = 0; class < SLOT_WEIGHTS; class ++) /* an F&B takes at most two of a class */
+    /* each instruction takes at most one slot of a class, a pair two */
+    for (int class = 0; class < SLOT_WEIGHTS; class ++)
         if (!(allocator->free[class].slots = arena_array(scratch, (size_t)count + seconds, sizeof(uint16_t))))
             return false;
     return rank->instructions && allocator->next_second && allocator->sent && allocator->receiving &&
@@ -275,7 +281,8 @@ static bool open_allocator(Allocator *allocator, const Instruction *instructions
 
 /* --- the run --- */
 
-/* The halves of an F&B run at once: neither frees a slot before both have run. */
+/* Assigns slots to an instruction and appends it. The halves of a pair run at once, so slots are freed only after both
+   halves have got theirs. */
 static void assign(Allocator *allocator, Instruction instruction)
 {
     find(allocator, &instruction);
@@ -292,7 +299,7 @@ static void assign(Allocator *allocator, Instruction instruction)
         release(allocator, half);
 }
 
-/* The first of the instructions that wait for sums of gradients and update weights in a synchronous step, or END. */
+/* The index of the first of the closing instructions: after it come only WAIT_REDUCE, NORM, UPDATE and END. */
 static uint32_t closing(const Instruction *instructions, uint32_t count)
 {
     while (count && !opcode_is_ordered(instructions[count - 1].opcode) && instructions[count - 1].opcode != OP_REDUCE)
@@ -303,7 +310,7 @@ static uint32_t closing(const Instruction *instructions, uint32_t count)
 static void assign_all(Allocator *allocator, const Instruction *instructions, uint32_t count)
 {
     const uint32_t end = closing(instructions, count);
-    uint32_t line = 0; /* of the last pass, message or U */
+    uint32_t line = 0; /* the source line of the last pass, message or U */
     for (uint32_t i = 0; i < end; i++) {
         assign(allocator, instructions[i]);
         line = opcode_is_ordered(instructions[i].opcode) ? instructions[i].line : line;
@@ -323,7 +330,7 @@ bool slots_assign(const Program *program, RankProgram *rank, const Instruction *
     if (good) {
         rank->slots[SLOT_WEIGHTS] = rank->chunk_count;
         assign_all(&allocator, instructions, count);
-        /* an activation is held as long as its stash */
+        /* each held activation has one stash slot, from its F to the end of its B or W */
         rank->peak_activations = program->forward_only ? 0 : rank->slots[SLOT_STASH];
     }
     arena_free(&scratch);

@@ -6,9 +6,9 @@
 
 #include "runtime/program/program.h"
 
-/* Gives `count` instructions of one rank their slots, and adds a WAIT for each message. The instructions come in
-   order, with END, without slots and without WAIT. The rank has its chunks; the program has its stages and pipes,
-   and whether it is asynchronous. Fills in the rank's instructions, slots and peak_activations.
+/* Gives `count` instructions of one rank their slots, and adds a WAIT for each message. `instructions` are in order and
+   end with END; they have no slots, and there are no WAITs. Of `rank` the chunks must be filled in; of `program` the
+   stages, the pipes and whether it is asynchronous. Fills in the rank's instructions, slots and peak_activations.
 
    The WAIT of a receive comes right before the pass that needs the message. The WAIT of a send comes when its slot
    is needed again, but only after two more passes, so that a rank seldom waits for a slow receiver; or at the end.
@@ -17,7 +17,7 @@
 bool slots_assign(const Program *program, RankProgram *rank, const Instruction *instructions, uint32_t count,
                   Arena *arena);
 
-/* The class of which a rank has more slots than a program can name; SLOT_CLASSES: none. */
+/* A class of which the rank has more than PROGRAM_SLOTS_MAX slots; SLOT_CLASSES: there is none. */
 SlotClass slots_exceeded(const RankProgram *rank);
 
 #endif

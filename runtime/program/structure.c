@@ -162,8 +162,8 @@ static uint64_t most_forwards(const Program *program, uint64_t instructions)
     return program->forward_only ? 2 * instructions : instructions;
 }
 
-/* Makes room for the homes of all microbatches, for stages that have several copies in one pipe. *replicated: whether
-   there are such stages. */
+/* Allocates ChunkState.homes for stages that have several copies in one pipe. *replicated: whether there are such
+   stages. */
 static Status make_homes(Verifier *verifier, bool *replicated)
 {
     const Program *program = verifier->program;
@@ -192,7 +192,7 @@ static Status make_homes(Verifier *verifier, bool *replicated)
 
 enum { NOWHERE = 0xffff };
 
-/* A microbatch uses the copy that runs its F. */
+/* Records the rank that runs the F of a microbatch as its home: the microbatch uses the copy of the stage there. */
 static Status find_home(Verifier *verifier, uint32_t r, const Instruction *half)
 {
     const RankProgram *rank = &verifier->program->ranks[r];
@@ -261,7 +261,8 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
     if (rank->instruction_count == 0 || rank->instructions[rank->instruction_count - 1].opcode != OP_END)
         return refuse(verifier, "rank %u: the last of its %u instructions is not END", r, rank->instruction_count);
     for (int class = 0; class < SLOT_WEIGHTS; class ++) {
-        /* An instruction fills at most one slot of a class. */
+        /* An instruction fills at most one slot of a class, so a rank cannot use more slots than it has
+           instructions. */
         if (rank->slots[class] > PROGRAM_SLOTS_MAX || rank->slots[class] > rank->instruction_count)
             return refuse(verifier, "rank %u has %u %s slots for %s", r, rank->slots[class], slot_class_names[class],
                           counted(rank->instruction_count, "instruction").text);

@@ -32,7 +32,7 @@ static const char *category_of(uint8_t opcode)
     }
 }
 
-/* The letters of the opcode in an order of the compiler; NULL: it is in none. */
+/* The letters that a .csv order of the compiler has for the opcode; NULL: such an order has no such instruction. */
 static const char *letters_of(uint8_t opcode)
 {
     switch (opcode) {
@@ -54,7 +54,7 @@ static const char *letters_of(uint8_t opcode)
 
 static bool is_receive(uint8_t opcode) { return opcode == OP_RECEIVE_FORWARD || opcode == OP_RECEIVE_BACKWARD; }
 
-/* A step of a rank while it is written. */
+/* The state while one step of one rank is written. */
 typedef struct Writer {
     const Program *program;
     const RankProgram *own;
@@ -64,13 +64,13 @@ typedef struct Writer {
     Mesh mesh;
     int member;
     uint64_t step, first_step;
-    const Instruction **posted; /* [message slot]: the message that was posted last */
-    bool *unread;               /* [message slot]: received, but not read by a pass yet */
-    TraceSpan *made;            /* [message slot]: the event of the pass that filled it */
-    uint32_t held;              /* activations, from F to the end of B or W */
+    const Instruction **posted; /* [message slot]: the SEND or RECEIVE that was posted last for this slot */
+    bool *unread;               /* [message slot]: its message was received, but no pass has read it yet */
+    TraceSpan *made;            /* [message slot]: the times of the pass that filled it */
+    uint32_t held;              /* how many activations the rank holds now, each from its F to the end of its B or W */
     TraceSpan *sums;            /* [chunk]: its last REDUCE */
-    uint32_t *updates;          /* [chunk]: number of its U so far */
-    uint32_t *versions;         /* [weights slot]: the version in it */
+    uint32_t *updates;          /* [chunk]: how many U it has run in this step */
+    uint32_t *versions;         /* [weights slot]: the version of the weights in this slot */
 } Writer;
 
 static const char *pass_text(const Writer *writer, const Instruction *instruction, char text[PASS_BYTES])
@@ -138,9 +138,9 @@ static void put_event(const Writer *writer, uint32_t i, TraceSpan span)
     fputs("}}", writer->stream);
 }
 
-/* An end of an arrow belongs to the event around its time: the last nanosecond of the pass that computes the
-   message, or the first of the pass that needs it. Both ends number the arrow by step, direction and the pass that
-   computes it. */
+/* Writes one end of a message's arrow. A viewer attaches it to the event that covers its time, so the time is the last
+   nanosecond of the pass that computes the message, or the first nanosecond of the pass that needs it. Both ends number
+   the arrow by step, direction and the pass that computes it. */
 static void put_arrow(const Writer *writer, const Instruction *message, TraceSpan span)
 {
     const Chunk *chunk = &writer->own->chunks[message->chunk];
@@ -159,7 +159,7 @@ static void put_arrow(const Writer *writer, const Instruction *message, TraceSpa
             forward ? "activation" : "gradient", head ? "f\",\"bp\":\"e" : "s", id, writer->member, time);
 }
 
-/* Writes the counter when the pass begins or stops to hold something. */
+/* Writes the counter of held activations if the pass is an F, which begins to hold one, or a B or W, which ends it. */
 static void put_held(Writer *writer, const Instruction *pass, TraceSpan span)
 {
     const bool begins = pass->opcode == OP_FORWARD || pass->opcode == OP_OVERLAP;
@@ -189,7 +189,8 @@ static void note_pass(Writer *writer, const Instruction *pass, TraceSpan span)
 
 static bool is_of_sum(uint8_t opcode) { return opcode == OP_REDUCE || opcode == OP_WAIT_REDUCE; }
 
-/* A sum from its post to the end of the wait for it, and that wait. A stage with one copy has nothing to sum. */
+/* Writes the interval of a sum of gradients, from its post to the end of the wait for it, and the time of the wait.
+   Writes nothing for a stage with one copy. */
 static void put_sum(Writer *writer, uint32_t i, TraceSpan span)
 {
     const Instruction *instruction = &writer->own->instructions[i];

@@ -85,10 +85,10 @@ typedef struct TraceTimes {
 /* What a trace says of its run as a whole. */
 typedef struct TraceFacts {
     int replicas;         /* 0: one */
-    bool reference;       /* one rank did the work of all (dprun --reference) */
+    bool reference;       /* the run was dprun --reference: one rank did the work of all ranks */
     double unit;          /* seconds per unit of the costs; 0: passes computed */
     double message_bytes; /* 0: unknown */
-    uint32_t processors;  /* shared by all ranks; 0: unknown, or a GPU computed */
+    uint32_t processors;  /* how many processors all ranks shared; 0: unknown, or a GPU computed */
 } TraceFacts;
 
 void trace_begin(const Program *program, const TraceFacts *facts, FILE *stream);

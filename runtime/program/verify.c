@@ -2,9 +2,9 @@
 
 /* Runs all ranks symbolically: slots hold labels instead of data. A rank runs until it blocks: at a SEND or RECEIVE
    until the other end arrives, at a REDUCE until all copies of the stage arrive, at a NORM until all ranks arrive. So a
-   program that passes needs no buffered messages. The last rank to arrive does the work for all and makes the others
-   runnable, so every instruction is checked once. The result does not depend on the order in which ranks run, as each
-   message has one position at both ends. */
+   program that is accepted needs no buffered messages. The last rank to arrive does the work for all and makes the
+   others runnable, so every instruction is checked once. The result does not depend on the order in which ranks run, as
+   each message has one position at both ends. */
 
 void verifier_resume(Verifier *verifier, uint32_t rank)
 {
@@ -24,7 +24,8 @@ static bool is_misplaced(const Program *program, uint8_t opcode)
     return is_forward_only || opcode == OP_ASYNC_UPDATE;
 }
 
-/* Runs a rank until it arrives at an instruction where it may wait. Whoever wakes it puts it back on the stack. */
+/* Runs a rank until it arrives at an instruction where it may wait. verifier_resume puts it back on the stack of
+   runnable ranks. */
 static Status run_rank(Verifier *verifier, uint32_t rank)
 {
     RankState *state = &verifier->ranks[rank];

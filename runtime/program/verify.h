@@ -9,7 +9,7 @@
 #include "runtime/program/deadlock.h"
 #include "runtime/program/operands.h"
 
-/* The content of a slot in one word: its state, a LabelKind, pipe, stage and microbatch. */
+/* A slot as one 64-bit word: its state, and the label of its content (LabelKind, pipe, stage and microbatch). */
 enum {
     LABEL_STAGE_SHIFT = 20,
     LABEL_PIPE_SHIFT = LABEL_STAGE_SHIFT + 16,
@@ -31,8 +31,10 @@ enum { PASS_F = 1, PASS_I = 2, PASS_W = 4 };
 enum { GROUP_NONE = 0xffff, CHUNK_NONE = 0xffff };
 
 typedef struct ChunkState {
-    uint64_t label;  /* pipe and stage, shifted as in a label */
-    uint8_t *passes; /* [microbatches], bits PASS_; the copies of a stage in one pipe share it */
+    uint64_t label; /* pipe and stage, shifted as in a label */
+    /* [microbatches]: which passes of each microbatch have run on this stage, as bits PASS_...; the copies of the stage
+       in one pipe share this array */
+    uint8_t *passes;
     /* [microbatches]: the rank of the copy that a microbatch uses; NULL: there is one copy */
     const uint16_t *homes;
     uint32_t microbatches; /* number of microbatches of the pipe */
@@ -40,13 +42,13 @@ typedef struct ChunkState {
     uint32_t completed;    /* number of microbatches whose B or W has run (forward-only: whose F) */
     uint16_t pipe, stage;
     uint16_t group;
-    bool posted, reduced; /* REDUCE and WAIT_REDUCE have run since the last U */
+    bool posted, reduced; /* posted: a REDUCE has run since the last U; reduced: a WAIT_REDUCE has */
     bool updated;
-    uint32_t reductions; /* number of REDUCEs that it has reached */
+    uint32_t reductions; /* how many REDUCEs this copy has reached */
     /* of an asynchronous program */
-    uint32_t newest;        /* version of its weights: the number of U so far */
-    uint32_t gathered;      /* number of microbatches whose gradients no U has used; once reduced, those of all
-                               copies */
+    uint32_t newest; /* version of its weights: the number of U so far */
+    /* number of microbatches whose gradients no U has used yet: of this copy, and from the REDUCE on of all copies */
+    uint32_t gathered;
     uint32_t *versions;     /* [microbatches]: the version that the F used */
     const uint32_t *wanted; /* Pipe.versions */
 } ChunkState;
@@ -55,7 +57,7 @@ typedef struct ChunkState {
 typedef struct WeightSlot {
     uint32_t version;
     uint32_t readers; /* microbatches whose F has used it and whose B or I has not run */
-    uint16_t chunk;   /* CHUNK_NONE: it belongs to no chunk yet */
+    uint16_t chunk;   /* the chunk whose weights the slot holds; CHUNK_NONE: none so far */
 } WeightSlot;
 
 typedef struct RankState {
@@ -65,8 +67,8 @@ typedef struct RankState {
     ChunkState *chunks;
     uint64_t *slots[SLOT_WEIGHTS];
     WeightSlot *weights;            /* [slots of their class] */
-    uint32_t used[SLOT_CLASSES];    /* number of slots used so far */
-    uint32_t occupied;              /* number of slots that hold something or are in flight */
+    uint32_t used[SLOT_CLASSES];    /* how many different slots of each class have been used so far */
+    uint32_t occupied;              /* how many slots of all classes but WEIGHTS are not free */
     uint32_t held, peak;            /* activations */
     uint64_t labels[SLOT_OPERANDS]; /* of the current instruction's slots */
 } RankState;
@@ -109,7 +111,7 @@ Status verifier_explain_deadlock(Verifier *verifier, Arena *arena, Deadlock *dea
 /* Whether the program passes its verification if one message from each rank to each other rank is buffered. */
 bool verifier_runs_buffered(const Program *program);
 
-/* The content of a slot operand of the instruction that has one: a slot's word without its state. */
+/* The label of the content that a slot operand of the instruction names. It is a slot's word without its state. */
 uint64_t verifier_label(const ChunkState *chunk, const Instruction *instruction, const Operand *operand);
 
 /* The slot operand of a SEND or RECEIVE; NULL for any other instruction. */
@@ -130,8 +132,8 @@ const char *verifier_word_text(const Verifier *verifier, uint64_t word, char tex
 
 /* --- verify_operands.c --- */
 
-/* Checks all operands against the state before the instruction. So no slot that it takes or reads is one that it
-   fills. */
+/* Checks all operands against the state before the instruction. This also ensures that an instruction fills no slot
+   that it takes or reads. */
 Status verifier_check_operands(const Verifier *verifier, uint32_t rank, const Instruction *instruction);
 /* Applies the effects of an instruction on its slots. verifier_check_operands has accepted it. */
 void verifier_apply_operands(RankState *state, const Instruction *instruction);
@@ -142,7 +144,7 @@ void verifier_record_pass(const Verifier *verifier, RankState *state, const Inst
 /* Refuses the program if the gradients of the chunk have not been summed. */
 Status verifier_check_reduced(const Verifier *verifier, uint32_t rank, uint32_t chunk);
 
-/* --- verify_sums.c: the rank is at this instruction --- */
+/* --- verify_sums.c: the rank has arrived at `instruction` --- */
 
 Status verifier_arrive_at_reduce(Verifier *verifier, uint32_t rank, const Instruction *instruction);
 Status verifier_wait_for_sum(const Verifier *verifier, uint32_t rank, const Instruction *instruction);
@@ -159,7 +161,7 @@ Status verifier_arrive_at_message(Verifier *verifier, uint32_t rank, const Instr
 
 /* --- verify.c --- */
 
-/* Ends the wait of a rank, which goes on with its next instruction. */
+/* Ends the wait of a rank: it continues with its next instruction. */
 void verifier_resume(Verifier *verifier, uint32_t rank);
 
 static inline const Place *verifier_place(const Verifier *verifier, uint32_t pipe, uint32_t stage)

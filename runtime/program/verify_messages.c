@@ -29,8 +29,8 @@ static Link *link_between(Verifier *verifier, uint32_t from, uint32_t to)
     return *place;
 }
 
-/* Puts a message into its link's buffer, or takes it out. If that is not possible the rank blocks, and tries again when
-   the other end has used the buffer. */
+/* Puts a message into its link's buffer, or takes it out. If the buffer is full, or empty, the rank blocks, and tries
+   again when the other end has used the buffer. */
 static Status use_buffer(Verifier *verifier, uint32_t rank, const Instruction *instruction, const Operand *operand)
 {
     RankState *state = &verifier->ranks[rank], *other = &verifier->ranks[instruction->peer];
@@ -76,7 +76,9 @@ Status verifier_arrive_at_message(Verifier *verifier, uint32_t rank, const Instr
     const Instruction *theirs = &other->program->instructions[other->next];
     const Operand *their_operand = verifier_message(theirs);
     if (!their_operand || theirs->peer != rank || their_operand->kind == operand->kind)
-        return STATUS_OK; /* the peer is at another instruction and may wait there forever */
+        /* the peer is at another instruction, so this rank stays blocked; if the peer never gets to this message, that
+           is a deadlock */
+        return STATUS_OK;
     const uint64_t mine = state->labels[operand->slot], their = other->labels[their_operand->slot];
     if (mine != their) {
         char place[2 * VERIFIER_TEXT + 200];

@@ -2,7 +2,7 @@
 
 #include "runtime/base/counted.h"
 
-/* Slots, passes and versions of weights: what an instruction needs of its rank, and what it changes there. */
+/* Slots, passes and versions of weights: which state of its rank an instruction needs, and what it changes there. */
 
 static Status refuse_slot(const Verifier *verifier, uint32_t rank, const Operand *operand, uint16_t slot, uint64_t word,
                           const char *needs)
@@ -72,7 +72,8 @@ static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruct
     return STATUS_OK;
 }
 
-/* What each pass does for its stage and microbatch, and which passes must come before it. */
+/* For each opcode of a pass: which of F, B, I and W it completes for its stage and microbatch, and which of these must
+   have run before. */
 static const struct {
     uint8_t does, needs;
 } pass_table[OPCODE_COUNT] = {

@@ -21,7 +21,8 @@ static Status check_complete(const Verifier *verifier, uint32_t rank, const Chun
                            chunk->stage, missing);
 }
 
-/* Checks that the gradients of all chunks are final: from every microbatch and every copy. */
+/* Checks that the gradients of all chunks are complete: every microbatch has added to them, and they are summed over
+   all copies. */
 static Status check_gradients(const Verifier *verifier, uint32_t rank)
 {
     const RankState *state = &verifier->ranks[rank];
@@ -37,8 +38,8 @@ static ChunkState *member_chunk(const Verifier *verifier, const Home *member)
     return &verifier->ranks[member->rank].chunks[member->chunk];
 }
 
-/* A rank arrives at a REDUCE. In an asynchronous program the next U uses the gradients that all copies have
-   gathered. */
+/* A rank arrives at a REDUCE. In an asynchronous program the sum has the gradients that the copies have gathered since
+   their last U. */
 Status verifier_arrive_at_reduce(Verifier *verifier, uint32_t rank, const Instruction *instruction)
 {
     RankState *state = &verifier->ranks[rank];
@@ -112,7 +113,8 @@ void verifier_update_async(RankState *state, const Instruction *instruction)
     chunk->posted = chunk->reduced = false;
 }
 
-/* Checks that every gradient is in some version, and that the next step will find the newest one. */
+/* Checks that a U has used every gradient, and that the newest version of each chunk is in the weights slot where the
+   next step begins. */
 static Status check_updated(const Verifier *verifier, uint32_t rank)
 {
     const RankState *state = &verifier->ranks[rank];

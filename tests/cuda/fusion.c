@@ -1,6 +1,6 @@
 /* Bound lists of the CUDA device, on the mock runtime: an F&B gives the numbers of its halves in turn; every necessary
-   dependence is in the table, for every recipe and at the sizes of real models; only equal addresses share a table, and
-   tables take the planned memory; the blocks that are left are for other kernels. */
+   dependence is in the table, for every recipe and at the sizes of real models; lists share a table only if their
+   addresses are equal; tables take the planned memory; a launch leaves multiprocessors to the kernels of libraries. */
 
 #include "tests/cuda/runs.h"
 #include "tests/device/run_op.h"
@@ -66,8 +66,8 @@ static float *results(const Work *work, size_t *count)
     return all;
 }
 
-/* The passes run in turn: operation by operation; or, as the model is small, with one launch per pass; or an F&B as one
-   launch. */
+/* IN_TURN: the passes run operation by operation. ALONE: each pass is one launch, because the model is small. TOGETHER:
+   an F&B is one launch. */
 typedef enum Mode { IN_TURN, ALONE, TOGETHER, MODES } Mode;
 
 static void run_together(const StagePair *pair, const Recipe *recipe)
@@ -113,8 +113,9 @@ static void test_same_numbers(void **state)
         size_t fused[MODES];
     } cases[] = {
         {"layers=6", 0, {0, 3, 1}},
-        {"layers=40", 0, {0, 3, 2}},       /* more operations than one table holds */
-        {"layers=6", 99 << 10, {0, 3, 1}}, /* compute capability 8.6, 8.9, 12.0: the least shared memory of all */
+        {"layers=40", 0, {0, 3, 2}}, /* more operations than one table holds */
+        /* the shared memory of compute capability 8.6, 8.9 and 12.0, the smallest of all */
+        {"layers=6", 99 << 10, {0, 3, 1}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (MockOrder order = MOCK_LATE; order <= MOCK_RANDOM; order++) {
@@ -157,8 +158,8 @@ static void test_dropped_dependences(void **state)
     assert_int_equal(found, operations - 3);
 }
 
-/* Launches with equal addresses share a table, as far as the list has operands there; others have their own. Tables
-   take all the memory of binding, and it is counted. */
+/* Two bindings of a list share a table if all addresses that the list uses are equal; otherwise each has its own.
+   Binding takes memory only for tables, and this memory is counted. */
 static void test_shared_tables(void **state)
 {
     (void)state;
@@ -222,8 +223,8 @@ static void change(Work *work, int what, const void *other_weights)
     }
 }
 
-/* A repeated F&B is one call, and so is each pass alone; if an input has changed there are more calls. The numbers are
-   those of the operations in turn. */
+/* A repeated F&B is one call of the CUDA runtime, and so is a repeated single pass. If an input has changed there are
+   more calls. The numbers equal those of the operations run one after the other. */
 static void test_tables_stay(void **state)
 {
     (void)state;
@@ -299,7 +300,7 @@ static PassBuffers far_buffers(const Device *device, const Stage *stage, bool fi
     };
 }
 
-/* Every F with every B and I of a pipeline's stages. */
+/* Checks the F&Bs of the F of every stage with the B and with the I of every stage of a pipeline. */
 static size_t check_recipe(const char *device_name, const char *model, const char *hidden, const char *rows,
                            const Recipe *recipe)
 {
@@ -340,7 +341,8 @@ static size_t check_recipe(const char *device_name, const char *model, const cha
     return report.fused;
 }
 
-/* Passes alone are bound if a launch takes the host longer than the GPU. */
+/* Single passes are bound if their operations are so small that launching them takes the host longer than they take the
+   GPU. */
 static void test_small_passes(void **state)
 {
     (void)state;
@@ -394,7 +396,7 @@ static void test_tables_too_many(void **state)
             pair.forward_buffers = far_buffers(device, stage, false, false, weights, &next);
             BoundPass *bound;
             OK(stage_bind_overlap(&pair, &unsaid, &bound, error));
-            if (i == 0) /* the first one that does not fit has memory for its first table */
+            if (i == 0) /* for the first F&B that does not fit, there is memory for the first of its tables */
                 device->bound_most = FITTING * device->bound_bytes + device->bound_bytes * 3 / 4;
             const MockReport report = mock_report();
             OK(stage_run(bound, error));
@@ -533,7 +535,7 @@ static void assert_number(Device *device, const void *memory, float expected)
     assert_true(value == expected);
 }
 
-/* The map of a matrix is encoded once, however many others there are. */
+/* The tensor map of a matrix is encoded only once, also if many other matrices are used in between. */
 static void test_maps_stay(void **state)
 {
     (void)state;

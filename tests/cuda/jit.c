@@ -1,5 +1,5 @@
-/* Kernels compiled by a mock compiler: when it is called, which results are cached, what happens to the cache, and who
-   waits for whom. */
+/* Kernels compiled by a mock compiler: when the compiler is called, which results are cached, how the cache is damaged
+   and trimmed, and which process waits for which. */
 
 #include "runtime/device/jit.h"
 
@@ -23,8 +23,10 @@ struct _nvrtcProgram {
 };
 
 static atomic_int compilations, live, at_work, together;
-static int minor_version, compile_result, wait_for; /* compilations that must run at once before one ends */
-static bool old;                                    /* an old version, which cannot split compilations */
+/* wait_for: a compilation ends only after so many compilations run at the same time */
+static int minor_version, compile_result, wait_for;
+/* the mock is an old NVRTC, which cannot split a compilation among threads */
+static bool old;
 static char last_options[128], last_header[64];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -202,7 +204,7 @@ static void expect_all(const JitSource *sources, const char *const *texts)
     }
 }
 
-/* All missing kernels are compiled at once; cached ones are not compiled again. */
+/* All kernels that are not in the cache are compiled at the same time; cached ones are not compiled again. */
 static void test_together(void **state)
 {
     (void)state;
@@ -257,7 +259,7 @@ static void test_one_fails(void **state)
     for (int i = 0; i < 3; i++)
         assert_null(images[i].code);
     assert_int_equal(live, 0);
-    expect(&sources[2], folder, "code of c", 3); /* the others are in the cache */
+    expect(&sources[2], folder, "code of c", 3); /* the kernels that did not fail are in the cache */
 }
 
 /* Calls `change` for each file of the cache; the code must then be compiled again. */

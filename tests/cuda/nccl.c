@@ -1,5 +1,5 @@
-/* The NCCL transport on a fake NCCL: the numbers of the CPU device, groups in the proven order, and every failure
-   reported on every rank in time. Ranks are threads, each with a GPU of the mock runtime. */
+/* The NCCL transport on a fake NCCL: the numbers are those of the CPU device, groups come in the proven order, and each
+   failure is reported on every rank before the deadline. Ranks are threads, each with a GPU of the mock runtime. */
 
 #define RUN_DEADLINE "2"
 #include "tests/cuda/fake/nccl.h"
@@ -72,7 +72,8 @@ static void test_bf16_and_one_rank(void **state)
     (void)state;
     const char *path = compile("dualpipe", "--ranks 4 --microbatches 8");
     begin(&(MockSetting){.order = MOCK_RANDOM, .seed = 9, .devices = 4, .major = 9}, good);
-    const Outcome cuda = run_well(path, "auto", "gpt", "--transport=nccl"); /* auto: the device that NCCL needs */
+    /* "auto" chooses the device that NCCL needs */
+    const Outcome cuda = run_well(path, "auto", "gpt", "--transport=nccl");
     assert_clean();
     const Outcome cpu = run_well(path, "cpu", "gpt", "--transport=local");
     assert_close(&cuda, &cpu, (Bounds){2e-2, 2e-2}, "bf16");
@@ -95,7 +96,7 @@ static void expect_failure(const char *path, const char *words)
     assert_true(clock_nanoseconds() - begun < INT64_C(60) * 1000000000); /* it does not hang */
 }
 
-/* A rank does not take part: the deadline passes, and all ranks end. */
+/* The groups of one rank never start: after the deadline all ranks end. */
 static void test_deadline(void **state)
 {
     (void)state;

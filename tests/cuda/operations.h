@@ -1,9 +1,9 @@
 #ifndef TESTS_CUDA_OPERATIONS_H
 #define TESTS_CUDA_OPERATIONS_H
 
-/* Compares every operation of a device with the oracle's: on random data, on outputs that are NaN before, with shapes
-   that do not divide into tiles and shapes of many tiles. Two programs run this: one on the mock runtime, one on a
-   GPU. */
+/* Compares every operation of a device with the oracle's: on random data, with outputs that are NaN before the call,
+   with shapes that do not divide into tiles and shapes of many tiles. Two programs run this: one on the mock runtime,
+   one on a GPU. */
 
 #include "runtime/device/cuda.h"
 #include "tests/device/pair.h"
@@ -15,8 +15,8 @@
 typedef struct OperationsRun {
     const char *device;
     double bound; /* bound of |x - y| / |y| */
-    bool large;   /* also shapes for which the oracle takes seconds */
-    bool fused;   /* runs each operation by a table launch, if the device has these */
+    bool large;   /* also tests shapes for which the oracle takes seconds */
+    bool fused;   /* runs each operation by a fused launch, if the device has fused launches */
     bool says;    /* prints each call before it is made, to find calls that hang */
 } OperationsRun;
 
@@ -49,7 +49,7 @@ static Status run_listed(Device *device, OpKind kind, Op op, const OpMemory *mem
     return status;
 }
 
-/* BOTH, with the settings of this run. */
+/* CALL, CALL_OP: calls a function, or runs an operation, on both devices with the settings of this run. */
 #define CALL(...)                       \
     for (int d = 0; d < DEVICES; d++) { \
         Device *device = devices[d];    \
@@ -88,7 +88,7 @@ static void compare(Tensor tensor, const char *what, size_t rows, size_t columns
         difference += off * off;
         size += values[ORACLE][i] * values[ORACLE][i];
     }
-    /* also true for NaN; smaller numbers may become 0 */
+    /* written so that it is true for NaN; FLT_MIN allows that smaller numbers become 0 */
     if (!(sqrt(difference) <= how.bound * sqrt(size) + (double)FLT_MIN)) {
         char text[500];
         describe_wrong(values[TESTED], values[ORACLE], rows, columns, 4 * how.bound * sqrt(size / (double)tensor.count),

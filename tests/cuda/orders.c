@@ -1,5 +1,5 @@
-/* Random orders with random delays on the transports of threads: none hangs, and the numbers are the same on all
-   transports. */
+/* Random orders with random delays, run on each transport whose ranks are threads: no run hangs, and all transports
+   give the same numbers. */
 
 #include "tests/cuda/fake/nccl.h"
 #include "tests/cuda/orders.h"
@@ -10,7 +10,7 @@
 
 static _Atomic uint64_t delays;
 
-/* Delays one of four passes by up to a millisecond. */
+/* Delays a pass by up to a millisecond, with a probability of 1/4. */
 static void delay(void)
 {
     uint64_t state = atomic_fetch_add(&delays, 1) * 0x9e3779b97f4a7c15u;

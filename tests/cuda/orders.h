@@ -1,8 +1,8 @@
 #ifndef TESTS_CUDA_ORDERS_H
 #define TESTS_CUDA_ORDERS_H
 
-/* Random legal orders: stages on any rank; the next pass is any one whose inputs are there; backwards are whole or
-   split. */
+/* Random legal orders: each stage is on a random rank, the next pass is a random one whose inputs are ready, and
+   backwards are full or split. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +39,7 @@ static inline void write_order(const char *path, uint64_t seed, unsigned ranks)
         home[s] = home[other];
         home[other] = moved;
     }
-    while (passes < 3 * stages * microbatches) { /* a pass that is not ready is drawn again */
+    while (passes < 3 * stages * microbatches) { /* if the drawn pass is not ready, another one is drawn */
         const unsigned s = order_random(&state, stages), m = order_random(&state, microbatches),
                        kind = order_random(&state, 4);
         const bool above = s + 1 == stages ? forward[s][m] : forward[s][m] && input[s + 1][m];

@@ -12,7 +12,7 @@ static void compile(const char *schedule, const char *options)
     expect(finish(start("%s %s schedules/%s.dps -o %s", dpc, options, schedule, program)), 0, "");
 }
 
-/* Runs without a failure, in which the mocks report nothing. */
+/* Runs dprun. It must succeed, and the mocks must report no violation. */
 static void run_well(const char *launcher, const char *options, char *losses, size_t size)
 {
     expect(finish(start("%s %s --json --steps 2 %s %s %s", launcher, dprun, small, options, program)), 0, "");
@@ -47,8 +47,8 @@ static void assert_close(const char *left, const char *right)
     assert_int_equal(*left, *right);
 }
 
-/* Losses and weights have the bits of a run in one process, where messages are copies: for any order in which the
-   streams of the ranks progress, and for any map of ranks to processes. Chimera and DualPipe sum gradients over ranks;
+/* Losses and weights equal those of a run in one process, which copies messages, to the bit. This holds for any order
+   in which the streams of the ranks progress, and for any --rank-map. Chimera and DualPipe sum gradients over ranks;
    replicas do so in every schedule; all schedules sum norms. */
 static void test_equals_local(void **state)
 {
@@ -90,7 +90,7 @@ static void test_equals_local(void **state)
     }
 }
 
-/* Random orders also give the bits of one process: under mpirun, by MPI on the CPU and by NCCL. */
+/* Random orders under mpirun, with MPI on the CPU and with NCCL, give the same bits as in one process. */
 static void test_random_orders(void **state)
 {
     (void)state;
@@ -173,7 +173,8 @@ static void test_killed(void **state)
     assert_non_null(strstr(diagnostics, "dprun: rank "));
 }
 
-/* NCCL does not report a stopped rank. The deadline does, with the ranks that waited, for whom and where. */
+/* NCCL does not report a stopped rank. The deadline ends the run, and the message says which ranks waited, where and
+   for which rank. */
 static void test_stopped(void **state)
 {
     (void)state;
@@ -191,7 +192,7 @@ static void test_stopped(void **state)
     assert_false(left);
 }
 
-/* The same for a rank whose transfers never start. */
+/* As test_stopped, for a rank whose transfers never start. */
 static void test_silent(void **state)
 {
     (void)state;
@@ -210,7 +211,7 @@ static int set_up(void **state)
 
 int main(void)
 {
-    /* it takes half a minute per process, and the mocks count what is not freed */
+    /* LeakSanitizer is off: it takes half a minute per process, and the mocks count what is not freed */
     setenv("LSAN_OPTIONS", "detect_leaks=0", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equals_local), cmocka_unit_test(test_random_orders), cmocka_unit_test(test_refusals),

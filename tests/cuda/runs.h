@@ -30,8 +30,10 @@ typedef struct Outcome {
     double losses[STEPS][MICROBATCHES_MAX];
     double norms[STEPS];
     double held_out;
-    size_t planned_bytes, gpu_bytes; /* of all ranks, once they are ready */
-    size_t instructions;             /* instructions of all ranks, in both streams */
+    /* summed over all ranks, when all are ready to run: the memory that was planned, and the GPU memory that is
+       allocated */
+    size_t planned_bytes, gpu_bytes;
+    size_t instructions; /* instructions of all ranks, in both streams */
 } Outcome;
 
 static const Passes *run_passes; /* NULL: those of the model */
@@ -135,8 +137,9 @@ static inline void assert_clean(void)
     assert_true(report.launches > 0);
 }
 
-/* Allowed differences of numbers. A kernel's update rounds differently from the CPU device's, and later passes, and
-   most of all the norm, amplify this. Numbers before the first update are much closer. */
+/* Largest relative differences between numbers of the CUDA device and of the CPU device. A kernel's update rounds
+   differently from the CPU device's, and later passes, and most of all the norm, amplify this. Numbers before the first
+   update are much closer. */
 typedef struct Bounds {
     double first_step, later;
 } Bounds;

@@ -15,7 +15,7 @@ static const Schedule schedules[] = {
 };
 enum { SCHEDULES = sizeof schedules / sizeof *schedules, ASYNCHRONOUS = 6 /* updates within the first step */ };
 
-/* In any order in which the streams progress, the numbers are the CPU device's. */
+/* The numbers are those of the CPU device, whatever the order in which the streams progress. */
 static void test_equals_cpu(void **state)
 {
     (void)state;
@@ -35,8 +35,8 @@ static void test_equals_cpu(void **state)
     }
 }
 
-/* An F&B is one launch, and so is a small pass alone. The numbers are those of the operations in turn, with fewer
-   launches. The memory for this is planned. */
+/* An F&B is one launch, and so is a small single pass. The numbers equal those with --in-turn, which has more launches.
+   The memory of the tables is planned. */
 static void test_fused(void **state)
 {
     (void)state;
@@ -55,7 +55,7 @@ static void test_fused(void **state)
             assert_int_equal(apart.fused, 0);
             assert_true(fused.fused > 0);
             assert_true((model ? 1 : 2) * fused.launches < apart.launches);
-            /* the memory of tables is planned: on the GPU, plus two pointers per instruction */
+            /* planned memory: the tables on the GPU, and two pointers per instruction on the host */
             const size_t tables = together.gpu_bytes - in_turn.gpu_bytes;
             assert_true(tables > 0);
             assert_int_equal(together.planned_bytes - in_turn.planned_bytes,
@@ -76,7 +76,8 @@ static int count_lines(const char *path, const char *words, const char *others)
     return count;
 }
 
-/* If the halves of an F&B run in turn the trace has a time for each; in one launch it has none. */
+/* If the halves of an F&B run one after the other, the trace has the time of each half. If the F&B is one launch, the
+   trace has no times of halves. */
 static void test_halves_in_traces(void **state)
 {
     (void)state;
@@ -125,7 +126,7 @@ static void test_bf16(void **state)
         }
 }
 
-/* The same program on one rank, and its forward half. */
+/* --reference, which runs the program on one rank, and --forward-only equal the CPU device as well. */
 static void test_reference_and_forward(void **state)
 {
     (void)state;
@@ -168,16 +169,20 @@ static void test_failing_calls(void **state)
     run_well(path, "cuda", "mlp", "--transport=local");
     const size_t calls = mock_report().calls;
     assert_true(mock_report().fused > 0);
-    const size_t stride = 1 + calls / 120; /* all of the first calls, which differ from each other, then some */
+    /* each of the first calls fails in one run, because these differ from each other; of the later calls only every
+       stride-th */
+    const size_t stride = 1 + calls / 120;
     for (size_t i = 1; i <= calls; i += i < 60 ? 1 : stride)
         for (int sticky = 0; sticky < 2; sticky++) {
             mock_begin(&(MockSetting){.order = MOCK_EARLY, .fail_at = i, .sticky = sticky, .driver_version = 13000});
             const Outcome outcome = run(path, "cuda", "mlp", "--transport=local");
             const MockReport report = mock_report();
-            if (!report.failed) /* this run had fewer calls: how often events are queried depends on the threads */
+            /* this run made fewer calls, so none failed: how often events are queried depends on the timing of
+               threads */
+            if (!report.failed)
                 continue;
             char name[64];
-            if (sticky) /* then the reported call may be that of another rank */
+            if (sticky) /* then all ranks fail, and the error may name the call of any of them */
                 snprintf(name, sizeof name, "cuda");
             else
                 snprintf(name, sizeof name, "cu%s%s", strncmp(report.failed, "Tensor", 6) == 0 ? "" : "da",
@@ -188,7 +193,7 @@ static void test_failing_calls(void **state)
         }
 }
 
-/* The message says what is missing. */
+/* On a machine without a GPU, the message says what is missing. */
 static void test_no_gpu(void **state)
 {
     (void)state;

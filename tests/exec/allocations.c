@@ -6,9 +6,9 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 
-static atomic_int before, during; /* calls before the end of the first step, and after it */
+static atomic_int before, during; /* allocations before the end of the first step; allocations after it */
 static atomic_bool counting;
-static _Atomic(void *) caller; /* of the first call that is counted in `during` */
+static _Atomic(void *) caller; /* the code that made the first allocation counted in `during` */
 
 static void count_call(void *from)
 {
@@ -72,7 +72,8 @@ static void a_step_allocates_nothing(void **state)
     check("1f1b", "--expert-parallel=1", NULL);
     check("1f1b", "--expert-parallel=2", NULL);
     check("1f1b", "--expert-parallel=2", "--expert-rows=2");
-    check("dualpipev", "--expert-parallel=2", NULL); /* with F&Bs, whose recipe overlaps the all-to-alls */
+    /* dualpipev has F&Bs, whose recipe overlaps the all-to-alls with computation */
+    check("dualpipev", "--expert-parallel=2", NULL);
     check("dualpipev", "--expert-parallel=2", "--expert-rows=2");
 }
 

@@ -12,7 +12,8 @@
 
 enum { MICROBATCHES = 3 };
 
-static atomic_int passes_to_come; /* passes of this kind until one goes wrong */
+/* counts down with each pass of the kind under test; the pass that takes it from 1 to 0 computes a wrong number */
+static atomic_int passes_to_come;
 
 static Status right_forward(Stage *stage, const PassBuffers *buffers, Error *error)
 {
@@ -27,7 +28,7 @@ static Status right_backward_weight(Stage *stage, const PassBuffers *b, Error *e
     return stage_backward_weight(stage, b, error);
 }
 
-/* Changes the last bit of one loss. */
+/* Runs an F. Of the passes that compute a loss, the one that passes_to_come selects gets a wrong last bit. */
 static Status wrong_forward(Stage *stage, const PassBuffers *buffers, Error *error)
 {
     TRY(stage_forward(stage, buffers, error));
@@ -66,8 +67,8 @@ static void load(Arena *arena, bool reference, LoadedProgram *loaded)
         fail_msg("%s", error.text);
 }
 
-/* Runs two pipes on 2 ranks for 4 steps with `passes`, and its reference. Returns the result of check_tell; its output
-   is in `text` and `error`. */
+/* Runs a program of two pipes on 2 ranks for 4 steps, once with `passes` and once as its reference. Returns the result
+   of check_tell; its output is in `text` and `error`. */
 static Status check_passes(const Passes *passes, bool json, char text[static 512], Error *error)
 {
     Arena arena = {0};
@@ -108,7 +109,8 @@ static void a_right_program_is_equal(void **state)
     assert_string_equal(text, "{\"equal\":true,\"steps\":4}\n");
 }
 
-/* The losses of the second pipe start at index 2 * MICROBATCHES. Each pipe ends on another rank, in its own order. */
+/* The losses of the second pipe start at index 2 * MICROBATCHES. The last stages of the two pipes are on different
+   ranks. */
 static void a_wrong_loss_is_named(void **state)
 {
     (void)state;

@@ -19,7 +19,8 @@ static void write_program(const Program *written, const char *path)
 
 /* --- on one machine, in one process --- */
 
-/* With fewer processors than ranks dprun --json prints one line about it on stderr and has no bubble. */
+/* Whether there are fewer processors than ranks. Then dprun --json prints a line about that on stderr and reports no
+   bubble. */
 static bool crowded(void)
 {
     cpu_set_t processors;
@@ -65,7 +66,8 @@ static void test_people(void **state)
     assert_non_null(strstr(output, "held out"));
     assert_non_null(strstr(output, "/weights\n"));
     assert_non_null(strstr(diagnostics, "step 1/20  "));
-    assert_null(strstr(diagnostics, "step 3/20  ")); /* not a terminal: it prints every tenth of the run only */
+    /* the output is not a terminal, so dprun prints only every tenth of the run */
+    assert_null(strstr(diagnostics, "step 3/20  "));
     expect(finish(start("%s --steps 1 --save %s/weights --set layers=8 %s %s", dprun, folder, small, program)), 0,
            "step 1/1  ");
     expect(finish(start("%s --steps 1 --load %s/weights %s", dprun, folder, program)), 0, "step 1/1  ");
@@ -107,7 +109,7 @@ static void test_forward_only_schedule(void **state)
            "f.bin has no backward passes and runs as with --forward-only: --forward-only cannot be combined with");
 }
 
-/* If a file goes to standard output, nothing else does. */
+/* If an option writes a file to standard output, dprun prints nothing else there. */
 static void test_standard_output(void **state)
 {
     (void)state;
@@ -133,8 +135,8 @@ static void test_named_pipe(void **state)
            0, "");
 }
 
-/* A run starts from the saved weights, into however many stages it cuts the model. Files of other models and truncated
-   files are refused before the run starts. */
+/* A run starts from saved weights, even if it divides the model into another number of stages than the run that saved
+   them. Files of other models and truncated files are refused before the run starts. */
 static void test_load(void **state)
 {
     (void)state;
@@ -165,7 +167,7 @@ static void test_load(void **state)
     expect(finish(start("%s --load %s/none %s", dprun, folder, program)), 1, "/none: No such file");
 }
 
-/* The file names its model. dprun refuses settings that contradict it, all in one message. */
+/* A file of weights names its model. dprun refuses settings that contradict it, all in one message. */
 static void test_load_settings(void **state)
 {
     (void)state;
@@ -234,13 +236,13 @@ static void test_too_much_memory(void **state)
     expect(finish(start("%s --overcommit %s %s", dprun, huge, program)), 3, "of its plan: ");
 }
 
-/* Memory runs out within a step, at another point for each limit, often within a library. The run ends with a message
-   and not by a signal. */
+/* Memory runs out at a different point for each limit, often inside a library. The run ends with a message and not by a
+   signal. */
 static void test_memory_runs_out(void **state)
 {
     (void)state;
     if (SANITIZED)
-        skip(); /* a sanitizer's shadow memory does not fit any limit */
+        skip(); /* the shadow memory of a sanitizer exceeds every limit of this test */
     int failed = 0;
     for (int limit = 60; limit <= 400; limit += 20) { /* MiB */
         const int status = finish(
@@ -301,7 +303,7 @@ static void test_bad_inputs(void **state)
     expect(finish(start("%s --steps 1 %s %s --save /no/such/folder/w", dprun, small, program)), 3, "/no/such/folder/w");
 }
 
-/* The program's names are not valid UTF-8: such bytes must reach neither the terminal nor JSON. */
+/* Names in the program are not valid UTF-8. Their bytes must not reach the terminal or JSON. */
 static void test_foreign_names(void **state)
 {
     (void)state;
@@ -321,7 +323,7 @@ static void test_foreign_names(void **state)
     expect(finish(start("%s $(printf 'no\\033[31msuch\\377file')", dprun)), 1, "no?[31msuch?file: No such file");
 }
 
-/* A reader that leaves ends the run without an error; a full disk is an error. */
+/* If the reader of a pipe closes it, the run ends without an error. A full disk is an error. */
 static void test_output_closed(void **state)
 {
     (void)state;
@@ -445,7 +447,7 @@ static void test_one_cannot_start(void **state)
     assert_null(strstr(diagnostics, "no answer"));
 }
 
-/* A process inherits it if its parent ignores SIGCHLD; the guard must see the end of its child all the same. */
+/* The guard's parent ignores SIGCHLD, and the guard inherits that. It must notice the end of its child nevertheless. */
 static void test_guard_of_careless_parent(void **state)
 {
     (void)state;
@@ -482,7 +484,7 @@ static void test_fault_of_a_rank(void **state)
     assert_non_null(strstr(diagnostics, "dprun: rank "));
 }
 
-/* Rank 1 waits for its data while the others are already in MPI_Init. */
+/* Rank 1 is killed while it waits to read its data; the other ranks are already in MPI_Init. */
 static void test_killed_before_it_is_ready(void **state)
 {
     (void)state;
@@ -499,8 +501,8 @@ static void test_killed_before_it_is_ready(void **state)
     close(writer);
 }
 
-/* Whether the computing thread blocks SIGINT, SIGUSR1 and SIGTERM: a handler that interrupts oneDNN's kernels destroys
-   the heap in one of twenty runs. */
+/* Whether the computing thread of a process blocks SIGINT, SIGUSR1 and SIGTERM. It must: a handler that interrupts
+   oneDNN's kernels corrupts the heap in about one of twenty runs. */
 static bool blocks_ends(pid_t process)
 {
     static const unsigned long long wanted = 1ull << (SIGINT - 1) | 1ull << (SIGUSR1 - 1) | 1ull << (SIGTERM - 1);
@@ -515,8 +517,8 @@ static bool blocks_ends(pid_t process)
     return (blocked & wanted) == wanted;
 }
 
-/* mpirun passes SIGUSR1 on and waits, so the files are saved however long it takes. A stopped guard is woken by its
-   rank. */
+/* mpirun forwards SIGUSR1 and waits without a time limit, so the files are always saved. A guard process that is
+   stopped is continued by the process of its rank. */
 static void test_asked_to_end(void **state)
 {
     (void)state;

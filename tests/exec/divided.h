@@ -1,8 +1,8 @@
 #ifndef EXEC_DIVIDED_H
 #define EXEC_DIVIDED_H
 
-/* Runs dprun with a small model whose experts are divided among replicas, alone or under mpirun, and looks at what it
-   prints. */
+/* Runs dprun with a small model whose experts are divided among replicas, alone or under mpirun, and reads its
+   output. */
 
 #include "tests/exec/training.h"
 #include "tests/transport/plugin.h"

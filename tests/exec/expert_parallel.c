@@ -24,7 +24,7 @@ static void check(const char *schedule, int ranks, int replicas, int shards)
     release(&reference);
 }
 
-/* Compiles a schedule to prog.bin. False: it is asynchronous or does not run on that many ranks. */
+/* Compiles a schedule to prog.bin. False: the schedule is asynchronous or does not run on that many ranks. */
 static bool compiles(const char *schedule, int ranks)
 {
     char command[600];
@@ -49,7 +49,7 @@ static void divided_experts_equal_the_reference(void **state)
     globfree(&found);
 }
 
-/* On four ranks, with one and with two stages a rank, and with several copies of the stages. */
+/* On four ranks: with one and with two stages per rank, and with several copies of each stage. */
 static void four_ranks_equal_the_reference(void **state)
 {
     (void)state;
@@ -148,7 +148,8 @@ static void what_cannot_be_divided_is_refused(void **state)
     assert_refused("--replicas 2 --expert-parallel 2", 2, "--expert-parallel needs a synchronous schedule");
 }
 
-/* The message names rank, instruction, component and layer. */
+/* A step in which a rank gets more rows than --expert-rows allows ends the run. The message names rank, instruction,
+   component and layer. */
 static void rows_beyond_the_plan_end_the_run(void **state)
 {
     (void)state;

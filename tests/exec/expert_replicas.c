@@ -1,5 +1,5 @@
-/* Copies of experts on several ranks, and moves of experts between ranks, change the loads of ranks and not the
-   outputs, as threads and as processes. */
+/* Copies of experts on several ranks, and moves of experts between ranks, change the loads of ranks but not the
+   outputs. Ranks are threads or processes. */
 #include "tests/exec/sanitized.h"
 #include "tests/exec/divided.h"
 
@@ -40,7 +40,8 @@ static double json_number(int step, const char *key)
 
 #define FORWARD "--forward-only --set sequence=32 --json --steps 5 "
 
-/* Runs with these options, and compares the last step's outputs with those without. */
+/* Runs with and without `options`, and compares the outputs of the last step: to the bit if `same_blocks`, else within
+   GRADIENT_LIMIT. */
 static void check_outputs(const char *before, const char *common, const char *options, bool same_blocks)
 {
     char arguments[600];
@@ -54,7 +55,8 @@ static void check_outputs(const char *before, const char *common, const char *op
         assert_true(outputs_differ("plain", "placed") <= GRADIENT_LIMIT);
 }
 
-/* Without copies the products are of the same blocks of rows, so outputs are equal to the bit. */
+/* Without copies the matrix products have the same blocks of rows in both runs, so outputs are equal to the bit. With
+   copies they are nearly equal. */
 static void copies_and_moves_change_no_outputs(void **state)
 {
     (void)state;
@@ -71,7 +73,7 @@ static void copies_and_moves_change_no_outputs(void **state)
     }
 }
 
-/* Every rank reads the copies that it holds from the file. */
+/* If a run with copies of experts loads a file, every rank reads all copies that it holds. */
 static void loaded_experts_have_copies(void **state)
 {
     (void)state;

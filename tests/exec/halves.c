@@ -29,7 +29,7 @@ static int remove_folder(void **state)
     return system(command);
 }
 
-/* Runs a step; `passes` NULL: with the model's own passes. */
+/* Runs one step with `passes`; NULL: the passes of the model. */
 static Status run(const Passes *passes, const char *trace, Error *error)
 {
     char program[100];
@@ -114,7 +114,8 @@ static Status long_pass(Stage *stage, const PassBuffers *buffers, Error *error)
     return STATUS_OK;
 }
 
-static _Atomic int passes_to_come; /* passes of this kind until one fails */
+/* counts down with each pass of the kind under test; the pass that takes it from 1 to 0 fails */
+static _Atomic int passes_to_come;
 
 static Status failing_pass(Stage *stage, const PassBuffers *buffers, Error *error)
 {
@@ -122,7 +123,8 @@ static Status failing_pass(Stage *stage, const PassBuffers *buffers, Error *erro
                                                      : short_pass(stage, buffers, error);
 }
 
-/* A half takes at least as long as it sleeps, and at most the time that the other half leaves. */
+/* In the trace, a half takes at least as long as it sleeps, and at most the time of the F&B less the sleep of the other
+   half. */
 static void halves_in_turn_have_intervals(void **state)
 {
     (void)state;
@@ -138,7 +140,8 @@ static void merged_halves_have_the_times_of_their_operations(void **state)
     check_trace(NULL, 0.001, 0.001);
 }
 
-/* Lets the first pass of the kind fail, then the second one, and so on, until one in an F&B fails. */
+/* Runs again and again: the first pass of the kind under test fails, then in the next run the second one, and so on,
+   until the failing pass is in an F&B. */
 static void expect_words(const Passes *passes, const char *words)
 {
     bool in_pair = false;

@@ -23,7 +23,8 @@ static void on_step(void *context, const StepReport *report)
         *loss = (Loss){report->held_out_loss, report->held_out_tokens};
 }
 
-/* Two options, each with its value. */
+/* Runs with the given numbers and returns the held-out loss. options: two options, each followed by its value; NULL:
+   none. */
 static Loss run(uint32_t ranks, uint32_t microbatches, uint32_t size, const char *const options[4])
 {
     Error error = {""};
@@ -61,8 +62,8 @@ static Loss run(uint32_t ranks, uint32_t microbatches, uint32_t size, const char
     return loss;
 }
 
-/* 3000 bytes, of which the last 300 are held out: 37 windows of 8. They become more and more varied, so the loss shows
-   which windows are used. */
+/* 3000 bytes, of which the last 300 are held out: 37 windows of 8. The bytes of later windows are more varied, so the
+   loss shows which windows were used. */
 static int prepare(void **state)
 {
     (void)state;
@@ -113,7 +114,7 @@ static void equal_weights_have_an_equal_loss(void **state)
         }
 }
 
-/* Only the first tokens count, up to the given number, in whole windows and at least one. */
+/* --held-out N evaluates only the first N tokens, rounded down to whole windows, but at least one window. */
 static void the_first_tokens_count(void **state)
 {
     (void)state;

@@ -17,7 +17,7 @@
 static const uint64_t mebibyte = 1 << 20;
 static char root[] = "/tmp/memory.XXXXXX";
 
-/* Also makes the folders above it. */
+/* Writes a file, and makes the folders on its path. */
 static void write_text(const char *name, const char *text)
 {
     char path[PATH_MAX];
@@ -61,7 +61,8 @@ static void expect_pools(size_t count, ...)
 static const char mount_2[] = "25 30 0:23 / /sys rw,nosuid shared:7 - sysfs sysfs rw\n"
                               "35 25 0:30 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
 
-/* A process in a job in a slice: both of these have limits, and the process's own group has none. */
+/* Version 2: the process is in a group in a job in a slice. The job and the slice have limits; the process's own group
+   has none. */
 static void test_version_2(void **state)
 {
     (void)state;
@@ -78,14 +79,16 @@ static void test_version_2(void **state)
     write_text("/sys/fs/cgroup/slice/job/memory.stat",
                "anon 1\nfile 999999999\ninactive_file 104857600\nactive_file 209715200\n");
     expect_pools(1, "/slice/job", 1324);
-    write_text("/sys/fs/cgroup/slice/job/memory.high", "1610612736\n"); /* above it the kernel slows the group down */
+    /* above memory.high the kernel slows the group down, so memory.high is a limit as well */
+    write_text("/sys/fs/cgroup/slice/job/memory.high", "1610612736\n");
     expect_pools(1, "/slice/job", 812);
     write_text("/sys/fs/cgroup/slice/memory.high", "104857600\n");
     write_text("/sys/fs/cgroup/slice/memory.current", "209715200\n");
     expect_pools(2, "/slice/job", 812, "/slice", 0);
 }
 
-/* In a container with its own name space the group is "/", and the limit is at the mount point. */
+/* A container may have its own name space of control groups. Then the path of the group is "/", and its limit is at the
+   mount point. */
 static void test_container(void **state)
 {
     (void)state;
@@ -95,7 +98,8 @@ static void test_container(void **state)
     expect_pools(1, "/", 2);
 }
 
-/* Version 1: a container sees the paths of the machine, and only its own group is mounted. */
+/* Version 1: in a container the paths of groups are those of the machine, but only the container's own group is
+   mounted. */
 static void test_version_1(void **state)
 {
     (void)state;
@@ -128,7 +132,7 @@ static void test_nothing_known(void **state)
     assert_true(memory_pools("").count >= 1); /* this machine */
 }
 
-/* The needs of the ranks of one pool add up; those of other ranks do not count. */
+/* The memory that the ranks of one pool need is added up. Ranks that are not in the pool do not count. */
 static void test_shared(void **state)
 {
     (void)state;

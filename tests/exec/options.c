@@ -1,4 +1,4 @@
-/* The command line: which values are accepted; and each mistake gives one line and status 2. */
+/* The command line of dprun: which values are accepted. Each mistake gives a message of one line and status 2. */
 #include "runtime/command/options.h"
 #include "runtime/model/spec.h"
 
@@ -154,7 +154,7 @@ static void test_mistakes(void **state)
     }
 }
 
-/* Refused: each process would run all ranks. */
+/* --transport local under mpirun is refused, because each process would run all ranks. */
 static void test_local_under_mpirun(void **state)
 {
     (void)state;

@@ -8,8 +8,9 @@
 
 #include <string.h>
 
-/* Message slots of a microbatch on a chunk. If there is a stage before: the received activation and the gradient that
-   is sent. If there is one after: the activation that is sent and the received gradient. */
+/* Message slots of a microbatch on a chunk. X, DX: the activation received from the previous stage, and the gradient
+   sent back to it. Y, DY: the activation sent to the next stage, and the gradient received from it. The first stage has
+   no X and DX, the last stage no Y and DY. */
 enum { SLOT_X, SLOT_DX, SLOT_Y, SLOT_DY };
 
 static inline uint32_t pipeline_sides(uint32_t stage, uint32_t stages)

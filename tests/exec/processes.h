@@ -24,8 +24,9 @@
 enum { RANKS = 4 };
 
 static const char small[] = "--set hidden=16 --set heads=2 --set sequence=8 --set microbatch_size=2";
-static char folder[] = "/tmp/command.XXXXXX", program[64], dprun[PATH_MAX]; /* the test sets the last two */
-static char output[1 << 16], diagnostics[1 << 16];                          /* output of the last command */
+/* the test program sets `program` and `dprun` */
+static char folder[] = "/tmp/command.XXXXXX", program[64], dprun[PATH_MAX];
+static char output[1 << 16], diagnostics[1 << 16]; /* output of the last command */
 
 static inline void read_text(const char *name, char *text, size_t size)
 {
@@ -49,7 +50,8 @@ static inline pid_t start(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(command, sizeof command, format, arguments);
     va_end(arguments);
-    static const char *const names[] = {"out", "err"}; /* removed, so that nobody reads old output */
+    /* the files are removed first, so that no test reads old output */
+    static const char *const names[] = {"out", "err"};
     for (size_t i = 0; i < 2; i++) {
         snprintf(whole, sizeof whole, "%s/%s", folder, names[i]);
         unlink(whole);
@@ -58,8 +60,9 @@ static inline pid_t start(const char *format, ...)
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGTERM); /* a failed test leaves no process */
-        signal(SIGINT, SIG_DFL);          /* a shell ignores it in processes that it starts in the background */
+        prctl(PR_SET_PDEATHSIG, SIGTERM); /* the process ends with the test program, also if a test fails */
+        /* restores the default: a shell ignores SIGINT in processes that it starts in the background */
+        signal(SIGINT, SIG_DFL);
         execl("/bin/sh", "sh", "-c", whole, (char *)NULL);
         _exit(127);
     }
@@ -131,12 +134,12 @@ static inline int children(pid_t parent, pid_t *found, int most)
     return count;
 }
 
-/* The process of one of the ranks: mpirun's child is its guard. */
+/* The process id of one of the ranks. The child of mpirun is a guard process; the rank is the guard's child. */
 static inline pid_t a_rank(pid_t mpirun)
 {
     pid_t guards[RANKS + 1], worker[2];
     for (int i = 0; i < 1000 && children(mpirun, guards, RANKS + 1) < RANKS; i++)
-        usleep(10000); /* mpirun may still be starting them */
+        usleep(10000); /* mpirun may not have started all processes yet */
     assert_int_equal(children(mpirun, guards, RANKS + 1), RANKS);
     assert_int_equal(children(guards[1], worker, 2), 1);
     char path[64], name[32] = "";
@@ -149,7 +152,7 @@ static inline pid_t a_rank(pid_t mpirun)
     return worker[0];
 }
 
-/* Whether the process still runs after ten seconds; a zombie does not. */
+/* Waits up to ten seconds for the process to end. True: it still runs; a zombie counts as ended. */
 static inline bool is_alive(pid_t process)
 {
     char path[64], state = 'X';

@@ -35,7 +35,7 @@ static bool is_listed(const char *list, int part, int pass)
     return strstr(list, word);
 }
 
-/* Checks that exactly these parts have a time, and that it is positive. */
+/* Checks that exactly the parts in `list` have a time, and that each time is positive. */
 static void check_parts(const Costs *costs, const char *list)
 {
     for (int part = 0; part < MODEL_PARTS; part++)
@@ -84,8 +84,8 @@ static void test_gpt(void **state)
     expect_samples("head.W ", MICROBATCHES);
 }
 
-/* The parts inside attention and mlp, which an F&F may name, are measured apart. Their times are also part of the times
-   of attention and mlp. */
+/* The parts of attention and mlp that an F&F may name (qkv, shared) have times of their own. These times are also
+   included in the times of attention and mlp. */
 static void test_moe(void **state)
 {
     (void)state;
@@ -103,7 +103,7 @@ static void test_moe(void **state)
     expect(finish(start("%s --ranks 2 --microbatches 8 --cost @%s/costs schedules/decode.dps", dpc, folder)), 0, "");
 }
 
-/* Reads the work of all ranks from the printed statistics. */
+/* The sum over the ranks of the work in the statistics that dpc printed. */
 static double work_printed(void)
 {
     static const char name[] = "\"busy\": ";
@@ -113,7 +113,8 @@ static double work_printed(void)
     return sum;
 }
 
-/* One profile predicts all schedules; all cuts of the model have the same work. */
+/* The profile of one schedule predicts all schedules. Each of them divides the model differently, but the total work is
+   the same. */
 static void test_predicts(void **state)
 {
     (void)state;
@@ -134,7 +135,7 @@ static void test_predicts(void **state)
     }
 }
 
-/* Layer 0 of the mlp model has its own I. */
+/* Layer 0 of the mlp model needs no gradient of its input, so its I is measured as first_layer.B. */
 static void test_mlp(void **state)
 {
     (void)state;
@@ -149,7 +150,7 @@ static void test_mlp(void **state)
     expect_samples("first_layer.B ", MICROBATCHES);
 }
 
-/* Two copies of each stage. Some parts run alone in some passes and in F&Bs in others. */
+/* DualPipe: each stage has two copies, and a part runs partly in single passes and partly in F&Bs. */
 static void test_pairs(void **state)
 {
     (void)state;

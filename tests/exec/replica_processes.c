@@ -1,5 +1,6 @@
-/* Replicas as a user runs them, alone and under mpirun: the numbers and files are the same, messages name rank and
-   replica, a failure of any process ends all, and processes with different programs or options are refused. */
+/* Replicas as a user runs them, as threads of one process and under mpirun: numbers and files are the same in both,
+   messages name rank and replica, a failure of any process ends all, and processes with different programs or options
+   are refused. */
 #include "tests/exec/processes.h"
 
 static void compile(const char *options, const char *name)
@@ -14,8 +15,8 @@ static pid_t start_replicas(const char *options)
                  small, program);
 }
 
-/* Processes give the same losses and the same file of weights as threads, for any map of processes to members, and also
-   after weights are loaded. */
+/* Processes give the same losses and the same file of weights as threads. This holds for any --rank-map, and for runs
+   that load weights. */
 static void test_equals_local(void **state)
 {
     (void)state;

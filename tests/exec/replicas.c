@@ -9,7 +9,7 @@
 
 enum { MOST_REPLICAS = 3 };
 
-/* Every schedule runs with this number of microbatches on 1, 2 and 4 ranks, if it runs on so many ranks at all. */
+/* The microbatches of a replica. Every schedule that runs on 1, 2 or 4 ranks runs with this number of microbatches. */
 enum { MICROBATCHES = 4 };
 
 static bool compiles(const char *schedule, int ranks, int microbatches, char program[static 200])
@@ -32,7 +32,7 @@ static void compare_with_reference(const char *what, const char *program, const 
     release(&reference);
 }
 
-/* Compares the first losses with those of one pipeline that runs as many microbatches in a step. */
+/* Compares the losses before the first update with those of one pipeline that runs all microbatches of the replicas. */
 static void compare_first_losses(const char *what, const char *schedule, int ranks, const Result *together)
 {
     char program[200];

@@ -34,7 +34,7 @@ static inline void run_load(Run *run, char **arguments)
         fail_msg("%s: %s", arguments[count - 1], error.text);
 }
 
-/* Runs to the end and frees the run. */
+/* Runs all steps and frees the run. */
 static inline void run_to_end(Run *run, const SessionHooks *hooks)
 {
     Error error = {""};

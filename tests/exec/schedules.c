@@ -28,7 +28,8 @@ static void check(const char *arguments)
     compare(program, arguments, experts);
 }
 
-/* Under a sanitizer, which is twenty times slower, only some of the sizes: what it finds does not depend on them. */
+/* A build with a sanitizer is twenty times slower and tests only some of the sizes; what it can find does not depend on
+   the size. */
 static void schedule_equals_reference(void **state)
 {
     const char *schedule = *state;
@@ -78,7 +79,8 @@ static void replicas_equal_reference(void **state)
                             "1F1,1F3,1B3,1B1\n");
 }
 
-/* As the header of dprun promises. The norms are sums over other stages, so later steps differ in their last bits. */
+/* With equal layers and microbatches, all schedules have the same losses before the first update, to the bit. A norm is
+   a sum over the ranks' stages, which differ between schedules, so norms and later losses differ in their last bits. */
 static void equal_layers_and_microbatches_train_the_same_model(void **state)
 {
     (void)state;
@@ -101,7 +103,7 @@ static void equal_layers_and_microbatches_train_the_same_model(void **state)
     release(&first);
 }
 
-/* The order inside an F&B does not change a bit, with one layer per stage or more. */
+/* The recipe of F&Bs does not change any bit of the results, with one or more layers per stage. */
 static void recipes_change_no_bit(void **state)
 {
     (void)state;

@@ -67,7 +67,7 @@ typedef struct Setting {
     uint32_t ranks, pipes, microbatches;
     bool reference, forward_only;
     const Passes *passes;
-    const char *device; /* a device that dprun does not offer; NULL: the arguments name the device */
+    const char *device; /* a device that the option --device does not offer; NULL: the arguments name the device */
     bool stop_after_first;
     char *arguments[12];
 } Setting;
@@ -135,7 +135,8 @@ static Outcome run_well(const Setting *setting)
     return outcome;
 }
 
-/* Losses are equal to the bit, gradients by DualPipe's error measure; copies of a stage have the same bits. */
+/* Losses equal those of the whole model on one rank to the bit; gradients are equal by DualPipe's error measure. Copies
+   of a stage have gradients with the same bits. */
 static void test_equals_reference(void **state)
 {
     (void)state;
@@ -177,7 +178,7 @@ static void test_runs_equal(void **state)
     assert_true(one.has_held_out && one.held_out == two.held_out && one.held_out > 0);
     cpu_set_t processors;
     assert_int_equal(sched_getaffinity(0, sizeof processors, &processors), 0);
-    if (CPU_COUNT(&processors) < 4) /* if ranks share processors no bubble is measured */
+    if (CPU_COUNT(&processors) < 4) /* with fewer processors than ranks dprun measures no bubble */
         assert_true(isnan(one.bubble) && isnan(two.bubble));
     else
         assert_true(one.bubble >= 0 && one.bubble < 1);
@@ -272,7 +273,7 @@ static Status empty_forward(Stage *stage, const PassBuffers *buffers, Error *err
     return STATUS_OK;
 }
 
-/* A pass of the last stage that takes a while. */
+/* An F that takes 0.7 s on the last stage. */
 static Status slow_forward(Stage *stage, const PassBuffers *buffers, Error *error)
 {
     if (!buffers->y)
@@ -280,7 +281,7 @@ static Status slow_forward(Stage *stage, const PassBuffers *buffers, Error *erro
     return empty_forward(stage, buffers, error);
 }
 
-/* It computes for longer than the deadline. */
+/* An F that computes for longer than the deadline on the last stage. */
 static Status long_forward(Stage *stage, const PassBuffers *buffers, Error *error)
 {
     const int64_t end = clock_nanoseconds() + 3000000000;
@@ -315,7 +316,7 @@ static void expect_failure(const Setting *setting, const char *const *words)
     release(&outcome);
 }
 
-/* The error that is reported is the one that occurred first, not a consequence of it on another rank. */
+/* If a pass fails, the other ranks fail as a consequence. dprun reports the error that occurred first. */
 static void test_failing_pass(void **state)
 {
     (void)state;
@@ -340,7 +341,8 @@ static void test_divergence(void **state)
                                                    "diverged", NULL});
 }
 
-/* The weights overflow in the update; nothing computed before shows it. */
+/* A backward of the last stage makes a weight infinite. The losses and gradients stay finite, so only the check of the
+   weights finds it. */
 static Status spoiling_backward(Stage *stage, const PassBuffers *buffers, Error *error)
 {
     if (!buffers->dy) {
@@ -389,7 +391,7 @@ static void test_deadline(void **state)
                        .arguments = {"--steps=1", "--deadline=0.2", "--model=mlp"}};
     expect_failure(&setting, (const char *const[]){"no rank has moved for 0.2 s (--deadline): rank 0 at instruction",
                                                    "pipeline.dps:20", "rank 1 at instruction", NULL});
-    /* With one rank nobody else can notice it. */
+    /* The reference has one rank, so no other rank waits for it; the deadline must end it all the same. */
     setting.reference = true;
     expect_failure(&setting,
                    (const char *const[]){"no rank has moved for 0.2 s (--deadline): rank 0 at instruction 1 (F",
@@ -414,8 +416,8 @@ static void test_long_pass(void **state)
     release(&outcome);
 }
 
-/* A rank does not return: the run ends nevertheless, and its memory is not freed. Runs in a process of its own, which
-   ends. */
+/* A pass never returns. The run ends nevertheless, without freeing its memory, so this test runs in a process of its
+   own. */
 static void test_endless_pass(void **state)
 {
     (void)state;
@@ -491,7 +493,7 @@ static void test_files(void **state)
     release(&outcome);
     const char *reference = read_file(&arena, weights, &again);
     assert_int_equal(again, size);
-    /* the head does not depend on the schedule */
+    /* the head of the file does not depend on the schedule */
     assert_memory_equal(reference, first, (size_t)(strstr(first, "\n\n") - first));
     unlink(weights);
     unlink(trace);
@@ -499,7 +501,8 @@ static void test_files(void **state)
     arena_free(&arena);
 }
 
-/* The error is reported before the training or at its end; an old file is unchanged. */
+/* A file of weights cannot be written. If its folder does not exist, this is reported before the training; otherwise at
+   the end. An old file is unchanged. */
 static void test_unwritable(void **state)
 {
     (void)state;

@@ -163,7 +163,8 @@ static void test_mpi(void **state)
     test_schedules(launcher);
 }
 
-/* What dprun prints; and the other kinds of programs. */
+/* --device sim also runs with --forward-only and --reference. Its output says whether F&Bs run component by component;
+   with --in-turn they do not. */
 static void test_forms(void **state)
 {
     (void)state;

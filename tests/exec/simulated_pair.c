@@ -1,5 +1,5 @@
 /* The simulator issues the operations of a pair in the order of the merged list that a real stage with experts runs:
-   the same components, posts and waits, as many of each. */
+   the same components, posts and waits, and the same number of each. */
 
 #include "runtime/base/clock.h"
 #include "runtime/model/experts.h"
@@ -42,8 +42,8 @@ static bool has_kind(const PairList *list, size_t begin, size_t end, OpKind kind
     return false;
 }
 
-/* Shared experts need no communication, so the merged list may run them before the wait of mlp. If the recipe does not
-   name them, they are a part of mlp for the simulator, and this test leaves them out. */
+/* Shared experts need no communication, so the merged list may run them before the wait for the all-to-all that mlp
+   needs. If the recipe does not name them, they are a part of mlp for the simulator, and this test leaves them out. */
 static bool is_left_out(const PairList *list, const Stage *stage, const PairPart *part)
 {
     return stage->parts[part->index].component.kind == &component_shared &&
@@ -103,7 +103,7 @@ static const Recipe recipes[] = {
                   ENTRY(ATTENTION, W)},
                  {ENTRY(COMBINE, B), ENTRY(DISPATCH, F), ENTRY(DISPATCH, B), ENTRY(COMBINE, F)}},
      .counts = {6, 4}},
-    /* communication of both halves in flight at once; W late */
+    /* all-to-alls of both halves are in flight at once; W comes late */
     {.entries = {{ENTRY(ATTENTION, F), ENTRY(MLP, F), ENTRY(MLP, B), ENTRY(ATTENTION, B), ENTRY(MLP, W),
                   ENTRY(ATTENTION, W)},
                  {ENTRY(DISPATCH, F), ENTRY(COMBINE, B), ENTRY(COMBINE, F), ENTRY(DISPATCH, B)}},
@@ -156,7 +156,8 @@ static void the_order_is_that_of_the_merged_list(void **state)
     device_close(device);
 }
 
-/* The time of a simulated walk through the F&B's operations if every sleep ends on time, over one link. */
+/* The time that the simulator takes for the operations of an F&B if every sleep ends on time and all all-to-alls share
+   one link. */
 static double time_of_walk(const Recipe *recipe, const Costs *costs, uint32_t layers)
 {
     const PairOrder order = pair_order(recipe, costs);

@@ -44,8 +44,8 @@ static double number_after(const char *line, const char *key)
     return strtod(found + strlen(key), NULL);
 }
 
-/* Returns the number of sums. Checks that each has a start and an end, and that the rank does not wait for longer than
-   the sum runs. */
+/* Returns the number of sums in a trace. Checks that each has a start and an end, and that the rank's wait for it is no
+   longer than the sum itself. */
 static int check_sums(const char *trace)
 {
     char line[1024];

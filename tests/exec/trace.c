@@ -32,8 +32,9 @@ static int shell(const char *format, const char *folder)
     return system(command);
 }
 
-/* The clocks of ranks 1 and 2 are thousands of seconds ahead of rank 0. In the trace all three are within the second
-   that the run takes, and no message arrives before it was sent, up to the time that an exchange of messages takes. */
+/* The clocks of ranks 1 and 2 are thousands of seconds ahead of rank 0. In the trace the events of all three ranks are
+   within the second that the run takes. No message arrives before it was sent, except by less than the time that an
+   exchange of clock messages takes. */
 static void test_ranks_of_different_clocks(void **state)
 {
     (void)state;
@@ -78,8 +79,8 @@ static void test_ranks_of_different_clocks(void **state)
     assert_int_equal(shell("rm -r %2$s", folder), 0);
 }
 
-/* Every member of the mesh is a process in the trace. Arrows stay within a replica. dpc reads the trace, of which it
-   uses replica 0. */
+/* Every member of the mesh is a process in the trace. Arrows stay within a replica. dpc reads the trace and uses only
+   the ranks of replica 0. */
 static void test_replicas(void **state)
 {
     (void)state;
@@ -124,7 +125,8 @@ static void test_replicas(void **state)
     assert_int_equal(shell("rm -r %2$s", folder), 0);
 }
 
-/* A trace of --reference has all stages on one rank. dpc diff says so instead of listing its counts. */
+/* A trace of --reference has all stages on one rank. dpc diff says so instead of listing different numbers of
+   passes. */
 static void test_reference(void **state)
 {
     (void)state;

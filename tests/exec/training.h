@@ -101,7 +101,8 @@ typedef struct Training {
     const char *path, *model;
     uint32_t layers; /* 0: one per stage */
     int replicas;    /* 0: one */
-    int shards;      /* replicas that divide the experts among them; 0: one */
+    /* how many replicas divide the experts of a layer (--expert-parallel); 0: each replica has all experts */
+    int shards;
     bool reference;
     Recipe *recipe; /* used in place of the recipe of the program; NULL: the recipe of the program */
 } Training;
@@ -129,7 +130,7 @@ static inline void train(const Training *training, Result *result)
     result->asynchronous = program->asynchronous;
     result->forward_only = program->forward_only;
     assert_true(result->microbatches <= MICROBATCHES_MAX && program->stages <= STAGES_MAX);
-    const bool divided = run.loaded.shards > 1; /* then the replicas have gradients of different experts */
+    const bool divided = run.loaded.shards > 1; /* then replicas hold different experts, so their gradients differ */
     run_to_end(&run, &(SessionHooks){
                          .observer = {.context = result, .step = on_step, .gradient = divided ? NULL : on_gradient}});
     assert_false(result->copies_differ);

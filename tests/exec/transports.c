@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Under a sanitizer small sizes are enough. */
+/* A build with a sanitizer is slow and tests only small sizes. PATH: the size of paths. */
 enum { MOST_RANKS = SANITIZED ? 4 : 8, PATH = 200 };
 
 /* The largest number of microbatches per step, as a multiple of the ranks. */
@@ -26,8 +26,8 @@ static glob_t schedules;
 static const char *build;
 static char program[PATH_MAX], link_path[PATH_MAX];
 
-/* --- one initialization of MPI for all runs of a process: these functions hide those of the library, which calls
-   itself PMPI_* --- */
+/* --- one initialization of MPI for all runs of a process: these functions replace those of MPI; the library's own are
+   called as PMPI_* --- */
 
 int MPI_Init_thread(int *count, char ***arguments, int required, int *provided);
 int MPI_Finalize(void);

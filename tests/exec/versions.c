@@ -22,7 +22,7 @@ typedef struct Losses {
 
 typedef struct Simulation Simulation;
 
-/* The version that the published rule gives to microbatch m (from 0) on a stage. */
+/* The version of a stage's weights that microbatch m (counted from 0) uses by a published rule. */
 typedef uint32_t Rule(const Simulation *x, uint32_t stage, uint32_t m);
 
 /* --- the simulation --- */
@@ -42,10 +42,11 @@ struct Simulation {
     ModelConfig config;
     Dataset *dataset;
     uint32_t stages, microbatches;
-    uint32_t group; /* number of microbatches per version where a stage has one copy */
+    uint32_t group; /* the number of microbatches of an update, on stages that have one copy */
     /* the first `shared` stages have `copies` copies each; an update takes one microbatch of each copy */
     uint32_t shared, copies;
-    bool two_pipes; /* the copies are in two pipes; else in one pipe, and take the microbatches in turns */
+    /* true: the copies of a stage are in two pipes; false: they are in one pipe and take its microbatches in turn */
+    bool two_pipes;
     Rule *rule;
     SimulatedStage of[STAGES_MAX];
     void *inputs, *targets;
@@ -55,7 +56,8 @@ struct Simulation {
 
 static uint32_t copies_of(const Simulation *x, uint32_t stage) { return stage < x->shared ? x->copies : 1; }
 
-/* 1F1B: the number of microbatches in flight when a stage, or a copy of it, takes another: the paper's NOAM less 1. */
+/* 1F1B: the number of microbatches that a stage (or one copy of it) has in flight when its next one arrives. On the
+   first stage this is the paper's NOAM less 1. */
 static uint32_t on_their_way(const Simulation *x, uint32_t stage)
 {
     const uint32_t ranks = x->stages + x->shared * (x->copies - 1);
@@ -85,7 +87,7 @@ static uint32_t buffered(const Simulation *x, uint32_t stage, uint32_t m)
     return (k - 1) / x->group > 0 ? (k - 1) / x->group - 1 : 0;
 }
 
-/* In both pipes one microbatch is in flight when the next comes. */
+/* Two pipes: in each pipe one microbatch is in flight when the next one arrives. */
 static uint32_t in_both_pipes(const Simulation *x, uint32_t stage, uint32_t m)
 {
     (void)stage;
@@ -108,7 +110,8 @@ static void *memory(Simulation *x, size_t elements)
     return made;
 }
 
-/* On the CPU all numbers have one type. */
+/* The weights of a version as the stage expects them. The CPU has one type of numbers, so passes and the optimizer
+   share the weights. */
 static StageWeights weights_of(const SimulatedStage *stage, uint32_t version)
 {
     void *const parameters = stage->versions[version];
@@ -189,7 +192,7 @@ static PassBuffers buffers_of(const Simulation *x, uint32_t s, uint32_t m, doubl
     };
 }
 
-/* Adds the copies' gradients in their order into that of the first copy, and zeroes the others. */
+/* Adds the gradients of copies 1, 2, ... in this order to the gradient of copy 0, and zeroes them. */
 static void sum_copies(const SimulatedStage *stage, uint32_t copies)
 {
     float *sum = stage->gradients[0];
@@ -361,7 +364,7 @@ static void compare(const char *schedule, Simulation x, const char *model, const
                 fail_msg("%s, step %u, microbatch %u: the recurrence has loss %a, dprun %a, on one rank %a", command,
                          step + 1, m, losses[m], pipelined.of[step][m], reference.of[step][m]);
     }
-    if (strcmp(model, "gpt") == 0) /* the data of mlp are noise */
+    if (strcmp(model, "gpt") == 0) /* the data of the mlp model are noise, so its loss need not fall */
         assert_true(pipelined.last < pipelined.first);
     close_simulation(&x);
     snprintf(command, sizeof command, "rm -r %s", folder);
@@ -416,7 +419,7 @@ static void a_pipe_names_vertical_sync(void **state)
                      clips[0]);
 }
 
-/* 1F1B-RR: replicas take the microbatches in turns, and make each version together. */
+/* 1F1B-RR: the replicas of a stage take the microbatches in turn, and make each version together. */
 static void replicas_update_together(void **state)
 {
     (void)state;

@@ -17,9 +17,9 @@ typedef struct Transfer {
     bool is_send, done;
     char *memory;
     uint64_t bytes, moved;
-    uint64_t other_bytes; /* of a received message: the size that the sender gives */
+    uint64_t other_bytes; /* for a receive: the size of the message by its sender */
     bool told;            /* the size has been transferred */
-    uint64_t end;         /* of a sent message: its end in the ring */
+    uint64_t end;         /* for a send: the position after the message in the ring */
     int peer;
 } Transfer;
 
@@ -29,20 +29,20 @@ typedef struct Group {
     Comm *comm;
     CudaStream *stream;
     int count;
-    bool greets; /* a greeting: its transfers have one byte each and only connect ranks */
+    bool greets; /* the group is a greeting: each transfer has one byte and serves only to connect two ranks */
     Transfer transfers[TRANSFERS_MAX];
 } Group;
 
-/* The messages from one rank to another: of each its size, then its bytes. A send is done when the receiver has read
-   all of it. */
+/* A ring buffer with the messages from one rank to another. Each message is its size, then its bytes. A send is
+   complete when the receiver has read the whole message. */
 typedef struct Ring {
     _Atomic uint64_t written, read;
     bool connected; /* set by the receiver */
     char data[RING];
 } Ring;
 
-/* Memory that all ranks share, threads or processes. It has no name, so nothing can be left over: other processes open
-   it through the process that made it. */
+/* Memory that all ranks share, threads or processes. It has no name, so nothing is left over when the processes end:
+   other processes open it through the process that made it. */
 typedef struct Clique {
     _Atomic int joined, finalized;
     Ring rings[RANKS_MAX][RANKS_MAX]; /* [from][to] */
@@ -51,7 +51,7 @@ typedef struct Clique {
 struct ncclComm {
     Clique *clique;
     int ranks, rank;
-    unsigned asked; /* queries of its state since the last call */
+    unsigned asked; /* queries of the communicator's state since its last call */
     Group *waiting; /* groups that are ended and not enqueued yet */
     bool aborted, finalizes;
     int async;
@@ -61,7 +61,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static FakeNccl setting = {.silent_rank = -1};
 static FakeNcclReport report;
 static int calls, asked;
-static int newest = -1; /* memory of the last id that this process has made */
+static int newest = -1; /* file descriptor of the memory of the newest id that this process has made */
 static _Thread_local Group *open_group;
 static _Thread_local int depth;
 
@@ -89,7 +89,7 @@ static bool fails(const char *call)
     return setting.fails && strcmp(setting.fails, call) == 0 && ++calls == setting.fails_at;
 }
 
-/* --- matching groups: under the lock of the mock runtime and the one here --- */
+/* --- matching groups; the caller holds the lock of the mock runtime and the one of this file --- */
 
 static uint64_t put(Ring *ring, const char *bytes, uint64_t count)
 {
@@ -141,7 +141,8 @@ static void pull(Ring *ring, Transfer *transfer, bool greets)
     transfer->done = transfer->moved == transfer->other_bytes;
 }
 
-/* Transfers of one pair of ranks and one direction move in their order. */
+/* Whether transfer `index` of a group may move now: transfers from one rank to another rank move one after the other,
+   in order. */
 static bool is_next(const Group *group, int index)
 {
     for (int i = 0; i < index; i++)
@@ -249,7 +250,7 @@ int ncclCommInitRankConfig(Comm **made, int ranks, Id id, int rank, const void *
     }
     if (shared == MAP_FAILED) {
         pthread_mutex_unlock(&lock);
-        return failing ? INTERNAL_ERROR : REMOTE_ERROR; /* the process that made the id is gone */
+        return failing ? INTERNAL_ERROR : REMOTE_ERROR; /* REMOTE_ERROR: the process that made the id has ended */
     }
     *made = calloc(1, sizeof **made);
     **made = (Comm){.clique = shared, .ranks = ranks, .rank = rank};
@@ -290,7 +291,8 @@ int ncclCommFinalize(Comm *comm)
 static void end(Comm *comm)
 {
     pthread_mutex_lock(&lock);
-    comm->aborted = true; /* operations in streams see this, so the memory stays until the end of the test */
+    /* operations in streams still read this flag, so the memory is freed only at the end of the test */
+    comm->aborted = true;
     munmap(comm->clique, sizeof *comm->clique);
     report.communicators--;
     pthread_mutex_unlock(&lock);

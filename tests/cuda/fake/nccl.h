@@ -2,9 +2,9 @@
 #define TESTS_CUDA_FAKE_NCCL_H
 
 /* A fake libnccl.so.2 for ranks that are threads or processes of one machine, on the streams of the mock runtime. A
-   group starts when it is the first of its stream. It ends when every transfer of it has met its peer's, whose group
-   must have started as well. Nothing of a call happens before the communicator's state is queried. Nobody learns that a
-   process has died. */
+   group starts when it is the first of its stream. A group ends when each of its transfers is complete; a transfer
+   needs that the peer's group with the other end has started. A call takes effect only when the communicator's state is
+   queried. A process that has died is not reported to the others. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 typedef struct FakeNccl {
     int version;        /* 0: 22809 */
     const char *fails;  /* name of the call that fails, without "nccl" */
-    int fails_at;       /* the n-th call of it fails */
+    int fails_at;       /* the n-th call of that name fails */
     int asked_fails_at; /* the n-th CommGetAsyncError reports that a peer is gone */
     int silent_rank;    /* groups of this rank do not start, greetings excepted; -1: all groups start */
 } FakeNccl;
@@ -22,8 +22,8 @@ typedef struct FakeNcclReport {
     int groups, transfers;
     int most_transfers;   /* largest number of transfers of a group, greetings excepted */
     int late_connections; /* pairs of ranks that communicate before their greeting, a group of transfers of one byte */
-    int mismatches;       /* transfers whose ends have different sizes */
-    int early_uses;       /* calls before the last call was complete */
+    int mismatches;       /* transfers for which sender and receiver give different sizes */
+    int early_uses;       /* calls made before the previous call was complete */
     int early_ends;       /* communicators destroyed before all ranks had finalized them */
 } FakeNcclReport;
 

@@ -65,7 +65,8 @@ static bool comes_after(const MockFused *fused, unsigned index, unsigned which, 
     return true;
 }
 
-/* before[i * count + j]: i comes after j, directly or by other operations. Operations come only after earlier ones. */
+/* Returns before[i * count + j]: operation i depends on operation j, directly or through others. An operation depends
+   only on earlier ones. */
 static bool *order_of(const MockFused *fused)
 {
     const unsigned count = fused->count;

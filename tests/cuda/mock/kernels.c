@@ -143,7 +143,9 @@ OPERANDS(attention_backward, Attention, READ(Attention, qkv, 3 * RC), READ(Atten
 const Kernel *attention = attention_kernel(p);
 float *context = malloc(attention->context * sizeof(float) + 1), *y = malloc(RC * sizeof *y + 1);
 for (size_t i = 0; i < (size_t)p->rows * p->heads; i++)
-    if (!(p->logsumexp[i] == 1 && p->delta[i] == 2)) /* not the values that the two kernels before write */
+    /* attention_forward and attention_delta of the mock write 1 and 2: other values mean that they have not run
+       before */
+    if (!(p->logsumexp[i] == 1 && p->delta[i] == 2))
         abort();
 MUST(RUN_OP(cpu, error, attention_forward, with_kernel(attention), p->qkv, y, context));
 MUST(RUN_OP(cpu, error, attention_backward, with_kernel(attention), p->qkv, p->y, context, p->dy, p->dqkv));
@@ -211,8 +213,8 @@ static size_t largest_token(const Embedding *p)
     return (size_t)largest + 1;
 }
 
-/* When it is enqueued, the number of rows of the token table that it touches is unknown: the first row represents
-   all. */
+/* When the kernel is enqueued, its tokens are unknown, and so are the rows of the token table that it will read: the
+   first row represents all. */
 OPERANDS(embedding_forward, Embedding, READ_OF(Embedding, tokens, p->rows, 4), READ(Embedding, token_table, p->columns),
          READ(Embedding, position_table, (size_t)p->sequence * p->columns), WRITE(Embedding, y, RC))
 MUST(RUN_OP(cpu, error, embedding_forward, with_table(p->rows, p->columns, p->sequence), p->tokens, p->token_table,
@@ -380,7 +382,8 @@ void mock_run(const MockKernel *kernel, size_t element_size, const void *paramet
         if (strcmp(kernel->name, "embedding_forward") == 0 && operands[i].offset == offsetof(Embedding, token_table))
             elements *= largest_token(parameters);
         floats[i] = malloc(elements * sizeof(float) + 1);
-        widen(given[i], floats[i], elements); /* outputs as well: several kernels may write rows of one matrix */
+        /* outputs are converted as well: a kernel may write only some rows of a matrix */
+        widen(given[i], floats[i], elements);
         memcpy(copy + operands[i].offset, &floats[i], sizeof floats[i]);
     }
     kernel->run(copy);

@@ -25,7 +25,7 @@ typedef struct Work Work;
 struct Work {
     WorkKind kind;
     Work *next;
-    uint64_t number; /* its number in the stream, from 1 */
+    uint64_t number; /* the number of this operation in its stream, counted from 1 */
     const MockKernel *kernel;
     size_t element_size;
     void *parameters;
@@ -35,7 +35,7 @@ struct Work {
     size_t bytes;
     int value;
     CudaEvent *event;  /* RECORD */
-    CudaStream *other; /* WAIT: until this stream has run up to */
+    CudaStream *other; /* WAIT: operation `other_number` of this stream must have run */
     uint64_t other_number;
     bool (*attempt)(void *data); /* ATTEMPT */
 };
@@ -48,7 +48,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
-    CudaStream *stream; /* stream of the last record; NULL: none */
+    CudaStream *stream; /* the stream in which the event was recorded last; NULL: never recorded */
     uint64_t number;
     unsigned looks; /* calls of EventQuery since the record */
     Clock clock;
@@ -83,14 +83,14 @@ typedef struct Shadow {
 } Shadow;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void **to_free; /* memory given to mock_at_end */
+static void **to_free; /* memory that was passed to mock_at_end */
 static size_t to_free_count;
 static MockSetting setting;
 static MockReport report;
 static uint64_t state; /* state of the random order */
 static Block *blocks;
 static size_t block_count;
-static CudaStream *streams[STREAMS_MAX]; /* numbers are not reused within a run */
+static CudaStream *streams[STREAMS_MAX]; /* a destroyed stream's index is not reused within a run */
 static unsigned stream_count;
 static Shadow **shadows;
 static unsigned generation;
@@ -125,7 +125,7 @@ MockReport mock_report(void)
     return now;
 }
 
-/* True: the call must fail. Under the lock. */
+/* Counts the call. True: it must fail. The caller holds the lock. */
 static bool fails(const char *name)
 {
     report.calls++;
@@ -146,7 +146,7 @@ static bool fails(const char *name)
         pthread_mutex_unlock(&lock); \
         return FAILED;               \
     }
-/* A call that frees something does so even if it fails: so a leak is the caller's fault. */
+/* A call that frees something frees it even if the call must fail. So every leak is a mistake of the caller. */
 #define ENTER_TO_TIDY(name)    \
     pthread_mutex_lock(&lock); \
     const CudaError tidied = fails(#name) ? FAILED : CUDA_OK;
@@ -164,7 +164,7 @@ static void join(Clock *clock, const Clock *other)
         clock->of[i] = clock->of[i] > other->of[i] ? clock->of[i] : other->of[i];
 }
 
-/* The entry of the line, or the entry that it would get. */
+/* Where the shadow of a line of memory is stored, or would be stored if it has none. */
 static Shadow **find_shadow(uintptr_t line)
 {
     size_t i = (line / LINE * 0x9e3779b97f4a7c15u >> 20) % TABLE;
@@ -208,7 +208,7 @@ static void touch(const CudaStream *stream, const char *name, const void *memory
 {
     const Clock *now = &stream->clock;
     if (!is_ours(memory, bytes))
-        return; /* memory of the host, or NULL: the address sanitizer checks accesses there */
+        return; /* not memory of the GPU, or NULL: accesses to host memory are checked by the address sanitizer */
     for (uintptr_t line = (uintptr_t)memory / LINE * LINE; line < (uintptr_t)memory + bytes; line += LINE) {
         Shadow *shadow = shadow_of(line);
         if (shadow->written > now->of[shadow->writer])
@@ -262,7 +262,8 @@ static void run_fused(MockFused *fused)
     mock_fused_free(fused);
 }
 
-/* False: the first operation of the stream cannot run yet, because it is after an ATTEMPT. */
+/* Runs the first operation of the stream. False: it cannot run yet. It is then an ATTEMPT that is not complete, or a
+   WAIT for another stream whose operations cannot run yet. */
 static bool run_one(CudaStream *stream)
 {
     Work *operation = stream->first;
@@ -326,8 +327,8 @@ static void enqueue(CudaStream *stream, Work operation)
     }
 }
 
-/* The next operation of the stream comes after those before it there, and after those that the caller has waited
-   for. */
+/* Advances the stream's vector clock: its next operation comes after all earlier operations of the stream, and after
+   all operations that the calling thread has waited for. */
 static void advance(CudaStream *stream)
 {
     join(&stream->clock, &known);
@@ -410,7 +411,7 @@ static CudaError Malloc(void **memory, size_t bytes)
 static CudaError Free(void *memory)
 {
     ENTER_TO_TIDY(Free)
-    run_all(); /* CUDA also waits for the device here */
+    run_all(); /* this call of CUDA waits for all streams of the device */
     size_t i = 0;
     while (i < block_count && blocks[i].memory != memory)
         i++;

@@ -15,26 +15,27 @@
 typedef enum MockOrder {
     MOCK_LATE,   /* an operation runs when a thread waits for it */
     MOCK_EARLY,  /* an operation runs as soon as it is enqueued */
-    MOCK_RANDOM, /* each operation as in one of these, chosen at random by `seed` */
+    MOCK_RANDOM, /* for each operation MOCK_LATE or MOCK_EARLY is chosen at random, by `seed` */
 } MockOrder;
 
 typedef struct MockSetting {
     MockOrder order;
     uint64_t seed;
-    CudaError count_error;             /* the error of GetDeviceCount */
-    int devices;                       /* number of devices; 0: one, -1: none */
-    int first_device;                  /* the machine's index of the first device */
-    int driver_version;                /* 0: no driver */
-    int major, minor;                  /* compute capability; 0.0: 8.0 */
-    size_t fail_at;                    /* number of the call, from 1, that fails and does nothing; 0: none */
-    bool sticky;                       /* all later calls fail as well */
-    bool forget_waits;                 /* StreamWaitEvent does nothing, which must be noticed */
-    size_t forget_after;               /* operation of fused launches, from 1, that loses its dependences; 0: none */
+    CudaError count_error; /* the error of GetDeviceCount */
+    int devices;           /* number of devices; 0: one, -1: none */
+    int first_device;      /* the machine's index of the first device */
+    int driver_version;    /* 0: no driver */
+    int major, minor;      /* compute capability; 0.0: 8.0 */
+    size_t fail_at;        /* number of the call, from 1, that fails and does nothing; 0: none */
+    bool sticky;           /* all later calls fail as well */
+    bool forget_waits;     /* StreamWaitEvent does nothing; the mock must then report races */
+    /* the number, from 1, of an operation of fused launches that loses its dependences; 0: none */
+    size_t forget_after;
     bool dry;                          /* kernels do nothing, so operands need not be memory */
     int multiprocessors, shared_bytes; /* 0: 4, 227 KiB */
 } MockSetting;
 
-/* Starts a run. Nothing may be left from the run before. */
+/* Starts a run. Everything that the previous run made must have been freed. */
 void mock_begin(const MockSetting *setting);
 
 typedef struct MockReport {
@@ -59,11 +60,11 @@ typedef struct MockAccess {
     bool writes;
 } MockAccess;
 
-/* Enqueues an attempt: when it is the first of its stream it is called, perhaps often, until it returns true. `data` is
-   freed afterwards. */
+/* Enqueues an operation of a library. When it is the next one of its stream, `attempt` is called until it returns true,
+   perhaps many times. Then `data` is freed. */
 void mock_enqueue(CudaStream *stream, bool (*attempt)(void *data), void *data, const MockAccess *accesses,
                   size_t count);
-/* Freed when the next run begins. */
+/* Takes ownership of `memory`, and frees it when the next run begins. */
 void mock_at_end(void *memory);
 
 /* --- kernels.c --- */
@@ -73,15 +74,15 @@ enum { MOCK_OPERANDS = 12 };
 typedef struct MockOperand {
     size_t offset; /* offset of the pointer in the parameters */
     size_t count;
-    size_t size; /* size of one number; 0: that of an element, 2 or 4 */
+    size_t size; /* bytes of one number; 0: it is an element, whose size the kernel's name says, 2 or 4 */
     bool read, written;
 } MockOperand;
 
 typedef struct MockKernel {
     const char *name; /* name without suffix */
     size_t parameter_bytes;
-    /* Lists the memory that it accesses; pointers in `parameters` may be NULL. Returns the number of entries. NULL: a
-       fused launch. */
+    /* Lists the memory that a launch with `parameters` accesses, and returns the number of entries. Pointers in
+       `parameters` may be NULL. The function is NULL for a fused launch. */
     size_t (*operands)(const void *parameters, MockOperand *operands);
     /* Runs the kernel; elements are floats. */
     void (*run)(const void *parameters);
