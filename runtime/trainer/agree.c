@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a process runs, as lines "name value". The rest is zero, so that memory can be compared. */
+/* What a process runs, as lines "name value". The unused rest of the text is zero, so that structs can be compared byte
+   by byte. */
 typedef struct Terms {
     char text[4096];
 } Terms;
@@ -26,7 +27,7 @@ static Status put_program(const Session *session, FILE *stream, Error *error)
     return good ? STATUS_OK : error_set(error, STATUS_RUN_FAILED, "no memory to compare the program");
 }
 
-/* Writes the options that change the numbers, or what the processes do together. */
+/* Writes the options that change the numbers of the run, or the collectives of its processes. */
 static void put_options(const Session *session, FILE *stream)
 {
     const RunOptions *options = session->options;
@@ -86,8 +87,8 @@ static Status refuse(const Session *session, const Terms *all, int member, Error
                      mesh_name(session->mesh, 0).text, (int)strcspn(first + line, "\n"), first + line);
 }
 
-/* Gathers what all members run. Fails if members differ, and names the first one that differs from member 0, and in
-   what. */
+/* Gathers what all members run. Fails if members differ. The error names the first member that differs from member 0,
+   and the first difference. */
 static Status name_difference(const Session *session, World *world, const Terms *own, Error *error)
 {
     Terms *all = calloc((size_t)world->config.size, sizeof *all);
@@ -121,7 +122,7 @@ Status session_agree(const Session *session, World *world, Error *error)
     return status;
 }
 
-/* The replicas of a rank post their all-to-alls in the order of their lists of operations, so these lists must be
+/* Members of an expert group post their all-to-alls in the order of their lists of operations, so these lists must be
    equal. */
 Status lists_agree(Rank *rank, Error *error)
 {

@@ -1,4 +1,5 @@
-/* A run with numbers that are not finite: its message, and the names of the files that it writes. */
+/* A run whose numbers are no longer finite: the message about that, and the names of the files that such a run
+   writes. */
 #include "runtime/trainer/rank.h"
 
 #include "runtime/base/file.h"
@@ -48,7 +49,7 @@ static int bad_member(const Rank *rank)
     return member;
 }
 
-/* The name of a member in messages. */
+/* How messages name a member of the mesh. */
 static MemberName named(const Rank *rank, int member) { return mesh_name(rank->session->mesh, member); }
 
 void diverged_in_step(Rank *rank, const StepReport *report)

@@ -18,12 +18,12 @@ static Status no_weights(const char *path, FILE *file, Error *error)
                         : error_set(error, STATUS_BAD_INPUT, "%s: no weights that dprun --save wrote", path);
 }
 
-/* The head of a file, apart from the model's settings. */
+/* What the head of a file of weights says, apart from the model's settings. */
 typedef struct Head {
     unsigned version;
     unsigned long long parameters;
     off_t begin;       /* offset of the numbers */
-    uint32_t checksum; /* of the head and the numbers */
+    uint32_t checksum; /* CRC-32 of the head and the numbers */
 } Head;
 
 /* Takes a line `key value` of the head, without its line end. */
@@ -151,8 +151,8 @@ static Status read_numbers(Rank *rank, const StageWeights *weights, size_t offse
     return STATUS_OK;
 }
 
-/* Reads the weights of a chunk. The numbers of its stage begin at number `at` of the file. If a group divides the
-   experts, it reads only those that this member holds. */
+/* Reads the weights of a chunk. `at`: where the stage begins in the file, in numbers. If a group divides the experts,
+   only the experts that this member holds are read. */
 static Status read_chunk(Rank *rank, const BoundChunk *chunk, uint64_t at, FILE *file, Error *error)
 {
     const ExpertGroup *group = rank->model.expert_group;
@@ -160,7 +160,9 @@ static Status read_chunk(Rank *rank, const BoundChunk *chunk, uint64_t at, FILE 
         const StageSegment segment = stage_segment(chunk->stage, i);
         const size_t own = segment.of_all && group ? (size_t)group->self * segment.elements : 0;
         const size_t each = segment.of_all ? segment.expert : segment.elements;
-        for (size_t done = 0; done < segment.elements; done += each) /* with copies, all experts, and again the first */
+        /* if a segment has more matrices than the file because of copies, the matrices repeat from the first expert
+           on */
+        for (size_t done = 0; done < segment.elements; done += each)
             TRY(read_numbers(rank, &chunk->weights, segment.offset + done, each,
                              at + (segment.of_all ? (own + done) % segment.of_all : 0), file, error));
         at += segment.saved;
@@ -168,7 +170,8 @@ static Status read_chunk(Rank *rank, const BoundChunk *chunk, uint64_t at, FILE 
     return STATUS_OK;
 }
 
-/* Loads stage after stage, in the order of the file. The rank with the stage's first copy knows how long each is. */
+/* Loads stage after stage, in the order of the file. Only the rank with the first copy of a stage knows how long the
+   stage's part of the file is, so the lengths are gathered. */
 static Status load_stages(Rank *rank, uint64_t *counts, FILE *file, Error *error)
 {
     const Session *session = rank->session;

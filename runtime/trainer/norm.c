@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-/* Sums the gradients of the copies of a stage, as REDUCE does, if one chunk represents all copies. */
+/* In a reference run one chunk represents all copies of a stage: adds the gradients of the other copies to that of the
+   first one, in the order in which REDUCE adds them. Otherwise does nothing. */
 static Status sum_copies(const Rank *rank, const BoundChunk *chunk, Error *error)
 {
     const DeviceTable *run = rank->device->run;
@@ -15,7 +16,8 @@ static Status sum_copies(const Rank *rank, const BoundChunk *chunk, Error *error
     return STATUS_OK;
 }
 
-/* Sums the copies and takes the tallies of W out of the gradient buffer. Only one copy of a stage reports them. */
+/* Calls sum_copies, and takes the tallies of W out of the gradient buffer. Only one copy of a stage reports its
+   tallies. */
 static Status complete_gradient(const Rank *rank, const BoundChunk *chunk, Error *error)
 {
     StageTallies reported_elsewhere = {0};
@@ -24,7 +26,7 @@ static Status complete_gradient(const Rank *rank, const BoundChunk *chunk, Error
                               chunk->counts ? &rank->records.own->tallies : &reported_elsewhere, error);
 }
 
-/* Returns one of the sums of squares of a stage, as `member` has computed it. */
+/* Sum of squares number `number` (struct Squares) of the stage with copy `home`, as member `member` has computed it. */
 static double squares_from(const Rank *rank, const Home *home, int member, size_t number)
 {
     const Session *session = rank->session;
@@ -38,13 +40,15 @@ double stage_squares(const Rank *rank, uint32_t stage)
     const Home *home = &session->counting[stage];
     double sum = squares_from(rank, home, home->rank, 0);
     for (int shard = 0; shard < (int)session->loaded->shards; shard++) {
-        const int holder = expert_members(session) > 1 ? shard : 0; /* the replica that holds the shard */
+        /* the replica whose member holds the experts of this shard */
+        const int holder = expert_members(session) > 1 ? shard : 0;
         sum += squares_from(rank, home, mesh_member(session->mesh, home->rank, holder), 1 + (size_t)shard);
     }
     return sum;
 }
 
-/* Each rank contributes the sums of stages with `counts`; all ranks add them up in the order of the stages. */
+/* Each rank computes the sums of its chunks with `counts` or `counts_experts`. All ranks gather these and add them up
+   in the order of the stages. */
 Status sum_squares(Rank *rank, bool of_weights, double *sum, Error *error)
 {
     const Session *session = rank->session;
@@ -57,7 +61,7 @@ Status sum_squares(Rank *rank, bool of_weights, double *sum, Error *error)
             TRY(stage_sum_squares(chunk->stage, of_weights ? chunk->weights.master_weights : chunk->weights.gradients,
                                   session->loaded->shards, &squares->own[c * each], error));
     }
-    TRY(executor_settle(rank->executor, error)); /* the host waits for the device here */
+    TRY(executor_settle(rank->executor, error)); /* here the host waits until the device has computed everything */
     TRY(run->download(rank->device, rank->chunk_count * each * sizeof(double), squares->own, squares->host, error));
     TRY(rank_gather(rank, squares->host, session->most_chunks * each * sizeof(double), squares->all, error));
     *sum = 0;
@@ -66,7 +70,8 @@ Status sum_squares(Rank *rank, bool of_weights, double *sum, Error *error)
     return STATUS_OK;
 }
 
-/* Computes the clipping factor of the updates. If the norm is not finite, all ranks skip their updates. */
+/* Runs a NORM: computes the norm of all gradients, and from it the clipping factor of the updates. If the norm is not
+   finite, all ranks skip their updates. */
 Status norm_of_gradients(void *host, Error *error)
 {
     Rank *rank = host;
@@ -116,7 +121,8 @@ Status update_weights(void *host, uint32_t index, Error *error)
                           : stage_update(chunk->stage, &chunk->weights, rank->step, rank->squares.clip, error);
 }
 
-/* Computes the norm of the chunk's gradient, a sum over microbatches. The host waits for the device here. */
+/* Computes `scale` times the norm of the chunk's gradient. The gradient is a sum over microbatches. The host waits for
+   the device here. */
 static Status norm_of_chunk(const Rank *rank, const BoundChunk *chunk, double scale, double *norm, Error *error)
 {
     double squares;
@@ -127,8 +133,8 @@ static Status norm_of_chunk(const Rank *rank, const BoundChunk *chunk, double sc
     return STATUS_OK;
 }
 
-/* An asynchronous update. The gradient is clipped by its own norm, so no stage waits for others. If the norm is not
-   finite, the next version is a copy of the newest. */
+/* Runs a U. The gradient of the stage is clipped by its own norm, not by that of all stages, so no stage waits for
+   others. If the norm is not finite, the next version is a copy of the newest. */
 Status update_weights_async(void *host, uint32_t index, uint32_t microbatches, uint16_t newest_slot, uint16_t next_slot,
                             Error *error)
 {

@@ -39,7 +39,7 @@ static Status open_device(Rank *rank, Error *error)
     return STATUS_OK;
 }
 
-/* Uses the simulator. Nothing is computed, so there are no stages, weights or data. */
+/* Sets up a simulated run. Nothing is computed, so there are no stages, weights or data. */
 static void simulate(Rank *rank)
 {
     const RunOptions *options = rank->session->options;
@@ -88,8 +88,8 @@ static Status open_executor(Rank *rank, Error *error)
     return trace_open(rank, error);
 }
 
-/* Checks that the memory of the machine suffices for all its ranks before any of them touches it. Otherwise the kernel
-   kills one of them without a message. A collective of all ranks. */
+/* Checks that the memory of the machine suffices for all its ranks before any of them touches it. Without this check
+   the kernel would kill one of them without a message. A collective of all ranks. */
 static Status check_memory(Rank *rank, Error *error)
 {
     const uint32_t ranks = (uint32_t)member_count(rank);

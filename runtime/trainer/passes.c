@@ -1,5 +1,5 @@
-/* The model's passes as functions of the executor. They turn slots, weights and data of the rank into a stage's
-   buffers. */
+/* The model's passes as functions of the executor. They find the buffers of a pass (PassBuffers) from its slots and
+   from the weights and data of the rank. */
 #include "runtime/trainer/rank.h"
 
 void *gradient_of(const BoundChunk *chunk, uint32_t copy)
@@ -87,7 +87,8 @@ static Status overlap(void *host, PassPair *work, Error *error)
 
 const Recipe *rank_recipe(const Rank *rank)
 {
-    static const Recipe unsaid; /* empty: F, then B; the device overlaps what it can */
+    /* for F&Bs without a recipe: the list is first F, then B, and the device overlaps what it can */
+    static const Recipe unsaid;
     const Recipe *recipe = rank->session->loaded->program->recipe;
     if (!passes_of(rank)->overlap || rank->session->options->in_turn)
         return NULL;
@@ -96,7 +97,7 @@ const Recipe *rank_recipe(const Rank *rank)
 
 /* --- binding to addresses before the first step --- */
 
-/* Binds a pass: for a B two lists, its I and its W; otherwise one list. */
+/* Binds a pass to its buffers: a B is two bound lists, I and W; any other pass is one. */
 static Status bind_pass(const Rank *rank, StagePass pass, const PassPair *work, void *bound[2], Error *error)
 {
     const PassSlots *slots = pass == STAGE_FORWARD ? &work->forward : &work->backward;

@@ -2,12 +2,12 @@
    schedule of this model.
 
    The program trains as usual, and its stages measure their parts. So the times are those of training: other ranks
-   compute at the same time, caches hold what earlier passes left, and an activation comes from the processor that
-   computed it. A part repeated in a loop would be faster.
+   compute at the same time, caches hold what earlier passes left, and an activation was computed by another processor.
+   A part that is measured alone in a loop would be faster.
 
-   The tenth of the steps with the shortest makespans is used; on a shared machine these are the undisturbed steps.
-   Within them every sample is used: the fastest samples of each part would predict a step in which everything is
-   fastest at once. */
+   Only the tenth of the steps with the shortest makespans is used: on a shared machine these are the least disturbed
+   ones. Of these steps every sample is used. With only the fastest samples of each part, dpc would predict a step in
+   which all parts are fastest at once. */
 #include "runtime/trainer/rank.h"
 
 #include "runtime/base/clock.h"
@@ -19,13 +19,14 @@
 #include <string.h>
 
 enum {
-    STEPS_KEPT = 4096, /* most steps kept: the last ones */
-    LEAST_STEPS = 4,   /* least number of steps; the first one does not count */
+    STEPS_KEPT = 4096, /* how many steps are kept at most: the last ones */
+    LEAST_STEPS = 4,   /* the smallest number of steps of a profile; the first step is not used */
     SIZES = 2,         /* sizes of messages */
-    ROUND_TRIPS = 256, /* most round trips of each size */
+    ROUND_TRIPS = 256, /* the largest number of round trips for each size of message */
     ROUND_TRIPS_AT_ONCE = 16,
-    PAUSE = 200000,     /* ns; after this time a transport's waiting thread sleeps, as it does while a pass runs */
-    SMALL_DIVISOR = 64, /* the small size is this fraction of a message */
+    PAUSE = 200000, /* ns; after this time a transport's waiting thread sleeps, as it does while a pass runs */
+    /* round trips are measured with whole messages and with messages of 1 / SMALL_DIVISOR of that size */
+    SMALL_DIVISOR = 64,
 };
 static const double message_seconds = 1; /* with one neighbour */
 
@@ -38,10 +39,10 @@ typedef struct ProfiledStep {
 typedef struct Figure {
     double sum;
     uint64_t count;
-    double least, most; /* of the means of steps, or of single messages */
+    double least, most; /* the least and the largest mean of a step; for messages, of single messages */
 } Figure;
 
-/* What a rank sends to rank 0. Only values. */
+/* What a rank sends to rank 0. It contains no pointers. */
 typedef struct Figures {
     Figure parts[2][MODEL_PARTS][PART_PASSES]; /* as in PartTimes */
     double pairs;
@@ -50,10 +51,10 @@ typedef struct Figures {
 } Figures;
 
 struct Profile {
-    PartTimes now; /* the rank's stages add to it */
+    PartTimes now; /* the present step: the rank's stages add their times to it */
     int64_t begun;
     uint64_t count; /* number of steps */
-    uint32_t kept;  /* how many of the fastest are used */
+    uint32_t kept;  /* how many of the fastest steps are used */
     double trips[SIZES][ROUND_TRIPS];
     Figures own, *all; /* [ranks] */
     ProfiledStep *steps;
@@ -107,7 +108,8 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Puts the fastest tenth first. All ranks have the same makespans, so they choose the same steps. */
+/* Moves the tenth of the steps with the shortest makespans to the front. All ranks know the same makespans, so they
+   choose the same steps. */
 static void choose_steps(Profile *profile)
 {
     const bool first = profile->count > 1 && profile->count <= STEPS_KEPT;
@@ -182,7 +184,7 @@ static size_t message_size(const Rank *rank, int size)
     return size ? large : small ? small : 1;
 }
 
-/* All ranks stop together when rank 0 has measured for long enough. */
+/* *enough: whether rank 0 has measured for long enough. All ranks get the same answer, so they stop together. */
 static Status tell_elapsed(Rank *rank, int64_t begun, bool *enough, Error *error)
 {
     Profile *profile = rank->profile;
@@ -192,7 +194,8 @@ static Status tell_elapsed(Rank *rank, int64_t begun, bool *enough, Error *error
     return STATUS_OK;
 }
 
-/* Exchanges messages with the neighbour on one side; all pairs of ranks at once. A collective of all ranks. */
+/* Measures round trips between neighbouring ranks, all pairs at once: ranks 0 and 1, 2 and 3, ...; with `odd` ranks 1
+   and 2, 3 and 4, ... A collective of all ranks. */
 static Status exchange(Rank *rank, bool odd, Error *error)
 {
     const int ranks = (int)rank->session->loaded->program->rank_count;
@@ -251,7 +254,7 @@ static void add_all(const Rank *rank, Figures *together)
     }
 }
 
-/* The figure of a part run alone; if it only ran in F&Bs, of these. NULL: it has not run. */
+/* The time of a part's pass outside F&Bs; if it only ran in F&Bs, the time there. NULL: it has not run. */
 static const Figure *figure_of(const Figures *figures, int part, int pass)
 {
     for (int paired = 0; paired < 2; paired++)
@@ -278,7 +281,7 @@ static void put_parts(const Figures *figures, FILE *stream)
         }
 }
 
-/* Writes the time of F&Bs relative to that of their parts one after the other. */
+/* Writes `overlap`: the time of F&Bs divided by the time of their parts outside F&Bs. */
 static void put_overlap(const Figures *figures, const char *device, FILE *stream)
 {
     double turn = 0;

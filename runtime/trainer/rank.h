@@ -17,42 +17,50 @@ typedef struct BoundChunk {
     Stage *stage;
     const StageSizes *sizes;
     uint16_t pipe, number; /* number: the stage */
-    uint32_t first;        /* number of the pipe's first microbatch in the step, over all replicas */
+    /* the number of the pipe's first microbatch among all microbatches of the step, those of all replicas */
+    uint32_t first;
     uint32_t microbatches; /* number of microbatches that this chunk runs */
-    /* first and last stage: [microbatches of the pipe] index among the chunk's microbatches, or PLACE_NONE */
+    /* of the first and the last stage: [microbatches of the pipe], the index of each microbatch among those that this
+       chunk runs; PLACE_NONE: another copy of the stage runs it */
     uint32_t *places;
-    double *losses;            /* last stage: [microbatches], in the device's memory */
-    double *host_losses;       /* the losses in the rank's record, in host memory */
-    bool is_first, is_last;    /* first or last stage of the pipe */
-    bool counts;               /* this copy of the stage is used for the norm and the saved weights */
-    bool counts_experts;       /* like `counts`, for experts: also true for copies with the other shards */
+    double *losses;         /* last stage: [microbatches], in the device's memory */
+    double *host_losses;    /* last stage: where the losses go in the rank's record, in host memory */
+    bool is_first, is_last; /* first or last stage of the pipe */
+    bool counts;            /* this copy of the stage is used for the norm and the saved weights */
+    /* like `counts`, for the parameters of experts: also true for the copies that hold the experts of other shards */
+    bool counts_experts;
     const StageCopies *copies; /* a reference run's chunk that represents several copies of a stage; else NULL */
-    size_t gradient_bytes;     /* distance from one copy's gradient to the next; the first is weights.gradients */
+    /* with `copies`: bytes from the gradient of one copy to that of the next; the first one is weights.gradients */
+    size_t gradient_bytes;
     /* `parameters` are the weights between steps. A forward-only run has no gradients and moments, and its
        `master_weights` are `parameters` */
     StageWeights weights;
     uint64_t updates;       /* asynchronous program: number of U so far */
     char *inputs, *targets; /* [microbatches], first and last stage */
-    char *outputs;          /* [microbatches], last stage; NULL: not wanted */
+    char *outputs;          /* last stage: the outputs of its microbatches, [microbatches]; NULL: not wanted */
 } BoundChunk;
 
 enum { PLACE_NONE = UINT32_MAX };
 
-/* What a step says about physical experts that are placed by load; all 0 if there are none. */
+/* What a rank reports after a step about physical experts that are placed by load (rebalance.c); all 0 if there are
+   none. */
 typedef struct PlacingRecord {
-    /* of each layer, the rows of the busiest rank of the group divided by the mean: their sum, and their largest */
+    /* the imbalance of a layer is the number of rows of the busiest rank of the group divided by the mean over the
+       group. loads: the sum over the layers; worst_load: the largest */
     double loads, worst_load;
-    uint32_t layers, moved; /* how many layers; how many experts moved after the step, counted once for each group */
-    bool placed;            /* experts were placed anew after the step */
+    /* layers: how many layers `loads` sums over; moved: how many experts moved after the step, reported by one member
+       of each group */
+    uint32_t layers, moved;
+    bool placed; /* experts were placed anew after the step */
 } PlacingRecord;
 
-/* What a rank sends to all others at the end of a step. It contains only values. `losses` has the same size on all
+/* What a rank sends to all others at the end of a step. It contains no pointers. `losses` has the same length on all
    ranks. */
 typedef struct RankRecord {
     int64_t begun, ended; /* first start and last end of a pass, in ns on rank 0's clock */
     int64_t busy;         /* ns in passes */
     int64_t products;     /* ns in matrix products */
-    double operations;    /* floating-point operations of these matrix products */
+    double operations;    /* floating-point operations of the matrix products that product_seconds measures */
     /* These two are sent only once, when the rank is ready. parameters: of the rank's chunks with BoundChunk.counts */
     uint64_t parameters;
     uint64_t planned_bytes;
@@ -66,7 +74,7 @@ typedef struct RankRecord {
     double losses[];
 } RankRecord;
 
-/* The last stage of a microbatch. */
+/* Where the last stage of a microbatch runs. */
 typedef struct End {
     int member;     /* the member of the mesh that holds the stage */
     uint8_t chunk;  /* index of the chunk on the rank */
@@ -78,9 +86,9 @@ typedef struct End {
    parameters but those of experts, then one for the experts of each shard. */
 typedef struct Squares {
     double *all;       /* [members][most_chunks][square_sums]: gathered from all members */
-    double *own;       /* [chunks][square_sums], in the device's memory */
+    double *own;       /* [chunks][square_sums] of this rank, in the device's memory */
     double *host;      /* [most_chunks][square_sums] */
-    double norm, clip; /* of the last NORM; asynchronous: norm is the largest of the step's U */
+    double norm, clip; /* of the last NORM; in an asynchronous program `norm` is the largest norm of the step's U */
 } Squares;
 
 /* Recorded times. */
@@ -103,24 +111,26 @@ typedef struct Records {
 
 /* Buffers to collect data of all ranks into one file (save.c). */
 typedef struct Collection {
-    char *piece, *pieces; /* [piece_bytes], [members][piece_bytes]; NULL if nothing is to be collected */
-    uint32_t checksum;    /* CRC-32 of what collect has written */
+    /* [piece_bytes] of this member; [members][piece_bytes] of all; NULL if nothing is to be collected */
+    char *piece, *pieces;
+    uint32_t checksum; /* CRC-32 of everything that collect() has written to the present file */
 } Collection;
 
 typedef struct Profile Profile;
 
 typedef struct PlacedLayer PlacedLayer; /* rebalance.c */
 
-/* Physical experts that are placed by load (rebalance.c), of all layers of a rank. */
+/* The state of placing physical experts by load (rebalance.c), for all layers of a rank. */
 typedef struct Placing {
     PlacedLayer *layers;
     uint32_t layer_count; /* 0: there are none */
     uint32_t physical;    /* physical experts of a layer */
-    uint32_t moves;       /* the most that may move in a layer at once */
-    size_t expert_bytes;  /* of the weights of an expert */
+    uint32_t moves;       /* the most physical experts of a layer that one placement may move */
+    size_t expert_bytes;  /* bytes of the weights of one expert */
     size_t *begins;       /* [2][members + 1] offsets of an all-to-all */
-    uint32_t *placement;  /* [physical] the next placement of a layer */
-    /* [members][layers][physical] rows of each physical expert: this member's for every member, and every member's */
+    uint32_t *placement;  /* [physical] scratch: the new placement of one layer */
+    /* [members][layers][physical] rows of each physical expert. sent: this member's counts, once for each member;
+       received: the counts of every member */
     uint32_t *sent, *received;
     char *outgoing, *incoming; /* weights of experts; NULL if none move */
 } Placing;
@@ -167,17 +177,17 @@ struct Session {
     SessionHooks hooks;
     ModelConfig model; /* checked */
     Mesh mesh;
-    uint32_t microbatches; /* of a step, of all replicas */
+    uint32_t microbatches; /* microbatches of a step, all replicas together */
     World **members;       /* [members of the mesh]; NULL: the member is in another process */
     Dataset *dataset;
-    uint64_t held_out;                    /* number of windows that the held-out loss is averaged over */
+    uint64_t held_out;                    /* over how many windows the held-out loss is averaged */
     const char *device;                   /* the device's name */
     Rank *ranks;                          /* [members]; only those of this process are used */
     Progress *own_progress;               /* [members]; NULL with hooks.progress */
     WatchedRank *watched;                 /* [members]; those of this process, as threads */
     uint32_t longest_stream, most_chunks; /* the largest over all ranks */
     /* [stages]: the copy of each stage that is used for the norm and the saved weights: the first of its group, in
-       replica 0. There the number of a rank is also the number of its member */
+       replica 0. In replica 0 the number of a rank is also the number of its member */
     Home *counting;
     End *ends; /* [microbatches] of all replicas, by number */
     size_t record_bytes;
@@ -214,7 +224,7 @@ static inline int member_count(const Rank *rank) { return mesh_size(rank->sessio
 /* The rank's name in messages. */
 static inline MemberName rank_name(const Rank *rank) { return mesh_name(rank->session->mesh, rank->member); }
 
-/* Every rank contributes `bytes` bytes and gets those of all ranks. */
+/* Every rank of every replica passes `bytes` bytes and gets those of all, in the order of the members. */
 static inline Status rank_gather(Rank *rank, const void *mine, size_t bytes, void *all, Error *error)
 {
     return rank->world->run->gather(rank->world, mine, bytes, all, error);
@@ -233,14 +243,14 @@ static inline Status rank_no_tables(const Rank *rank, Error *error)
                      rank->table_bytes >> 20);
 }
 
-/* --- open.c: a rank's executor and memory, by the slot plan. Nothing is allocated after it --- */
+/* --- open.c: opens a rank: its executor, and its memory by the slot plan. Nothing is allocated afterwards --- */
 
 Status rank_open(Rank *rank, Error *error);
 void rank_close(Rank *rank);
 
 /* --- stages.c: a rank's stages, their weights and data --- */
 
-/* Divides a block of memory from its beginning on; with `base` NULL it only measures. */
+/* Divides a block of memory into consecutive parts. With `base` NULL it only measures how large the block must be. */
 typedef struct Layout {
     char *base;
     size_t used;
@@ -253,17 +263,18 @@ ChunkPlan stages_plan(const Rank *rank, uint32_t chunk);
 /* Writes the initial weights. */
 Status stages_initialize(Rank *rank, Error *error);
 void stages_close(Rank *rank);
-/* Draws the data of a step, or those of round `step` over the held-out data. */
+/* Writes the data of training step `step`; with `held_out`, those of round `step` of the evaluation on held-out
+   data. */
 Status stages_fill(Rank *rank, uint64_t step, bool held_out, Error *error);
-/* Copies the losses of the instruction stream that ran from the device's memory to the record. */
+/* Copies the losses of the instruction stream that has just run from the device's memory to the rank's record. */
 Status stages_read_losses(Rank *rank, Error *error);
 
 /* --- rebalance.c --- */
 
 /* Makes the tables and buffers for physical experts that are placed by load, if there are any. */
 Status placing_open(Rank *rank, Error *error);
-/* After the passes of a step: counts the rows of experts, and moves experts if it is time. A collective of the group.
-   Nothing is allocated but the working memory of the search for a placement. */
+/* After the passes of a step: adds up the rows of experts; after every N-th step (--rebalance N) also moves experts. A
+   collective of the group. Nothing is allocated but the working memory of the search for a placement. */
 Status placing_step(Rank *rank, Error *error);
 
 /* --- passes.c: the functions that the executor calls --- */
@@ -333,12 +344,12 @@ Status load_weights(Rank *rank, Error *error);
 /* --- save.c, trace.c: collectives of all ranks that write the data of all ranks to `stream` on rank 0. On other ranks
    `stream` is NULL. Errors of writing are found when the file is finished --- */
 
-/* Writes the `bytes` bytes at `mine` of member `owner`; `mine` and `bytes` of other members are ignored. Member 0 adds
-   what it writes to the checksum. */
+/* Member 0 writes the `bytes` bytes that member `owner` passes as `mine`, and adds them to the checksum. `mine` and
+   `bytes` of other members are ignored. */
 Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stream, Error *error);
 /* Writes the weights of one copy of each stage. The head of the file describes their layout. */
 Status save_weights(Rank *rank, FILE *stream, Error *error);
-/* Writes the last stages' outputs of the step that ran, by microbatch number. */
+/* Writes the outputs of the last stages in the step that has just run, in the order of the microbatches. */
 Status save_outputs(Rank *rank, FILE *stream, Error *error);
 /* Makes room for the clocks of the steps of a trace, if one is wanted. */
 Status trace_open(Rank *rank, Error *error);
@@ -351,9 +362,10 @@ Status trace_steps(Rank *rank, FILE *stream, Error *error);
 
 /* From now on the rank's stages measure the times of their parts. */
 Status profile_begin(Rank *rank, Error *error);
-/* Adds a step with a makespan of so many seconds. */
+/* Ends a step of the profile. `makespan`: its makespan in seconds. */
 void profile_step(Rank *rank, double makespan);
-/* Whether the profile has measured for long enough. False without a profile, or if the number of steps was given. */
+/* Whether the profile has measured for long enough. Always false if there is no profile, or if the number of steps was
+   given. */
 bool profile_is_long_enough(const Rank *rank);
 /* Measures transfers and writes the costs to `stream` on rank 0. A collective of all ranks. */
 Status write_profile(Rank *rank, FILE *stream, Error *error);

@@ -11,9 +11,10 @@
 /* A layer with experts. */
 struct PlacedLayer {
     const BoundChunk *chunk;
-    size_t index; /* among the chunk's layers with experts */
+    size_t index; /* the index of the layer among the chunk's layers with experts */
     ExpertCopies *copies;
-    double *loads; /* [experts] rows of each expert in the whole group since it was placed */
+    /* [experts] rows that each expert got in the whole group since the layer's experts were last placed */
+    double *loads;
 };
 
 static uint32_t held(const Rank *rank, const PlacedLayer *layer)
@@ -151,7 +152,8 @@ static Status find_placement(const Rank *rank, const PlacedLayer *layer, uint32_
     return balance_best(&shape, &request, layer->loads, placement, &bound, arena, error);
 }
 
-/* The physical expert of a member that is the `round`-th one to change; physical if there are fewer. */
+/* The `round`-th (from 0) physical expert of the member whose expert changes by the new placement; the number of
+   physical experts if fewer change. */
 static uint32_t changed(const Rank *rank, const PlacedLayer *layer, int member, uint32_t round)
 {
     const uint32_t each = held(rank, layer);
@@ -161,14 +163,16 @@ static uint32_t changed(const Rank *rank, const PlacedLayer *layer, int member, 
     return layer->copies->physical;
 }
 
-/* The physical expert whose weights a member gets for an expert. Members share the load of sending. */
+/* From which of an expert's present copies a member gets the weights. Different members use different copies, so that
+   the members share the sending. */
 static uint32_t source_of(const ExpertCopies *copies, uint32_t expert, int member)
 {
     const uint32_t first = copies->begins[expert], count = copies->begins[expert + 1] - first;
     return copies->copies[first + (uint32_t)member % count];
 }
 
-/* Plans and packs a round, in which each member gets at most one expert. Returns how many experts move. */
+/* Plans a round, in which each member gets at most one expert, and packs the weights that this member sends. Adds to
+   *moved how many experts move. */
 static Status pack_round(Rank *rank, const PlacedLayer *layer, uint32_t round, uint32_t *moved, Error *error)
 {
     Placing *placing = &rank->placing;
@@ -196,8 +200,8 @@ static Status pack_round(Rank *rank, const PlacedLayer *layer, uint32_t round, u
     return STATUS_OK;
 }
 
-/* Moves the weights of a layer. All new experts of this member arrive before one of its old ones is overwritten, as
-   other members may still need that. */
+/* Moves the weights of a layer. A member overwrites its old experts only after all rounds, when all its new experts
+   have arrived: until then other members may still need the old ones. */
 static Status move_experts(Rank *rank, const PlacedLayer *layer, uint32_t *moved, Error *error)
 {
     Placing *placing = &rank->placing;

@@ -23,14 +23,14 @@ Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stre
         rank->collection.checksum =
             bytes_checksum_on(rank->collection.checksum, rank->collection.pieces + (size_t)owner * piece, piece);
         if (fwrite(rank->collection.pieces + (size_t)owner * piece, 1, piece, stream) != piece)
-            /* returns at once, as later calls would overwrite errno */
+            /* sets the error at once, because later calls would overwrite errno */
             return error_set(error, STATUS_RUN_FAILED, "%s", strerror(errno));
     }
     return STATUS_OK;
 }
 
-/* The head of a file of weights. It depends only on the model, not on the schedule or the number of ranks. NULL: no
-   memory. The caller frees it. */
+/* Makes the head of a file of weights. It depends only on the model, not on the schedule or the number of ranks. The
+   caller frees it. NULL: out of memory. */
 static char *weights_head(const ModelConfig *model, uint64_t parameters)
 {
     char *text = NULL;
@@ -86,7 +86,8 @@ static Piece piece_of(const Stage *stage, size_t segment, int member, int member
     return (Piece){own.offset, own.elements, member + 1 == members ? own.saved - own.of_all : 0};
 }
 
-/* Writes the piece of a segment that `owner` has as the `member`-th member of its expert group. */
+/* Writes the piece of a segment that the `member`-th member of the expert group saves. owner: the number of this member
+   in the mesh. */
 static Status save_piece(Rank *rank, const Home *home, size_t segment, int member, int owner, FILE *stream,
                          Error *error)
 {

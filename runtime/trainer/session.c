@@ -12,17 +12,18 @@
 #include <string.h>
 
 enum {
-    PIECES_BYTES = 1 << 20,      /* memory of a rank to gather pieces of all ranks */
+    PIECES_BYTES = 1 << 20,      /* bytes of the buffer in which a rank gathers pieces of all ranks */
     KEPT_STEPS = 16,             /* most steps that a trace shows without --trace-steps */
-    KEPT_INSTRUCTIONS = 1 << 16, /* about the most instructions of a rank in such a trace */
-    /* least deadline while processes start and end: they load libraries, and machines may be busy */
+    KEPT_INSTRUCTIONS = 1 << 16, /* about how many instructions of a rank such a trace has at most */
+    /* the shortest deadline while processes start and end: then they load libraries, and machines may be busy */
     QUIET_SECONDS = 30,
 };
 
 static void find_counting(Session *session)
 {
     const Program *program = session->loaded->program;
-    for (uint32_t r = program->rank_count; r-- > 0;) /* backwards, so that the first copy remains */
+    /* from the last rank to the first, so that in the end the entry is the first copy */
+    for (uint32_t r = program->rank_count; r-- > 0;)
         for (uint32_t c = 0; c < program->ranks[r].chunk_count; c++)
             if (program->ranks[r].chunks[c].pipe == 0)
                 session->counting[program->ranks[r].chunks[c].stage] = (Home){(uint16_t)r, (uint8_t)c};
@@ -30,7 +31,8 @@ static void find_counting(Session *session)
 
 static bool is_last(const Program *program, const Chunk *chunk) { return chunk->stage + 1u == program->stages; }
 
-/* Finds the last stage of each microbatch. Returns the largest number of losses of a rank. */
+/* Fills in session->ends: where the last stage of each microbatch runs. Returns the largest number of losses that any
+   rank has. */
 static uint32_t find_ends(Session *session)
 {
     const Program *program = session->loaded->program;
@@ -66,7 +68,7 @@ static uint32_t find_ends(Session *session)
     return most;
 }
 
-/* Finds the program's largest sizes over all ranks, and where its stages are. */
+/* Finds the largest sizes of any rank of the program, and which copy of each stage counts (session->counting). */
 static bool survey(Session *session)
 {
     const Program *program = session->loaded->program;
@@ -146,7 +148,7 @@ static Status check_link(const Session *session, Error *error)
     return STATUS_OK;
 }
 
-/* The number of held-out windows that --held-out allows: at least one. */
+/* How many windows the --held-out tokens make: at least one. */
 static uint64_t windows_to_try(const Session *session)
 {
     const uint64_t all = dataset_windows(session->dataset),
@@ -154,7 +156,7 @@ static uint64_t windows_to_try(const Session *session)
     return wanted >= all ? all : wanted > 0 ? wanted : 1;
 }
 
-/* Checks --expert-replicas, given the members of an expert group. */
+/* Checks that --expert-replicas fits the number of members of an expert group. */
 static Status check_copies(const Session *session, Error *error)
 {
     const uint32_t shards = session->loaded->shards, experts = session->model.experts,
@@ -314,7 +316,8 @@ Status session_run(Session *session, Error *error)
     if (!session->options->transport->processes)
         status = run_threads(session, words, error);
     else if ((status = fatal_run(rank->progress, &words, rank_train, rank, error)) != STATUS_OK)
-        abort_rank(rank, error->text); /* this thread must do it: MPI belongs to the thread that initialised it */
+        /* only this thread may abort the run: MPI belongs to the thread that initialised it */
+        abort_rank(rank, error->text);
     /* only rank 0 returns an error: a failing other process would make mpirun kill rank 0 */
     if (status != STATUS_OK || !rank->diverged || rank->member != 0)
         return status;

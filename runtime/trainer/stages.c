@@ -50,7 +50,8 @@ static uint32_t version_slots(const Rank *rank)
     return program > forward ? program : forward;
 }
 
-/* Assigns memory to further versions of weights. The first U that fills a slot decides which chunk it is for. */
+/* Assigns memory to further versions of weights. The first U that fills a slot decides to which chunk the slot
+   belongs. */
 static void place_versions(const Rank *rank, Layout *layout)
 {
     const RankProgram *own = &rank->session->loaded->program->ranks[rank->number];
@@ -92,7 +93,7 @@ static bool find_microbatches(Rank *rank, uint32_t number, BoundChunk *chunk, ui
 {
     const RankProgram *own = &rank->session->loaded->program->ranks[rank->number];
     if (!chunk->is_first && !chunk->is_last)
-        return true; /* the chunk keeps nothing for each microbatch */
+        return true; /* the chunk is neither first nor last stage, so it needs no numbers of microbatches */
     chunk->places = rank_table(rank, of_pipe, sizeof *chunk->places);
     if (!chunk->places)
         return false;
@@ -126,7 +127,8 @@ static void describe(const Rank *rank, uint32_t index, BoundChunk *chunk)
     };
 }
 
-/* Opens a stage. `losses`: where the losses of the next last stage go in the rank's record. */
+/* Opens a stage. *losses: where in the rank's record the losses of the next chunk with a last stage go; advanced if
+   this chunk is one. */
 static Status open_stage(Rank *rank, uint32_t index, double **losses, Error *error)
 {
     const Session *session = rank->session;
@@ -235,7 +237,8 @@ void stages_close(Rank *rank)
         stage_close(rank->chunks[c].stage);
 }
 
-/* Draws a microbatch's inputs and targets. */
+/* Writes the inputs and targets of a microbatch: training data of step `step`, or with `held_out` windows of round
+   `step`. */
 static void draw(const Session *session, uint64_t step, uint32_t number, bool held_out, void *inputs, void *targets)
 {
     if (held_out)

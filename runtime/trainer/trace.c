@@ -97,7 +97,7 @@ static bool write_rank(const Rank *rank, uint64_t first_step, uint64_t last_step
     return true;
 }
 
-/* Makes the text of this rank's part; the caller frees it. */
+/* Makes the text of this rank's part of the trace; the caller frees it. */
 static Status make_text(const Rank *rank, uint64_t first_step, int64_t origin, char **text, size_t *size, Error *error)
 {
     TraceSpan *spans = calloc(rank->session->loaded->program->ranks[rank->number].instruction_count, sizeof *spans);

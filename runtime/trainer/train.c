@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* Exchanges the records of all ranks. This ends the step for all. */
+/* Gathers the records of all ranks. It is a barrier that ends the step on all ranks. */
 static Status tell(Rank *rank, Error *error)
 {
     const atomic_bool *stop = rank->session->hooks.stop;
@@ -19,7 +19,8 @@ static Status tell(Rank *rank, Error *error)
     return status;
 }
 
-/* Notes when the passes of the instruction stream began and ended, and how long they took in total. */
+/* Stores in the record when the first pass of the instruction stream began, when the last one ended, and how long its
+   passes took in total. */
 static void note_times(Rank *rank, const Program *program)
 {
     const Instruction *instructions = program->ranks[rank->number].instructions;
@@ -54,7 +55,7 @@ static Status run_stream(Rank *rank, bool evaluating, Error *error)
     return tell(rank, error);
 }
 
-/* The loss of microbatch m in the gathered records. */
+/* The loss of microbatch m (of all replicas) from the gathered records. */
 static double told_loss(const Rank *rank, uint32_t m)
 {
     const End *end = &rank->session->ends[m];
@@ -248,5 +249,5 @@ Status rank_train(void *of_thread, Error *error)
     TRY(write_file(rank, options->save, save_weights, error));
     TRY(write_file(rank, options->trace, trace_steps, error));
     TRY(write_file(rank, options->profile, write_profile, error));
-    return tell(rank, error); /* a rank closes only after all ranks have got here */
+    return tell(rank, error); /* a barrier: no rank closes before all ranks have got here */
 }

@@ -20,7 +20,8 @@ typedef struct RunOptions {
     const char *model_name; /* NULL: the default, or the model of the loaded weights */
     const char *data;       /* NULL: the default text */
     uint64_t steps;
-    uint64_t held_out;    /* most tokens of held-out data over which the final loss is computed, from their beginning */
+    /* the loss on held-out data is computed over at most this many tokens, from the beginning of these data */
+    uint64_t held_out;
     uint64_t trace_steps; /* the trace shows this many last steps; 0: chosen automatically */
     double deadline;      /* seconds; 0: none */
     const char *device;   /* a name for device_choose */
@@ -34,8 +35,9 @@ typedef struct RunOptions {
     bool in_turn, overcommit;
     LinkModel link;     /* the network that transfers imitate */
     double expert_rows; /* ModelConfig.expert_rows */
-    /* Physical experts of a layer beyond one for each expert; after how many steps experts are placed anew, 0: never;
-       how many experts of a layer may move then, 0: any number. Only for a forward-only program with shards */
+    /* expert_replicas: how many physical experts a layer has beyond one for each expert. rebalance: experts are placed
+       anew after so many steps; 0: never. moves: how many experts of a layer may then move; 0: any number. Only for a
+       forward-only program with shards */
     uint32_t expert_replicas, rebalance, moves;
     bool simulated; /* passes take the time that `costs` gives, and compute nothing */
     Costs costs;
@@ -43,23 +45,24 @@ typedef struct RunOptions {
 
 /* --- reports of a run --- */
 
-/* Reported when every rank is ready. */
+/* What the run reports when every rank is ready. */
 typedef struct RunFacts {
     const Program *program;
     uint32_t replicas; /* copies of the pipeline that train together */
-    uint32_t shards;   /* consecutive replicas that together hold the experts of a layer */
+    uint32_t shards;   /* how many consecutive replicas together hold the experts of a layer */
     Mesh reference;    /* LoadedProgram.reference */
     const ModelConfig *model;
     const char *data;    /* name of the data; NULL: simulated */
     double byte_entropy; /* nats; 0: not applicable */
     const char *device, *transport;
-    uint64_t parameters; /* of the whole model, one copy */
-    /* sum over all ranks of all replicas: slots, weights, gradients, moments, data of a step, tables */
+    uint64_t parameters; /* number of parameters of the whole model, counted once */
+    /* bytes that are planned for slots, weights, gradients, moments, data of a step and tables, summed over all ranks
+       of all replicas */
     uint64_t planned_bytes;
     uint64_t steps;
     uint32_t
         processors; /* processors that compute all ranks' passes; 0: unknown, or they are not computed by processors */
-    double ready_seconds; /* from session_run until every rank is ready */
+    double ready_seconds; /* seconds from the call of session_run until every rank is ready */
 } RunFacts;
 
 typedef struct StepReport {
@@ -69,19 +72,21 @@ typedef struct StepReport {
     const double *losses; /* [replicas * Program.microbatches], by number: replica after replica */
     /* before clipping; 0 in a forward-only run; asynchronous: the largest of the step's updates */
     double gradient_norm;
-    /* of each layer, the tokens of its busiest expert divided by the mean: the mean and the largest of all layers. 0:
-       no experts */
+    /* the imbalance of a layer is the number of tokens of its busiest expert divided by the mean over its experts. The
+       mean and the largest imbalance of all layers; 0: no experts */
     double expert_load, worst_expert_load;
     double balance_loss; /* what the sequence-wise balance losses of all layers add to a microbatch's loss */
-    /* The rows of the busiest rank of an expert group over the mean of the group: the mean and the largest over all
-       groups and layers whose experts have copies or move. 0: there is no such layer */
+    /* the number of rows of the busiest rank of an expert group divided by the mean over the group's ranks. The mean
+       and the largest of these over all groups and all layers whose experts have copies or move; 0: there is no such
+       layer */
     double rank_load, worst_rank_load;
     uint64_t moved; /* physical experts that moved to another rank after this step */
-    bool placed;    /* such experts were placed anew after this step */
+    bool placed;    /* experts were placed anew after this step */
     double seconds;
-    double makespan; /* seconds from the first start of a pass to the last end */
-    /* (ranks * cost - busy) / (ranks * cost), over the ranks of all replicas; cost is the longest start-to-end of a
-       rank's passes. NAN if ranks share processors: they then wait for processors, not only because of the schedule */
+    double makespan; /* seconds from the start of the first pass on any rank to the end of the last pass on any rank */
+    /* (ranks * cost - busy) / (ranks * cost), over the ranks of all replicas; busy is the time that all ranks spend in
+       passes; cost is the longest time of any rank from the start of its first pass to the end of its last one. NAN if
+       ranks share processors: they then wait for processors, not only because of the schedule */
     double bubble_rate;
     const double *busy;     /* [replicas * ranks] seconds in passes */
     double product_seconds; /* in matrix products, summed over all ranks */
@@ -94,8 +99,8 @@ typedef struct StepReport {
     uint64_t held_out_tokens;
 } StepReport;
 
-/* The gradient of one stage as its update uses it: after all backward passes and the reduction over its copies. In an
-   asynchronous program, the sum over the microbatches of one U, not their mean. */
+/* The gradient of one stage that its update uses: after all backward passes and the sum over its copies. In an
+   asynchronous program it is the sum over the microbatches of one U, not their mean. */
 typedef struct GradientView {
     uint64_t step;
     int rank;
@@ -108,7 +113,7 @@ typedef struct Observer {
     void *context;
     void (*ready)(void *context, const RunFacts *facts);       /* rank 0 */
     void (*step)(void *context, const StepReport *report);     /* rank 0 */
-    void (*gradient)(void *context, const GradientView *view); /* every rank, in its own thread */
+    void (*gradient)(void *context, const GradientView *view); /* called on every rank, in the thread of the rank */
 } Observer;
 
 /* The pass functions. Measurements and tests replace them. */
@@ -119,8 +124,8 @@ typedef struct Passes {
     /* NULL: the halves run one after the other */
     Status (*overlap)(const StagePair *pair, const Recipe *recipe, Error *error);
     /* Called for every pass before the first step; NULL: nothing is bound. On a device that only enqueues, buffers
-       never move, and bound passes run by `run`. On other devices only bind_overlap is called, and *bound is
-       ignored. */
+       never move, and `run` runs the bound passes. On other devices only bind_overlap is called, so that it makes the
+       merged lists; *bound is ignored. */
     Status (*bind)(const Stage *stage, RecipePass pass, const PassBuffers *buffers, BoundPass **bound, Error *error);
     Status (*bind_overlap)(const StagePair *pair, const Recipe *recipe, BoundPass **bound, Error *error);
     Status (*run)(BoundPass *bound, Error *error);
@@ -132,12 +137,14 @@ typedef struct Session Session;
 
 typedef struct SessionHooks {
     Observer observer;
-    Progress *progress;      /* for a run with one rank in this process; NULL: the session has its own */
+    /* where a run with one rank in this process reports its position; NULL: the session uses a Progress of its own */
+    Progress *progress;
     const Passes *passes;    /* NULL: the model's */
     const atomic_bool *stop; /* when it becomes true the run ends after the current step; NULL: never */
 } SessionHooks;
 
-/* Opens data, transport and outputs. The arguments must outlive the session. */
+/* Opens the data and the transport, and checks the paths of outputs. What the arguments point to must outlive the
+   session. */
 Status session_open(const LoadedProgram *loaded, const RunOptions *options, const SessionHooks *hooks, Session **opened,
                     Error *error);
 /* Runs all steps on all ranks of this process and writes the files that the options ask for. The first failure of any

@@ -19,11 +19,11 @@
 
 /* A message. The caller owns it, and does not touch it from the post until the wait has returned. */
 typedef struct Message {
-    void **block; /* points to the owner's pointer to the block */
+    void **block; /* the address of the caller's pointer to the block; the communicator may change that pointer */
     size_t bytes;
     int32_t peer; /* index of the other member in the communicator */
     bool is_send;
-    uint64_t sequence; /* used by transports: the number of the message on its channel */
+    uint64_t sequence; /* for the transport's use: the number of the message among those from one member to another */
     void *request;     /* used by transports */
 } Message;
 
@@ -34,7 +34,7 @@ struct CommunicatorConfig {
     /* The same number on all members. Communicators that share two or more members have different numbers. */
     int number;
     int messages_in_flight; /* messages per direction that a member may post before it waits for one; 0: none */
-    size_t sum_elements;    /* in the largest buffer that is summed; 0: there are no sums */
+    size_t sum_elements;    /* elements of the largest buffer that is summed; 0: there are no sums */
     size_t sum_size;        /* largest number of bytes of an element */
     /* all-to-alls that a member may post before it waits for one; 0: there are none. Not possible with a device that
        only enqueues */
@@ -53,7 +53,7 @@ typedef struct CommunicatorTable {
     Status (*send)(Communicator *communicator, Message *message, Error *error);
     Status (*receive)(Communicator *communicator, Message *message, Error *error);
 
-    /* Returns when the block can be used again (send) or holds the message (receive). Fails with STATUS_RUN_FAILED and
+    /* Waits until the block can be used again (send) or holds the message (receive). Fails with STATUS_RUN_FAILED and
        names the peer if the deadline passes, a peer is gone or the run was aborted. Messages may be waited for in any
        order. */
     Status (*wait)(Communicator *communicator, Message *message, Error *error);
@@ -64,7 +64,7 @@ typedef struct CommunicatorTable {
        communicator owns the buffer until sum_wait has returned. A communicator has at most one sum in flight. With one
        member both functions do nothing. */
     Status (*sum_post)(Communicator *communicator, void *buffer, size_t elements, size_t size, Error *error);
-    /* Returns when the buffer holds the sum. Fails as `wait` does. Sums of different communicators may be waited for in
+    /* Waits until the buffer holds the sum. Fails as `wait` does. Sums of different communicators may be waited for in
        any order. */
     Status (*sum_wait)(Communicator *communicator, Error *error);
 
@@ -72,33 +72,33 @@ typedef struct CommunicatorTable {
        the memory of `receive`, and nobody may change that of `send`. All members post their all-to-alls in the same
        order. */
     Status (*all_to_all_post)(Communicator *communicator, AllToAll *all_to_all, Error *error);
-    /* Returns when `receive` has all pieces and `send` can be used again. Fails as `wait` does. A member may wait for
+    /* Waits until `receive` has all pieces and `send` can be used again. Fails as `wait` does. A member may wait for
        its all-to-alls in any order. */
     Status (*all_to_all_wait)(Communicator *communicator, AllToAll *all_to_all, Error *error);
 
     /* Lets messages, sums and all-to-alls of this member progress, on all of its communicators, while the caller
-       computes. The caller calls it between instructions; but if the device only enqueues, not between two posts. NULL:
-       not needed. */
+       computes. The caller calls it between instructions. If the device only enqueues, it must not be called between
+       two consecutive posts. NULL: not needed. */
     Status (*progress)(Communicator *communicator, Error *error);
 
     /* Called once, by any thread, before the world is closed. */
     void (*close)(Communicator *communicator);
 } CommunicatorTable;
 
-/* One member's side of a communicator, made by world->connect. All members of a communicator must make it, and in
-   orders that are parts of one common order. If a member of the world makes a first communicator, all others make their
-   first at that point. One thread uses it. */
+/* One member's side of a communicator, made by world->connect. All members of a communicator must make their side.
+   There must be one order of all communicators of a world in which each member makes its own. Each member of the world
+   must make at least one if any member does. One thread uses it. */
 struct Communicator {
     const CommunicatorTable *run;
     World *world;
     int self, count; /* index of this member; number of members */
     int *members;    /* [count] */
-    size_t bytes;    /* of memory that it has allocated itself, for the memory plan of the rank */
+    size_t bytes;    /* bytes that the communicator has allocated itself; the memory plan of the rank counts them */
 };
 
 /* --- for implementations --- */
 
-/* Initializes the common part. STATUS_RUN_FAILED: there is no memory. */
+/* Initializes the fields of Communicator, which every transport has. STATUS_RUN_FAILED: there is no memory. */
 Status communicator_init(Communicator *communicator, const CommunicatorTable *run, World *world,
                          const CommunicatorConfig *config, Error *error);
 /* Fails a post with STATUS_RUN_FAILED: more `what` (messages, all-to-alls) are in flight than the configuration

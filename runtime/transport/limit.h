@@ -10,7 +10,7 @@
 
 typedef struct Limit {
     double seconds;
-    char words[112];        /* what has not happened, for the message */
+    char words[112];        /* what did not happen in time, for the message */
     const WorldConfig *who; /* the processes */
     /* private */
     pthread_t thread;

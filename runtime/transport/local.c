@@ -1,10 +1,11 @@
 /* Communicators among threads. The k-th send and the k-th receive of a directed pair of members use the same entry of
-   their channel. The first to come leaves its request there. The second exchanges the blocks of the two and tells the
-   first. So a transfer copies nothing, and a send ends only after its receive was posted: a rendezvous.
+   their channel. The member that posts first leaves its request there. The member that posts second exchanges the
+   blocks of both requests and marks the first request as done. So a transfer copies nothing, and a send ends only after
+   its receive was posted: a rendezvous.
 
-   A device's blocks are copied. The second to come enqueues the copy after both posts and records its end for both
-   waits. A thread waits for the other member's post, never for the device. What is enqueued waits only for what was
-   enqueued before it, so the queues cannot deadlock. */
+   Blocks in a device's memory are copied. The member that posts second enqueues the copy, which runs after both posts,
+   and records the end of the copy for the waits of both members. A thread waits for the other member's post, never for
+   the device. What is enqueued waits only for what was enqueued before it, so the queues cannot deadlock. */
 #include "runtime/transport/local.h"
 
 #include "runtime/base/clock.h"
@@ -17,8 +18,10 @@ struct LocalRequest {
     void *block;
     size_t bytes;
     bool is_send;
-    int64_t arrival;             /* when it arrives over the imitated network */
-    DeviceEvent *posted, *moved; /* with a device: the copy may use the block; its owner may use it again */
+    /* of a receive: when the message arrives over the imitated network, in ns; 0: without delay */
+    int64_t arrival;
+    /* with a device. posted: from then on the copy may use the block; moved: from then on the owner may use it again */
+    DeviceEvent *posted, *moved;
     LocalMember *owner;
     uint32_t number;    /* from 1 */
     LocalRequest *next; /* in the list of free requests */
@@ -27,9 +30,10 @@ struct LocalRequest {
 struct LocalChannel {
     alignas(CACHE_LINE) uint64_t sent;     /* used by the sender */
     alignas(CACHE_LINE) uint64_t received; /* used by the receiver */
-    /* Message k uses entry k % capacity, which is empty before and after. The capacity is at least the number of
-       requests of a member. So a member that posts message k + capacity has waited for at least one of k, k + 1, ...;
-       the other side matched that message after it had emptied the entry of k. This holds for waits in any order. */
+    /* Message k uses entry k % capacity, which is empty before the first of its two posts and after the second. The
+       capacity is at least the number of requests of a member. So a member that posts message k + capacity has waited
+       for at least one of k, k + 1, ...; the other side matched that message after it had emptied the entry of k. This
+       holds for waits in any order. */
     alignas(CACHE_LINE) _Atomic(LocalRequest *) places[];
 };
 
@@ -48,7 +52,7 @@ static LocalChannel *channel_of(LocalShared *shared, int from, int to)
     memset(made, 0, size);
     if (atomic_compare_exchange_strong(entry, &channel, made))
         return made;
-    free(made); /* the other side has made it first */
+    free(made); /* the other member was faster and has already stored its channel */
     return channel;
 }
 
@@ -64,8 +68,8 @@ static Status enqueue_copy(Device *device, const LocalRequest *request, const Lo
     return queues->record(device, QUEUE_MESSAGES, to->moved, error);
 }
 
-/* Carries a message over the imitated network. The second of the two members to post calls it. A send does not wait for
-   the arrival. */
+/* Computes when a message arrives over the imitated network. Called by the member that posts second. Only the receive
+   waits for the arrival. */
 static void carry(const LocalCommunicator *side, LocalRequest *request, LocalRequest *other)
 {
     LocalMember *member = side->member;
@@ -110,7 +114,7 @@ static Status post(LocalCommunicator *side, LocalChannel *channel, uint64_t *pos
     atomic_store_explicit(&request->done, 1, memory_order_relaxed);
     LocalMember *peer = other->owner;
     const uint32_t cause = other->number;
-    atomic_store(&other->done, 1); /* after this its owner may use it again */
+    atomic_store(&other->done, 1); /* after this store the owner may reuse the request */
     local_unpark(peer, cause);
     return STATUS_OK;
 }
@@ -194,7 +198,7 @@ static LocalShared *make_shared(const CommunicatorConfig *config)
     return NULL;
 }
 
-/* Whether this is the shared part of the communicator, and this member has not joined it yet. */
+/* Whether this shared part belongs to the communicator of `config`, and member `self` has not joined it yet. */
 static bool expects(const LocalShared *shared, const CommunicatorConfig *config, int self)
 {
     bool here = false;
@@ -204,8 +208,8 @@ static bool expects(const LocalShared *shared, const CommunicatorConfig *config,
            memcmp(shared->sides->communicator.members, config->members, (size_t)config->count * sizeof(int)) == 0;
 }
 
-/* Joins the shared part that the others have made, or makes it. It looks at the newest one last: other members may
-   still have to join an older one. */
+/* Joins the shared part that other members have made, or makes one. It looks at older parts first: if communicators of
+   equal members are made repeatedly, members must join the oldest one that they have not joined. */
 static bool join(Local *local, const CommunicatorConfig *config, LocalCommunicator *side)
 {
     pthread_mutex_lock(&local->lock);

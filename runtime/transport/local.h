@@ -11,7 +11,7 @@
 
 enum {
     CACHE_LINE = 64,
-    /* what a sleeping thread waits for if it is not a request: a gather or a sum; an all-to-all */
+    /* values of LocalMember.parked. COLLECTIVE: the thread waits for a gather or a sum; PIECES: for an all-to-all */
     COLLECTIVE = 0x7fffffff,
     PIECES = 0x7ffffffe,
 };
@@ -25,15 +25,17 @@ typedef struct LocalMember {
     Local *local;
     LocalCommunicator *summing; /* list of communicators with a sum that this member has posted and not waited for */
     /* 0 while the thread is awake. While it sleeps, what it waits for: the number of a request, COLLECTIVE or PIECES.
-       The member that completes this sets it to 0 and wakes the thread. Only sleeping and waking make system calls. */
+       The member that completes what the thread waits for sets `parked` to 0 and wakes the thread. Only sleeping and
+       waking make system calls. */
     alignas(CACHE_LINE) _Atomic uint32_t parked;
 } LocalMember;
 
 /* A reusable barrier. */
 typedef struct LocalBarrier {
     int count;
-    alignas(CACHE_LINE) _Atomic uint64_t arrivals; /* of all rounds together: round n is complete at n * count */
-    _Atomic uint64_t rounds[];                     /* [count]: the last round at which each member has arrived */
+    /* counts the arrivals in all rounds; round n (from 1) is complete when it reaches n * count */
+    alignas(CACHE_LINE) _Atomic uint64_t arrivals;
+    _Atomic uint64_t rounds[]; /* [count]: the last round at which each member has arrived */
 } LocalBarrier;
 
 /* The part of a world that all members share. */
@@ -47,8 +49,8 @@ struct Local {
     LocalShared *communicators;
     atomic_int state;
     char reason[sizeof((Error *)0)->text];
-    /* the imitated network: when each link is free, [from * size + to]. That from a member to itself carries all that
-       it sends in all-to-alls. NULL: none is imitated */
+    /* [from * size + to]: when the link of the imitated network from one member to another is free, in ns. The link
+       from a member to itself carries everything that the member sends in all-to-alls. NULL: no network is imitated */
     int64_t *links;
     pthread_mutex_t network; /* guards `links`, and the times in all-to-alls */
 };
@@ -57,26 +59,26 @@ struct Local {
 
 extern const WorldTable world_local;
 
-/* Waits until `counter` is at least `target`. The thread that raises it unparks this one with `cause`. While waiting,
-   this thread helps to add up sums that this member has posted. False: the run was aborted or the deadline has
-   passed. */
+/* Waits until `counter` is at least `target`. The thread that raises it must call local_unpark for this member with
+   `cause`. While waiting, this thread helps to add up sums that this member has posted. False: the run was aborted or
+   the deadline has passed. */
 bool local_await(LocalMember *member, _Atomic uint64_t *counter, uint64_t target, uint32_t cause);
-/* Wakes the thread if it sleeps for `cause`. */
+/* Wakes the thread of `member` if it sleeps and waits for `cause`. */
 void local_unpark(LocalMember *member, uint32_t cause);
-/* The error after local_await returned false; `missing` is the member of the world that did not come. */
+/* The error after local_await returned false; `missing` is the member of the world that this one waited for. */
 Status local_failure(const LocalMember *member, int missing, Error *error);
 
-/* Carries a transfer between members of the world over the imitated network, if that connects them. `ready`: when the
-   later of the two posted. Returns the time of arrival, in ns; `ready` without a network. The caller holds
-   Local.network. */
+/* Computes when a transfer between two members of the world arrives, in ns, and reserves the link of the imitated
+   network. `ready`: when the later of the two members has posted. Returns `ready` if no network connects the two. The
+   caller holds Local.network. */
 int64_t local_carry(const LocalMember *member, int from, int to, bool all_to_all, int64_t ready, size_t bytes);
-/* Sleeps until `arrival`. Meanwhile this thread helps to add up sums. False: the run was aborted. */
+/* Waits until the time `arrival` (ns). Meanwhile this thread helps to add up sums. False: the run was aborted. */
 bool local_rest(LocalMember *member, int64_t arrival);
 
 LocalBarrier *local_barrier(int count); /* NULL: no memory */
-/* Arrives at the next round. True for the last member to arrive. */
+/* Member `self` arrives at its next round. Returns whether it is the last member to arrive at that round. */
 bool local_arrive(LocalBarrier *barrier, int self);
-/* A member that has not arrived at the round of `self`. */
+/* The index of a member that has not yet arrived at the round at which `self` has arrived last. */
 int local_absent(const LocalBarrier *barrier, int self);
 
 /* --- local.c --- */
@@ -89,26 +91,32 @@ struct LocalCommunicator {
     Communicator communicator; /* must be first */
     LocalMember *member;
     LocalShared *shared;
-    LocalCommunicator *next; /* in the list of the shared part */
+    LocalCommunicator *next; /* next in LocalShared.sides */
     LocalRequest *requests, *free;
     size_t request_count;
     Device *device; /* NULL: blocks are in the host's memory */
     /* the sum in flight */
-    uint64_t sum;                /* number of the last sum that this member has posted; 0: none */
-    LocalCommunicator *summing;  /* next entry of the list LocalMember.summing */
-    DeviceEvent *given, *summed; /* with a device: other members may use the buffer; its owner may use it again */
-    uint64_t all_to_alls;        /* all-to-alls that this member has posted */
-    uint64_t all_to_alls_open;   /* those of them that it has not waited for yet */
+    uint64_t sum;               /* number of the last sum that this member has posted; 0: none */
+    LocalCommunicator *summing; /* next entry of the list LocalMember.summing */
+    /* with a device. given: from then on other members may use this member's buffer; summed: from then on this member
+       may use it again */
+    DeviceEvent *given, *summed;
+    uint64_t all_to_alls;      /* how many all-to-alls this member has posted */
+    uint64_t all_to_alls_open; /* how many of them this member has not waited for yet */
 };
 
 typedef struct LocalChannel LocalChannel;
 
-/* One member's part of an all-to-all. */
+/* What one member has posted for an all-to-all. */
 typedef struct LocalPosted {
     AllToAll all_to_all;
-    AllToAll *owned;                             /* the owner's own struct, of which all_to_all is a copy */
-    int64_t arrival;                             /* with a network: when the last piece arrives */
-    bool busy;                                   /* some pieces may not be moved yet. Only its owner uses this */
+    /* the struct that the member passed to the post; `all_to_all` is a copy of it */
+    AllToAll *owned;
+    /* with a network: when the last piece for this member arrives, in ns */
+    int64_t arrival;
+    /* the member has not waited for the all-to-all yet, so pieces may still have to be moved. Only the member itself
+       uses this field */
+    bool busy;
     alignas(CACHE_LINE) _Atomic uint64_t number; /* of the all-to-all, from 1 */
     _Atomic uint64_t done;                       /* number of pieces from and to this member that have been moved */
     _Atomic int64_t moved;                       /* when the last of these was moved, in ns */
@@ -120,22 +128,23 @@ struct LocalShared {
     int number, count, users;
     LocalCommunicator *sides;
     uint64_t capacity;                 /* entries of a channel; a power of two */
-    _Atomic(LocalChannel *) *channels; /* [from * count + to], each made at its first use */
+    _Atomic(LocalChannel *) *channels; /* [from * count + to], a channel is made at its first use; NULL before */
     /* the sum in flight */
     LocalBarrier *posts;
     void **buffers;                             /* [count] */
     DeviceEvent **given;                        /* [count], with a device */
-    DeviceEvent *summed;                        /* with a device: the whole sum is done */
+    DeviceEvent *summed;                        /* with a device: the end of the whole sum */
     size_t elements, size;                      /* size: bytes of an element */
-    uint64_t units;                             /* pieces of a sum, each added up by one member */
-    int64_t arrival;                            /* with a network: when the sum has arrived */
+    uint64_t units;                             /* into how many units the sum is cut; each is added up by one member */
+    int64_t arrival;                            /* with a network: when the sum has arrived at all members, in ns */
     alignas(CACHE_LINE) _Atomic uint64_t ready; /* number of the last sum that all members have posted */
     alignas(CACHE_LINE) _Atomic uint64_t next_unit;
-    alignas(CACHE_LINE) _Atomic uint64_t finished; /* number of units that are added up */
+    alignas(CACHE_LINE) _Atomic uint64_t finished; /* how many units have been added up so far */
     /* all-to-all n uses entry n % all_to_alls */
     uint64_t all_to_alls;
-    LocalPosted *posted;      /* [all_to_alls][count] */
-    _Atomic uint64_t *states; /* [all_to_alls][from][to]: how far the piece is (local_all_to_all.c) */
+    LocalPosted *posted; /* [all_to_alls][count] */
+    /* [all_to_alls][from][to]: whether the piece is claimed or moved (state_of in local_all_to_all.c) */
+    _Atomic uint64_t *states;
 };
 
 Connect local_connect;
@@ -144,7 +153,7 @@ Connect local_connect;
 
 Status local_sum_post(Communicator *communicator, void *buffer, size_t elements, size_t size, Error *error);
 Status local_sum_wait(Communicator *communicator, Error *error);
-/* Adds up one unit of a sum that this member has posted. False: there is no unit to add up. */
+/* Adds up one unit of a sum that this member has posted and that is ready. False: there is no such unit. */
 bool local_sum_help(LocalMember *member);
 /* Whether local_sum_help would find a unit. */
 bool local_sum_has_work(const LocalMember *member);
@@ -153,7 +162,7 @@ bool local_sum_has_work(const LocalMember *member);
 
 /* Allocates the entries of all-to-alls in the shared part; nothing if `config` has none. False: no memory. */
 bool local_all_to_all_prepare(LocalShared *shared, const CommunicatorConfig *config);
-/* A member's share of these entries: its own, and the states of the pieces that it sends. */
+/* The bytes of these entries that count for one member: its own entries, and the states of the pieces that it sends. */
 size_t local_all_to_all_bytes(const LocalShared *shared);
 Status local_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error);
 Status local_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Error *error);

@@ -1,6 +1,6 @@
 /* All-to-alls among threads. While a member waits, it moves its own pieces: those that it sends, and those that it
    receives, for each member that has posted. Each piece is moved once, by whichever of its two members claims it first.
-   So a wait ends as soon as all members have posted, whatever they do afterwards. */
+   So a wait can end as soon as all members have posted, even if other members do not wait yet. */
 #include "runtime/transport/local.h"
 
 #include "runtime/base/clock.h"
@@ -49,8 +49,8 @@ static bool claim(const LocalShared *shared, uint64_t number, int from, int to)
     return last < 2 * number - 1 && atomic_compare_exchange_strong(state, &last, 2 * number - 1);
 }
 
-/* Counts a moved piece. The last one wakes the member. A member has a piece to and a piece from each member; its piece
-   to itself is both, so there are 2 * count - 1. */
+/* Counts a moved piece for one of its two members. When the count is complete, wakes that member. A member has 2 *
+   count - 1 pieces: one to and one from each other member, and one to itself. */
 static void count_piece(const LocalCommunicator *side, LocalPosted *posted, int member)
 {
     const Communicator *communicator = &side->communicator;
@@ -68,7 +68,7 @@ static Status sizes_differ(const Communicator *communicator, int from, int to, s
                      world_member_name(config, communicator->members[to]).text, received);
 }
 
-/* Moves a piece if nobody has claimed it. Both of its members must have posted. */
+/* Moves a piece unless it was claimed before. Both of its members must have posted. */
 static Status move(const LocalCommunicator *side, uint64_t number, int from, int to, Error *error)
 {
     if (!claim(side->shared, number, from, to))
@@ -88,7 +88,7 @@ static Status move(const LocalCommunicator *side, uint64_t number, int from, int
     return STATUS_OK;
 }
 
-/* The first member that has not moved a piece which it has claimed from or to this member. */
+/* The first member that has claimed a piece from or to this member and has not moved it yet. */
 static int unfinished(const LocalCommunicator *side, uint64_t number)
 {
     const LocalShared *shared = side->shared;
@@ -132,7 +132,7 @@ static Status finish(LocalCommunicator *side, uint64_t number, Error *error)
     return STATUS_OK;
 }
 
-/* Carries a piece over the imitated network. */
+/* Computes when a piece arrives over the imitated network. */
 static void carry(const LocalCommunicator *side, uint64_t number, int from, int to, int64_t now)
 {
     const LocalPosted *sender = entry_of(side->shared, number, from);
@@ -144,7 +144,8 @@ static void carry(const LocalCommunicator *side, uint64_t number, int from, int 
     receiver->arrival = arrival > receiver->arrival ? arrival : receiver->arrival;
 }
 
-/* Publishes what this member has posted, and carries the pieces from and to the members that have posted before. */
+/* Publishes what this member has posted, and computes the arrivals of its pieces from and to the members that have
+   posted before it. */
 static void publish_to_network(LocalCommunicator *side, LocalPosted *posted, uint64_t number)
 {
     const int self = side->communicator.self;

@@ -1,8 +1,8 @@
-/* Sums among threads. The last member to post a sum makes it ready: it is cut into units. A member that waits for a
+/* Sums among threads. The last member to post a sum cuts it into units and makes it ready. A member that waits for a
    message or a sum takes the next unit and adds it up for all members.
 
-   With a device, the last member to post enqueues the whole sum, after what the others had enqueued when they posted,
-   and concurrently with the computation. */
+   With a device, the last member to post enqueues the whole sum, to run after everything that the other members had
+   enqueued when they posted, and concurrently with later computation. */
 #include "runtime/transport/local.h"
 #include "runtime/transport/sum.h"
 
@@ -31,7 +31,7 @@ static void wake_members(const LocalCommunicator *side, bool who_waits_for_messa
     }
 }
 
-/* Adds up one unit; false: there is none left. */
+/* Adds up one unit of the sum that this side has posted. False: the sum is not ready, or no unit is left. */
 static bool help(LocalCommunicator *side)
 {
     LocalShared *shared = side->shared;
@@ -63,7 +63,7 @@ bool local_sum_has_work(const LocalMember *member)
     return false;
 }
 
-/* Adds into the first member's buffer, then copies the sum to the others. */
+/* Enqueues the sum: adds all buffers into the first member's buffer, then copies that to the others. */
 static Status enqueue(LocalCommunicator *side, Error *error)
 {
     LocalShared *shared = side->shared;
@@ -81,8 +81,8 @@ static Status enqueue(LocalCommunicator *side, Error *error)
     return queues->record(device, QUEUE_MESSAGES, side->summed, error);
 }
 
-/* Carries the sum over the imitated network, as two rounds of transfers between all members: each gets its slice of
-   every member's buffer, and then sends the sum of the slices to all. */
+/* Computes when the sum arrives over the imitated network, with two rounds of transfers: each member gets its slice of
+   every other member's buffer, and then sends the sum of these slices to all others. */
 static void carry(const LocalCommunicator *side)
 {
     LocalShared *shared = side->shared;
@@ -102,8 +102,8 @@ static void carry(const LocalCommunicator *side)
     pthread_mutex_unlock(&side->member->local->network);
 }
 
-/* Nothing else accesses the shared part now: all members have returned from the wait for the sum before, and look at it
-   only after `ready` is raised. */
+/* Nothing else accesses the shared part now: all members have returned from the wait for the previous sum, and read the
+   shared part again only after `ready` is raised. */
 static Status make_ready(LocalCommunicator *side, size_t elements, size_t size, Error *error)
 {
     LocalShared *shared = side->shared;

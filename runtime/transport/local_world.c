@@ -95,7 +95,8 @@ int64_t local_carry(const LocalMember *member, int from, int to, bool all_to_all
 
 bool local_rest(LocalMember *member, int64_t arrival)
 {
-    enum { NAP_NANOSECONDS = 1000000 }; /* after which it looks whether the run was aborted */
+    /* the longest sleep before the thread checks again whether the run was aborted */
+    enum { NAP_NANOSECONDS = 1000000 };
     for (int64_t now; (now = clock_nanoseconds()) < arrival && !aborted(member->local);) {
         const int64_t wake = arrival < now + NAP_NANOSECONDS ? arrival : now + NAP_NANOSECONDS;
         const struct timespec time = {.tv_sec = wake / 1000000000, .tv_nsec = wake % 1000000000};
@@ -190,7 +191,7 @@ static void local_free(Local *local)
     free(local);
 }
 
-/* Members may access each other until the last of them is closed. */
+/* Frees the memory of all members when the last one is closed: until then members may access each other. */
 static void local_close(World *world)
 {
     Local *local = ((LocalMember *)world)->local;
@@ -203,7 +204,8 @@ static int processors(void)
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
         return CPU_COUNT(&allowed);
-    return (int)sysconf(_SC_NPROCESSORS_ONLN); /* there are more processors than a cpu_set_t holds */
+    /* sched_getaffinity fails if the machine has more processors than a cpu_set_t holds */
+    return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 static Status local_open(const WorldConfig *config, World **members, Error *error)

@@ -5,7 +5,8 @@
 
 #include <stdlib.h>
 
-enum { POKE_NANOSECONDS = 5000 }; /* the shortest time between two calls of progress that do something */
+/* a call of progress does nothing if the last effective one was less than this time ago */
+enum { POKE_NANOSECONDS = 5000 };
 
 static Status post(Communicator *communicator, bool is_send, Message *message, Error *error)
 {
@@ -61,7 +62,8 @@ static void free_side(MpiCommunicator *side)
     free(side);
 }
 
-/* Frees nothing after a failure: MPI may send from this memory until the process exits. */
+/* Closes a communicator. After a failure it frees nothing, because MPI may still send from this memory until the
+   process exits. */
 static void disconnect(Communicator *communicator)
 {
     if (!mpi_is_leaving())

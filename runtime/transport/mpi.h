@@ -20,16 +20,16 @@ static inline bool mpi_tag_of_all_to_alls(int tag) { return (tag - TAG_COMMUNICA
 
 typedef struct MpiCommunicator MpiCommunicator;
 
-/* A message or a piece of a sum or an all-to-all, from mpi_start until mpi_test finds it done. It must not move in
-   memory meanwhile. */
+/* A message, or a piece of a sum or an all-to-all. The struct must not move in memory from mpi_start until mpi_test
+   finds the transfer complete. */
 typedef struct MpiTransfer {
     MPI_Request request;
-    /* over an imitated network (mpi_link.c) */
-    int64_t *link; /* when the link is free; NULL: this transfer is not over the network */
+    /* this and the following fields: only for transfers over an imitated network (mpi_link.c) */
+    int64_t *link; /* the time at which the transfer's link is free; NULL: this transfer does not use the network */
     MPI_Request time;
-    int64_t ready;   /* sent with the transfer: when the sender's side was ready */
+    int64_t ready;   /* the time at which the sender was ready; it is sent along with the transfer */
     int64_t posted;  /* receive: when this side posted */
-    int64_t arrival; /* receive: INT64_MAX while it is not known; send: 0 */
+    int64_t arrival; /* of a receive: the time of arrival; INT64_MAX: not known yet. Of a send: 0 */
     size_t bytes;
     struct MpiTransfer *next; /* in MpiWorld.arriving */
 } MpiTransfer;
@@ -42,25 +42,29 @@ typedef struct MpiWorld {
     /* held during every call of MPI after open: any thread may abort */
     pthread_mutex_t lock;
     int64_t last_poke;
-    atomic_bool aborted; /* set once, after `reason` is written under the lock */
+    atomic_bool aborted; /* set once, after `reason` is written; `reason` is written under the lock */
     char reason[512];
     MpiCommunicator *summing; /* list of communicators with a sum that is posted and not waited for */
     MpiTransfer *transfers;   /* [2 * size], for a gather */
-    /* the imitated network: when links are free, [size] from each member, then [size] of its all-to-alls; that from
-       this member to itself carries what it sends in all-to-alls. NULL: none is imitated */
+    /* the times at which links of the imitated network are free: [size] for messages from each member to this one, then
+       [size] for pieces of all-to-alls from each member. The first entry of this member itself is used for what it
+       sends in all-to-alls. NULL: no network is imitated */
     int64_t *links;
-    MPI_Comm times;                        /* carries the times of transfers */
-    MpiTransfer *arriving, **arriving_end; /* receives whose arrival is not known, in the order of their posts */
+    MPI_Comm times; /* carries the times of transfers */
+    /* list of receives whose arrival is not known yet, in the order of their posts */
+    MpiTransfer *arriving, **arriving_end;
     /* the pulse (mpi_world.c) */
     pthread_t pulse;
     bool pulses;            /* the thread runs */
     pthread_cond_t closing; /* used with the lock */
     bool closed;
     clockid_t clock;         /* processor-time clock of the member's own thread */
-    atomic_bool waits;       /* the member has been waiting for a while */
-    _Atomic uint64_t waited; /* number of such waits that have ended */
-    _Atomic int64_t alive;   /* when another member last sent a pulse */
-    uint64_t told, heard;    /* pulses sent to each other member; pulses received from all of them. Under the lock */
+    atomic_bool waits;       /* whether the member is in a wait that has lasted for a while */
+    _Atomic uint64_t waited; /* how many such waits of the member have ended */
+    _Atomic int64_t alive;   /* when the latest pulse of another member was received, in ns */
+    /* told: pulses that this member has sent to each other member; heard: pulses that it has received from all others
+       together. Used under the lock */
+    uint64_t told, heard;
 } MpiWorld;
 
 /* --- mpi_start.c --- */
@@ -71,15 +75,16 @@ Status mpi_open(const WorldConfig *config, World **members, Error *error);
 
 extern const WorldTable world_mpi;
 
-/* From now on the exit of this process ends all others. */
+/* After this call, the exit of this process ends all other processes of the run. */
 void mpi_leave_at_exit(void);
 bool mpi_is_leaving(void);
 Status mpi_failure(int code, const char *call, Error *error);
 
-/* Starts to send pulses to the others while this member moves. Called by the member's own thread. */
+/* From now on a thread sends pulses to the other members while this member makes progress. Called by the member's own
+   thread. */
 void mpi_start_pulse(MpiWorld *world);
 
-/* Posts a transfer with a member of the world. */
+/* Posts a transfer to or from a member of the world. */
 Status mpi_start(MpiWorld *world, bool is_send, int tag, void *memory, size_t bytes, int member, MpiTransfer *transfer,
                  Error *error);
 /* Whether the transfer is done. */
@@ -92,10 +97,10 @@ Status mpi_progress(World *world, Error *error);
 
 /* False: no memory. */
 bool mpi_link_prepare(MpiWorld *world, const WorldConfig *config);
-/* Starts to send or receive the time of a transfer that the network carries. */
+/* For a transfer over the imitated network: starts to send or receive the time at which the sender was ready. */
 int mpi_link_start(MpiWorld *world, bool is_send, bool all_to_all, int tag, size_t bytes, int member,
                    MpiTransfer *transfer);
-/* Whether the transfer would have arrived over the network. */
+/* *done: whether the transfer has arrived by the time of the imitated network. */
 int mpi_link_test(MpiWorld *world, MpiTransfer *transfer, int *done);
 
 /* --- mpi.c --- */
@@ -109,17 +114,19 @@ typedef enum SumPhase { SUM_DONE, SUM_COLLECTS, SUM_SPREADS } SumPhase;
 struct MpiCommunicator {
     Communicator communicator; /* must be first */
     MpiWorld *world;
-    int tag;                              /* tag of messages; tag + 1: of sums; tag + 2: of all-to-alls */
-    MpiTransfer *messages, *free_message; /* messages that may be in flight; list of those that are not */
+    int tag; /* tag of messages; tag + 1: of sums; tag + 2: of all-to-alls */
+    /* messages: all that may be in flight; free_message: list of those that are not in flight */
+    MpiTransfer *messages, *free_message;
     /* the sum in flight */
     MpiCommunicator *summing; /* next in the list of the world */
     SumPhase phase;
     char *buffer;
-    size_t elements, size, piece, at; /* piece: elements summed at a time; at: start of the current piece */
-    MpiTransfer *transfers;           /* [2 * count] */
-    int next;                         /* index of the first transfer that is not done */
-    void **parts;                     /* [count]: this member's slice of each member's buffer */
-    char *received;                   /* memory for the slices of the others */
+    /* piece: elements that are summed at a time; at: first element of the current piece */
+    size_t elements, size, piece, at;
+    MpiTransfer *transfers; /* [2 * count] */
+    int next;               /* index of the first transfer that is not done */
+    void **parts;           /* [count]: this member's slice of each member's buffer */
+    char *received;         /* memory for this member's slice of the other members' buffers */
     /* all-to-alls */
     size_t all_to_alls;  /* how many may be in flight */
     bool *exchanging;    /* [all_to_alls]: the entry is in use */

@@ -20,8 +20,8 @@ Status mpi_all_to_all_prepare(MpiCommunicator *side, const CommunicatorConfig *c
                : error_set(error, STATUS_RUN_FAILED, "no memory for all-to-alls of %d ranks", config->count);
 }
 
-/* The transfers of an all-to-all: for each member, the piece from it, then the piece to it. `number`:
-   index of the entry. */
+/* The [2 * count] transfers of entry `number` of the all-to-alls: for each member first the piece received from that
+   member, then the piece sent to that member. */
 static MpiTransfer *pieces_of(const MpiCommunicator *side, uint64_t number)
 {
     return &side->pieces[number * 2 * (uint64_t)side->communicator.count];

@@ -1,8 +1,8 @@
 /* Transfers between processes over an imitated network. Beside each transfer the sender sends the time at which its
    side of the link is ready; the receiver computes the arrival. All processes are on one machine, so they share a
-   clock. The link between two processes is the receiver's to keep. All-to-alls use one link of their sender, which
-   carries the pieces in the order of members. It is kept twice: by the sender, as if every receiver had posted before
-   it, and by each receiver for the pieces that it gets. */
+   clock. The state of a link for messages is in the process of the receiver. The all-to-alls of a sender use one link,
+   which carries the pieces in the order of members. The state of that link is kept twice: by the sender, as if every
+   receiver had posted before the sender, and by each receiver for the pieces that it gets. */
 #include "runtime/transport/mpi.h"
 
 #include "runtime/base/clock.h"
@@ -16,8 +16,8 @@ bool mpi_link_prepare(MpiWorld *world, const WorldConfig *config)
     return world->links || !config->link.given;
 }
 
-/* When the link of this member's all-to-alls has finished what was posted before. Its own entry is free for that: it
-   sends nothing to itself. */
+/* The time at which the link for this member's all-to-alls has sent everything that was posted so far. It is stored in
+   the member's own entry, which is otherwise unused: a member sends no messages to itself. */
 static int64_t *own_link(const MpiWorld *world) { return &world->links[world->world.number]; }
 
 static int64_t link_ready(const MpiWorld *world, bool all_to_all, size_t bytes)
@@ -47,7 +47,8 @@ int mpi_link_start(MpiWorld *world, bool is_send, bool all_to_all, int tag, size
     return MPI_Irecv(&transfer->ready, 1, MPI_INT64_T, member, tag, world->times, &transfer->time);
 }
 
-/* Computes the arrivals of transfers whose times have come, in the order in which they were posted. */
+/* Computes the arrivals of those receives for which the sender's time has been received, in the order in which they
+   were posted. */
 static int compute_arrivals(MpiWorld *world)
 {
     int code = MPI_SUCCESS;

@@ -31,7 +31,7 @@ static size_t present_length(const MpiCommunicator *side)
     return rest < side->piece ? rest : side->piece;
 }
 
-/* The slice of member i in this member's buffer, and its length in bytes. */
+/* Where member i's slice of the current piece begins in this member's buffer. *bytes: its length. */
 static char *slice_of(const MpiCommunicator *side, int i, size_t *bytes)
 {
     const SumSlice slice = sum_slice(present_length(side), i, side->communicator.count);
@@ -39,7 +39,8 @@ static char *slice_of(const MpiCommunicator *side, int i, size_t *bytes)
     return side->buffer + (side->at + slice.start) * side->size;
 }
 
-/* Starts the transfers of a phase: each member receives all parts of its slice, or all members receive its sums. */
+/* Starts the transfers of a phase. SUM_COLLECTS: this member receives its slice of every other member's buffer.
+   SUM_SPREADS: it sends the sum of its slice to all, and receives theirs. */
 static Status begin(MpiCommunicator *side, SumPhase phase, Error *error)
 {
     const Communicator *communicator = &side->communicator;
@@ -121,7 +122,7 @@ Status mpi_sum_post(Communicator *communicator, void *buffer, size_t elements, s
     return begin(side, SUM_COLLECTS, error);
 }
 
-/* The member for whose transfer the sum waits now. */
+/* The member of the world with which the first unfinished transfer of the sum is. */
 static int awaited_member(const MpiCommunicator *side)
 {
     const int other = side->next / 2;

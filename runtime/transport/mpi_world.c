@@ -17,14 +17,16 @@ enum {
     TAG_PULSE,   /* on `aside`: the sender moves */
     SPINS = 256, /* tests before a waiting thread yields its processor */
     NAP_NANOSECONDS = 20000,
-    /* a thread that looks at the clock only after a longer pause was stopped: the pause does not count as waiting */
+    /* if two looks at the clock are further apart than this, the process was stopped in between, and the time does not
+       count as waiting */
     PAUSE_NANOSECONDS = 1000000000,
 };
 
 /* --- failure --- */
 
-/* After a failure MPI_Finalize would wait for peers that may never come. MPI_Abort ends the whole job at once, even if
-   the launcher ignores the exit status of a process. It runs at exit, after all messages are printed. */
+/* Called at exit after a failure. MPI_Finalize would wait for processes that may never call it. MPI_Abort ends the
+   whole job at once, even if the launcher ignores the exit status of a process. At exit all messages have been
+   printed. */
 static void leave(void)
 {
     fflush(NULL);
@@ -57,8 +59,8 @@ static Status aborted_failure(const MpiWorld *world, Error *error)
     return error_set(error, STATUS_RUN_FAILED, "%s", world->reason);
 }
 
-/* Receives notices and pulses. This call also drives MPI: large messages move only during such calls. Under the
-   lock. */
+/* Receives notices and pulses. This call also makes MPI progress: large messages move only during calls of MPI. The
+   caller holds the lock. */
 static int look_aside(MpiWorld *world)
 {
     int there = 0;
@@ -77,7 +79,7 @@ static int look_aside(MpiWorld *world)
     return code;
 }
 
-/* Sends `text` to all other members. Under the lock. */
+/* Sends `text` to all other members. The caller holds the lock. */
 static void tell_others(MpiWorld *world, int tag, const char *text)
 {
     for (int member = 0; member < world->world.config.size; member++) {
@@ -88,9 +90,9 @@ static void tell_others(MpiWorld *world, int tag, const char *text)
     }
 }
 
-/* --- the pulse: while a member moves, it sends pulses, and each pulse restarts the others' deadlines; so a pass may
-   take longer than the deadline. A member that waits does not move, nor does one whose thread gets no processor time
-   --- */
+/* --- the pulse: while a member makes progress, it sends pulses, and each pulse restarts the deadlines of the others;
+   so a pass may take longer than the deadline. A member that waits, or whose thread gets no processor time, makes no
+   progress --- */
 
 static int64_t processor_time(const MpiWorld *world)
 {
@@ -147,7 +149,7 @@ static void stop_pulse(MpiWorld *world)
 
 /* --- waiting --- */
 
-/* Whether only the imitated network still keeps the transfer for a while. */
+/* Whether MPI has completed the transfer, and only its arrival over the imitated network is still to come. */
 static bool is_under_way(const MpiTransfer *transfer)
 {
     return transfer->link && transfer->arrival != INT64_MAX &&
@@ -177,7 +179,7 @@ Status mpi_test(MpiWorld *world, MpiTransfer *transfer, bool *done, Error *error
 
 /* How long a wait has lasted without a pulse of another member. */
 typedef struct Patience {
-    int64_t looked; /* time of the last look at the clock; 0: none yet */
+    int64_t looked; /* when the wait last looked at the clock, in ns; 0: not yet */
     int64_t seen;   /* `alive` of the world at that look */
     int64_t quiet;
 } Patience;
@@ -189,7 +191,8 @@ static bool is_over(MpiWorld *world, Patience *patience)
         atomic_store(&world->waits, true);
     else if (alive != patience->seen)
         patience->quiet = 0;
-    else if (now - patience->looked < PAUSE_NANOSECONDS) /* else the process was stopped, which is no waiting */
+    /* after a longer pause the process was stopped, which does not count as waiting */
+    else if (now - patience->looked < PAUSE_NANOSECONDS)
         patience->quiet += now - patience->looked;
     patience->looked = now;
     patience->seen = alive;
@@ -229,7 +232,7 @@ Status mpi_await(MpiWorld *world, MpiTransfer *transfer, int member, Error *erro
 
 /* --- transfers --- */
 
-/* MPI counts in int. Messages are counted in floats where possible: this allows 8 GiB. */
+/* Counts of MPI are of type int. So the unit is a float where possible, which allows messages of 8 GiB. */
 Status mpi_start(MpiWorld *world, bool is_send, int tag, void *memory, size_t bytes, int member, MpiTransfer *transfer,
                  Error *error)
 {
@@ -315,7 +318,8 @@ static void world_free(MpiWorld *world)
     free(world);
 }
 
-/* Every member has finished its run; they exchange how many pulses they have sent. */
+/* A barrier at the end of the run. Members exchange how many pulses they have sent; *expected becomes the number that
+   this member should have received. */
 static Status meet_at_end(MpiWorld *world, uint64_t *expected, Error *error)
 {
     const int size = world->world.config.size;
@@ -329,7 +333,8 @@ static Status meet_at_end(MpiWorld *world, uint64_t *expected, Error *error)
     return status;
 }
 
-/* Frees nothing after a failure: MPI may send from this memory until the process exits. */
+/* Closes the world. After a failure it frees nothing, because MPI may still send from this memory until the process
+   exits. */
 static void mpi_close(World *base)
 {
     MpiWorld *world = (MpiWorld *)base;
@@ -343,7 +348,7 @@ static void mpi_close(World *base)
     Limit limit = {.seconds = base->config.quiet_deadline, .who = &base->config};
     snprintf(limit.words, sizeof limit.words, "%s is through, but not all ranks have come to their end", name.text);
     limit_begin(&limit);
-    while (status == STATUS_OK && world->heard < expected) /* so that no pulse is in flight any more */
+    while (status == STATUS_OK && world->heard < expected) /* waits until no pulse to this member is in flight */
         status = poke(world, &error);
     if (status != STATUS_OK) {
         limit_end(&limit);

@@ -1,6 +1,7 @@
 /* Messages by NCCL. NCCL runs operations in the order of their stream, and each one blocks the stream until the peer
-   joins it. So this transport is in order: a rank posts messages in the order that was proven, none earlier. Posts
-   without anything between them form one group, so that they do not wait for each other; no pass is between them. */
+   joins it. So this transport is in order: a rank must post messages in the order that was proven, none earlier.
+   Consecutive posts form one group, so that they do not wait for each other. The next wait, sum or call of progress
+   ends the group. */
 #include "runtime/transport/nccl.h"
 
 #include <stdlib.h>
@@ -9,7 +10,8 @@ struct NcclFlight {
     const NcclCommunicator *side;
     Message *message;
     DeviceEvent *moved;
-    NcclFlight *next; /* in the list of free ones, or of those posted and not enqueued yet */
+    /* next in the list of free entries, or in the list of messages that are posted and not enqueued yet */
+    NcclFlight *next;
 };
 
 /* --- messages --- */
@@ -136,7 +138,7 @@ Status nccl_connect(World *world, const CommunicatorConfig *config, Communicator
         return STATUS_OK;
     }
     if (side->member)
-        nccl_member_abort(side->member); /* other members may be waiting for this one in NCCL */
+        nccl_member_abort(side->member); /* aborts first, because other members may be waiting in NCCL for this one */
     nccl_disconnect(&side->communicator);
     return status;
 }

@@ -43,7 +43,7 @@ typedef struct Nccl {
 /* --- nccl_library.c --- */
 
 extern Nccl nccl;
-/* STATUS_RUN_FAILED: the library cannot be used; the error says what is missing. */
+/* Loads the NCCL library. STATUS_RUN_FAILED: it cannot be used; the error says what is missing. */
 Status nccl_load(Error *error);
 /* Turns the result of a call into a Status. */
 Status nccl_check(int code, const char *call, Error *error);
@@ -52,17 +52,17 @@ Status nccl_check(int code, const char *call, Error *error);
 
 typedef struct NcclFlight NcclFlight;
 
-/* All communicators use one NCCL communicator of all members of the world. With several, which NCCL runs on separate
-   streams, ranks that use them in different orders would deadlock. */
+/* All communicators use one NCCL communicator of all members of the world. NCCL would run several communicators on
+   separate streams; ranks that use these in different orders could deadlock. */
 typedef struct NcclMember {
     World *world;
     struct NcclMember *next; /* in the list of members open in this process */
     int users;               /* number of communicators that use it */
     NcclComm comm;
     Device *device;
-    DeviceEvent *computed, *received; /* recorded on one queue, awaited on the other */
+    DeviceEvent *computed, *received; /* events by which one queue of the device waits for the other one */
     NcclFlight *first, **last;        /* list of messages that are posted and not enqueued yet, in order */
-    bool *met;                        /* [size]: NCCL has connected this member with that one */
+    bool *met;                        /* [size]: NCCL has connected this member with the member of that number */
     char *greeting;                   /* buffers for nccl_greet */
     float *parts;                     /* received slices of a sum */
     size_t part_elements;
@@ -81,7 +81,7 @@ void nccl_abort_all(void);
 /* Connects this member with those of `members` that it is not connected with yet. */
 Status nccl_greet(NcclMember *member, const int *members, int count, Error *error);
 
-/* What is enqueued on `to` from now on waits for everything enqueued on `from` so far. */
+/* Makes everything that is enqueued on queue `to` from now on wait for everything enqueued on queue `from` so far. */
 Status nccl_follow(NcclMember *member, DeviceQueue to, DeviceQueue from, Error *error);
 /* Reads the asynchronous state of NCCL into *code. Fails if NCCL has failed. */
 Status nccl_look(NcclMember *member, int *code, Error *error);
@@ -93,8 +93,9 @@ typedef struct NcclTransfer {
     int type, peer; /* peer: a member of the world */
 } NcclTransfer;
 
-/* A group of transfers on the messages queue, which all start together. A group that was begun must be ended, even if
-   adding a transfer failed: `status` is the result of adding. */
+/* nccl_begin_group, nccl_add and nccl_end_group make a group: transfers on the messages queue that all start together.
+   A group that was begun must be ended, even if nccl_add failed: `status` of nccl_end_group is the result of
+   nccl_add. */
 Status nccl_begin_group(NcclMember *member, Error *error);
 Status nccl_add(NcclMember *member, const NcclTransfer *transfer, Error *error);
 Status nccl_end_group(NcclMember *member, Status status, Error *error);

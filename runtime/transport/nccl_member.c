@@ -105,8 +105,9 @@ Status nccl_end_group(NcclMember *member, Status status, Error *error)
 
 /* What members exchange before NCCL can be used. */
 typedef struct Card {
-    NcclId id;                          /* set by member 0: the id of the NCCL communicator */
-    unsigned char gpu[DEVICE_IDENTITY]; /* set by each member: NCCL refuses two ranks on one GPU */
+    /* the id of the NCCL communicator, made by member 0; unused in the cards of other members */
+    NcclId id;
+    unsigned char gpu[DEVICE_IDENTITY]; /* the identity of the member's GPU: NCCL refuses two ranks on one GPU */
 } Card;
 
 static Status check_gpus(const World *world, const Card *cards, Error *error)
@@ -205,7 +206,8 @@ Status nccl_member_take(World *world, Device *device, NcclMember **taken, Error 
     return start(member, error);
 }
 
-/* NCCL connects two ranks at their first transfer, which takes long. This transfer does it before the first step. */
+/* NCCL connects two ranks at their first transfer, which takes long. So this function makes a small transfer with each
+   member before the first step. */
 Status nccl_greet(NcclMember *member, const int *members, int count, Error *error)
 {
     bool all = true;
@@ -250,7 +252,8 @@ void nccl_abort_all(void)
 }
 
 /* ncclCommFinalize completes when all ranks have called it, and one thread may close several ranks of this process. So
-   it is called for all of them before the first wait. A communicator that is not finalized in time is aborted. */
+   this function calls it for all communicators of this process before it waits for any. A communicator that is not
+   finalized in time is aborted. */
 static void finalize_all(void)
 {
     Error unheard;

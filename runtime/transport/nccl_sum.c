@@ -16,7 +16,7 @@ Status nccl_sum_prepare(NcclCommunicator *side, size_t elements, Error *error)
     void *memory = NULL;
     if (elements == 0 || side->communicator.count == 1 || room <= member->part_elements)
         return STATUS_OK;
-    run->deallocate(member->device, member->parts); /* waits until it is not used any more */
+    run->deallocate(member->device, member->parts); /* deallocate waits until the device no longer uses the memory */
     member->parts = NULL;
     member->part_elements = 0;
     TRY(run->allocate(member->device, room * sizeof *member->parts, &memory, error));
@@ -71,7 +71,7 @@ static Status enqueue_piece(NcclCommunicator *side, float *buffer, size_t elemen
     return exchange(side, false, buffer, elements, pitch, error);
 }
 
-/* Sums on a GPU are of floats. */
+/* Enqueues a sum. On a GPU all sums are of floats. */
 Status nccl_sum_post(Communicator *communicator, void *buffer, size_t elements, size_t size, Error *error)
 {
     NcclCommunicator *side = (NcclCommunicator *)communicator;

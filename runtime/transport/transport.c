@@ -42,7 +42,7 @@ const Transport *transport_for(bool processes, bool gpu)
    the folder of the program, or in ../lib/dprun. */
 static Status load_mpi(const WorldTable **table, Error *error)
 {
-    /* in a build; in an installation */
+    /* relative to the folder of the program: in a build, in an installation */
     static const char *const places[] = {"dprun-mpi.so", "../lib/dprun/dprun-mpi.so"};
     enum { PLACES = sizeof places / sizeof *places, LONGEST = sizeof "../lib/dprun/dprun-mpi.so" };
     char path[PATH_MAX];
@@ -62,7 +62,7 @@ static Status load_mpi(const WorldTable **table, Error *error)
             error, STATUS_RUN_FAILED,
             "this dprun was built without MPI (no dprun-mpi.so in %.*s): install libopenmpi-dev and build again",
             (int)(name - path), path);
-    /* MPI loads plugins, which look up its symbols in the global scope. */
+    /* RTLD_GLOBAL, because MPI loads plugins that look up MPI's symbols in the global scope. */
     void *plugin = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
     if (!plugin)
         return error_set(error, STATUS_RUN_FAILED, "cannot load MPI: %s; is its library installed (openmpi-bin)?",

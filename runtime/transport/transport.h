@@ -8,13 +8,16 @@
 
 typedef struct Transport {
     const char *name;
-    bool processes;    /* a rank is a process started by mpirun; else all ranks are threads of this process */
-    bool host_memory;  /* can transfer memory of the host */
-    bool gpu_memory;   /* can transfer memory of GPUs */
-    bool gpu_each;     /* every rank needs its own GPU; else all ranks of a process share one */
-    bool in_order;     /* messages run in the order of their posts, each after those before it */
-    bool own_deadline; /* its waits fail at the deadline; else the watchdog watches the waiting threads */
-    Status (*load)(Error *error); /* loads the library that it needs; NULL: none */
+    /* true: each rank is a process started by mpirun; false: all ranks are threads of this process */
+    bool processes;
+    bool host_memory; /* can transfer memory of the host */
+    bool gpu_memory;  /* can transfer memory of GPUs */
+    bool gpu_each;    /* true: every rank needs its own GPU; false: all ranks of a process share one GPU */
+    /* messages of a rank are transferred in the order of their posts, each after the previous ones */
+    bool in_order;
+    /* true: the transport's waits fail at the deadline; false: the watchdog watches the waiting threads */
+    bool own_deadline;
+    Status (*load)(Error *error); /* loads the library that the transport needs; NULL: it needs none */
     Connect *connect;             /* makes communicators; NULL: World.run->connect does */
     void (*ended)(void);          /* World.ended */
 } Transport;
@@ -24,7 +27,8 @@ extern const Transport transports[];
 
 /* The transport of that name; if there are two, the one whose `processes` is as given. NULL: there is none. */
 const Transport *transport_named(const char *name, bool processes);
-/* The first transport between processes, or threads, that can transfer memory of a GPU, or of the host. */
+/* The first transport in the table whose `processes` is as given and that can transfer memory of a GPU (`gpu`) or of
+   the host (!`gpu`). */
 const Transport *transport_for(bool processes, bool gpu);
 
 /* Opens the world of a transport (WorldTable.open). STATUS_RUN_FAILED: the error says what is missing. */

@@ -17,13 +17,14 @@ typedef struct CommunicatorConfig CommunicatorConfig;
 
 typedef struct WorldConfig {
     int size;     /* number of members */
-    int replicas; /* copies of the pipeline; the names and coordinates of members need it; 0: one */
+    int replicas; /* how many replicas of the pipeline the members form, for their names and coordinates; 0: one */
     /* [size]: process i is member map[i]; NULL: member i. Used only if members are processes. Outlives the world */
     const int *map;
-    /* seconds after which a wait fails if no member in another process has moved; <= 0: never */
+    /* seconds after which a wait fails if no member in another process has made progress; <= 0: never */
     double deadline;
     const char *deadline_option; /* option that sets the deadline, for messages; NULL: there is none */
-    double quiet_deadline;       /* the deadline while processes start and end, where no moves can be seen */
+    /* the deadline in seconds while processes start and end, when no progress of members can be noticed */
+    double quiet_deadline;
     /* The network that all transfers in the host's memory imitate. All processes must then be on one machine */
     LinkModel link;
 } WorldConfig;
@@ -36,8 +37,8 @@ typedef struct WorldTable {
        number of processes is not the number of members; the error says both. */
     Status (*open)(const WorldConfig *config, World **members, Error *error);
 
-    /* Every member passes `bytes` bytes and receives those of all members, in their order. A collective of all
-       members. */
+    /* Every member passes `bytes` bytes, and receives the bytes of all members in the order of their numbers. A
+       collective of all members. */
     Status (*gather)(World *world, const void *mine, size_t bytes, void *all, Error *error);
 
     /* Lets messages and sums of this member progress, and notices an abort. NULL: not needed. */
@@ -58,7 +59,7 @@ struct World {
     WorldConfig config;
     int number;
     Connect *connect;    /* makes communicators of the transport that opened the world */
-    void (*ended)(void); /* also called by an abort; NULL: nothing */
+    void (*ended)(void); /* a function that an abort also calls; NULL: none */
 };
 
 /* Aborts the run for all members: every wait of any member, now or later, fails with this member's name and `reason`.
@@ -66,10 +67,10 @@ struct World {
    exits, with exit status 3. */
 void world_abort(World *world, const char *reason);
 
-/* The mesh of the members. `size` is the number of ranks times that of replicas. */
 /* Whether the network of `config->link` connects the two members. */
 bool world_linked(const WorldConfig *config, int from, int to);
 
+/* The mesh of the members: WorldConfig.size is the number of its ranks times the number of replicas. */
 Mesh world_mesh(const WorldConfig *config);
 MemberName world_member_name(const WorldConfig *config, int member);
 
