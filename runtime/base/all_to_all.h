@@ -6,9 +6,10 @@
 
 /* An all-to-all: each member sends one piece to every member, itself included. Pieces may be empty. Piece m of `send`
    goes to member m: the bytes from send_begins[m] up to, not including, send_begins[m + 1]. Piece m of `receive` comes
-   from member m: receive_begins says in the same way where it goes. Sender and receiver must give a piece the same
-   size. If the sizes are known only at run time, an all-to-all of the sizes comes first. The caller owns this struct,
-   both buffers and both arrays of offsets, and changes none of them from the post until the wait has returned. */
+   from member m: receive_begins gives its place in `receive` in the same way. Sender and receiver must give a piece the
+   same size. If the sizes are known only at run time, an all-to-all of the sizes comes first. The caller owns this
+   struct, both buffers and both arrays of offsets, and changes none of them from the post until the wait has
+   returned. */
 typedef struct AllToAll {
     const void *send;
     void *receive;                              /* does not overlap `send` */

@@ -30,7 +30,8 @@ static size_t next_block_bytes(const Arena *arena)
     return last < FIRST_BLOCK_BYTES ? FIRST_BLOCK_BYTES : last < LAST_BLOCK_BYTES / 2 ? 2 * last : LAST_BLOCK_BYTES;
 }
 
-/* The first touch of a page costs more than what most passes do with the memory in it. */
+/* Asks for huge pages: the first access to a page costs more time than most compiler passes spend on the memory in
+   it. */
 static void use_huge_pages(void *block, size_t size)
 {
     if (size < 2 * (size_t)HUGE_PAGE_BYTES)

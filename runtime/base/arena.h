@@ -4,9 +4,9 @@
 #include <setjmp.h>
 #include <stddef.h>
 
-/* Memory that is freed all at once. An arena lives as long as one compilation or one loaded program. If the system
-   has no more memory, the arena jumps to `exhausted`, which the owner sets with setjmp before first use; if
-   `exhausted` is NULL, the arena returns NULL. */
+/* Memory that is freed all at once. An arena lives as long as one compilation or one loaded program. If there is no
+   more memory, the arena's functions jump to `exhausted`, which the owner sets with setjmp before first use; if
+   `exhausted` is NULL, they return NULL. */
 typedef struct ArenaBlock ArenaBlock;
 
 /* Where the blocks of an arena come from. */
@@ -22,14 +22,17 @@ struct Arena {
     char *next, *limit;
     jmp_buf *exhausted;
     const MemoryFunctions *functions; /* NULL: the C library's */
-    Arena *scratch, *sibling;         /* made by arena_scratch: the last one of this arena, and the one before it */
+    /* scratch: the newest arena that arena_scratch has made in this one; sibling: in a scratch arena, the one made
+       before it */
+    Arena *scratch, *sibling;
 };
 
 /* Zeroed memory, aligned for any type. Size 0 returns a valid pointer. */
 void *arena_allocate(Arena *arena, size_t size);
 /* Zeroed array; overflow of count * size is handled like exhausted memory. */
 void *arena_array(Arena *arena, size_t count, size_t size);
-/* `block` of `old_size` bytes, grown to `new_size`; the new bytes are zero. The old block stays until arena_free. */
+/* Returns memory of `new_size` bytes with the content of `block` (`old_size` bytes); the additional bytes are zero. The
+   old block is not freed before arena_free. */
 void *arena_grow(Arena *arena, void *block, size_t old_size, size_t new_size);
 /* Makes room for one more element in the array `block` of `count` elements of `size` bytes, and returns the array. When
    the array is full (`count` is 0, 16 or a larger power of two), it is copied to twice the memory; otherwise the result
@@ -39,11 +42,11 @@ void *arena_extend(Arena *arena, void *block, size_t count, size_t size);
 /* A copy of `length` bytes of text with a closing 0. */
 char *arena_text(Arena *arena, const char *text, size_t length);
 char *arena_format(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Frees its scratch arenas, too. The arena can be used again. */
+/* Frees all memory of the arena and of its scratch arenas. The arena can be used again. */
 void arena_free(Arena *arena);
 
-/* An empty arena inside this one, with its functions and its `exhausted`, for what can be freed earlier. It needs no
-   arena_free of its own: a jump to `exhausted` loses nothing. */
+/* An empty arena inside this one, with its functions and its `exhausted`, for what can be freed earlier. Freeing the
+   outer arena also frees it, so nothing leaks after a jump to `exhausted`. */
 Arena *arena_scratch(Arena *arena);
 
 #endif

@@ -90,7 +90,9 @@ uint64_t bytes_get_varint(ByteReader *reader)
             break;
         value |= (uint64_t)(byte & 0x7f) << shift;
         if (!(byte & 0x80)) {
-            if (byte == 0 && shift > 0) /* the same value has a shorter form, and each value has one encoding */
+            /* refused: a last byte of 0 is a longer form of the same value, and each value has only one valid
+               encoding */
+            if (byte == 0 && shift > 0)
                 break;
             return value;
         }

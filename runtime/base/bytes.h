@@ -10,7 +10,7 @@
 typedef struct ByteWriter {
     uint8_t *bytes; /* malloc'ed; the owner frees it with bytes_free */
     size_t size, capacity;
-    bool failed; /* out of memory: everything after is ignored, and the owner checks once at the end */
+    bool failed; /* memory was exhausted: all later writes are ignored, so the owner checks this once at the end */
 } ByteWriter;
 
 void bytes_put_u8(ByteWriter *writer, uint8_t value);
@@ -22,7 +22,8 @@ void bytes_free(ByteWriter *writer);
 
 typedef struct ByteReader {
     const uint8_t *next, *end;
-    /* a read past the end, or a varint of more than 64 bits or with needless zero bytes: every later read returns 0 */
+    /* set by a read past the end, and by a varint that has more than 64 bits or is longer than needed. Every later read
+       returns 0 */
     bool failed;
 } ByteReader;
 
@@ -34,7 +35,7 @@ uint64_t bytes_get_varint_up_to(ByteReader *reader, uint64_t limit);
 
 /* CRC-32 (ISO 3309, as zlib's): it detects every change within 32 neighbouring bits. */
 uint32_t bytes_checksum(const uint8_t *bytes, size_t size);
-/* Continues the checksum `before` of the preceding bytes; 0: there are none. */
+/* The checksum of preceding bytes and these. `before`: the checksum of the preceding bytes; 0 if there are none. */
 uint32_t bytes_checksum_on(uint32_t before, const void *bytes, size_t size);
 
 #endif

@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { ENDLESS = 1 << 28 }; /* bytes: a device or a pipe that gives more may never end */
+/* bytes: reading from a device or a pipe stops with an error after so many, because it may never end */
+enum { ENDLESS = 1 << 28 };
 
 /* Reads a file into memory of its size at once, and a stream without a size into memory that grows. */
 static Status read_all(FILE *stream, const char *path, Arena *arena, char **bytes, size_t *size, Error *error)
@@ -18,7 +19,8 @@ static Status read_all(FILE *stream, const char *path, Arena *arena, char **byte
     size_t capacity = 1 << 14, used = 0;
     const bool is_file = fstat(fileno(stream), &there) == 0 && S_ISREG(there.st_mode);
     if (is_file && (size_t)there.st_size >= capacity)
-        capacity = (size_t)there.st_size + 1; /* one more, to see the end */
+        /* one byte more than the file has, so that the read sees the end of the file */
+        capacity = (size_t)there.st_size + 1;
     char *text = arena_allocate(arena, capacity + 1);
     for (;;) {
         if (!text)
@@ -48,7 +50,7 @@ Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Err
     if (!stream)
         return error_set(error, STATUS_BAD_INPUT, "%s: %s", path, strerror(errno));
     jmp_buf *const exhausted = arena->exhausted;
-    arena->exhausted = NULL; /* a jump would leave the stream open */
+    arena->exhausted = NULL; /* no jump on exhausted memory here: it would leave the stream open */
     *bytes = NULL;
     Status status = read_all(stream, path, arena, bytes, size, error);
     fclose(stream);
@@ -103,7 +105,8 @@ static bool is_name_of(int descriptor, int folder, const char *name)
            opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-/* If the file can be locked, its writer is dead. While it is locked, its name goes to no other file. */
+/* Removes a temporary file whose writer has died: then the file can be locked. While this process holds the lock, no
+   other writer uses the name. */
 static void remove_unlocked(int folder, const char *name)
 {
     const int descriptor = openat(folder, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -114,7 +117,7 @@ static void remove_unlocked(int folder, const char *name)
     close(descriptor);
 }
 
-/* Removes the temporary files that killed writers of `path` left. */
+/* Removes the temporary files that killed writers of `path` have left behind. */
 static void remove_abandoned(const char *path)
 {
     const TemporaryPrefix prefix = temporary_prefix(path);
@@ -133,7 +136,7 @@ typedef struct OpenedName {
     char text[64];
 } OpenedName;
 
-/* The name of an open file that has no name in the file system. */
+/* The path in /proc by which a file without a name in the file system can be reached. */
 static OpenedName opened_name(int descriptor)
 {
     OpenedName name;
@@ -141,7 +144,7 @@ static OpenedName opened_name(int descriptor)
     return name;
 }
 
-/* Opens a file without a name in the folder of `path`, if it can be given a name later; -1: not possible. */
+/* Opens a file without a name in the folder of `path`; -1: the system has no such files, or cannot name them later. */
 static int open_nameless(const char *path)
 {
     char *folder = folder_of(path);
@@ -172,7 +175,8 @@ static int open_named(char *temporary)
     }
 }
 
-/* Opens a file beside `path`, without a name if that is possible, else with a name made from file->temporary. */
+/* Opens a file in the folder of `path`: without a name if possible, otherwise with a temporary name made from
+   file->temporary. */
 static int open_beside(const char *path, OutputFile *file)
 {
     remove_abandoned(path);
@@ -189,7 +193,8 @@ static int open_beside(const char *path, OutputFile *file)
     return descriptor;
 }
 
-/* Follows links: the file that a link points to is written, and the link stays. The caller frees the path. */
+/* The path of the file to write. If `path` is a link, this is the file that it points to, so that the link stays. The
+   caller frees the result. */
 static char *behind_links(const char *path)
 {
     struct stat there;
@@ -211,8 +216,8 @@ Status file_begin(const char *path, OutputFile *file, Error *error)
         return STATUS_OK;
     }
     if (!*path) {
-        errno = ENOENT;               /* an empty path is an error, although its temporary file could be made */
-    } else if (!file_is_kept(path)) { /* a device or a pipe (/dev/null, /dev/full) */
+        errno = ENOENT;               /* an empty path is an error; without this check a temporary file would be made */
+    } else if (!file_is_kept(path)) { /* a device or a pipe (/dev/null, /dev/full) is written directly */
         file->stream = fopen(path, "wb");
         file->path = strdup(path);
         if (file->stream && file->path)
@@ -239,7 +244,7 @@ Status file_begin(const char *path, OutputFile *file, Error *error)
     return status;
 }
 
-/* Only a rename can replace another file, so the file gets a temporary name for a moment. */
+/* Gives a nameless file a temporary name: only a rename can replace an existing file, and a rename needs a name. */
 static bool give_temporary_name(OutputFile *file)
 {
     const OpenedName opened = opened_name(fileno(file->stream));
@@ -253,8 +258,8 @@ static bool give_temporary_name(OutputFile *file)
     return false;
 }
 
-/* A new name is safe once its folder is on the disk. Some file systems cannot sync folders, and some folders cannot
-   be read. */
+/* Syncs the folder of `path`: only then is a new name safe on the disk. It is no error if the file system cannot sync
+   folders, or if the folder cannot be read. */
 static bool sync_folder(const char *path)
 {
     char *folder = folder_of(path);
@@ -280,7 +285,7 @@ static bool put_in_place(OutputFile *file)
     if (fsync(fileno(file->stream)) != 0 || (file->nameless && !give_temporary_name(file)) ||
         rename(file->temporary, file->path) != 0)
         return false;
-    file->nameless = true; /* there is no temporary name to remove */
+    file->nameless = true; /* from now on there is no temporary name that would have to be removed */
     return sync_folder(file->path);
 }
 

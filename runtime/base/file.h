@@ -14,10 +14,10 @@
 Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Error *error);
 
 /* A file that appears whole or not at all. Data goes to a file without a name (or, if the file system has no such
-   files, to a temporary file .NAME.dptmp.XXXXXX beside `path`). Only file_finish gives it its name, once everything
-   has reached the disk. Until then, and after any failure, an old file of that name stays as it was. A writer holds
-   a lock (flock) on its temporary file. A killed writer loses the lock, and the next writer of the same file removes
-   the leftover. If `path` is a link, the file that it points to is replaced. "-" is standard output. */
+   files, to a temporary file .NAME.dptmp.XXXXXX beside `path`). Only file_finish gives it the name `path`, after all
+   data have reached the disk. Until then, and after any failure, an old file of that name stays as it was. A writer
+   holds a lock (flock) on its temporary file. A killed writer loses the lock, and the next writer of the same file
+   removes the leftover. If `path` is a link, the file that it points to is replaced. "-" is standard output. */
 typedef struct OutputFile {
     FILE *stream; /* write here */
     char *path, *temporary;
@@ -25,19 +25,19 @@ typedef struct OutputFile {
 } OutputFile;
 
 Status file_begin(const char *path, OutputFile *file, Error *error);
-/* Whether file_begin would succeed, as far as one can tell without leaving a file or opening a pipe, whose reader
-   would take the closing for the end. */
+/* Checks whether file_begin would succeed, as far as possible without creating a file. It opens no pipe, because the
+   pipe's reader would take the closing for the end of the data. */
 Status file_check(const char *path, Error *error);
 /* Whether data written to `path` stays in a file, as opposed to standard output, a device or a pipe. */
 bool file_is_kept(const char *path);
-/* Flushes, syncs, renames, and syncs the folder. STATUS_RUN_FAILED names the path and the system's reason; then
-   nothing has changed, unless only the sync of the folder failed. */
+/* Completes the file: flushes and syncs it, gives it its name, and syncs the folder. STATUS_RUN_FAILED names the path
+   and the system's reason; then nothing has changed, unless only the sync of the folder failed. */
 Status file_finish(OutputFile *file, Error *error);
 /* Removes the temporary file. Does nothing after file_finish. */
 void file_abandon(OutputFile *file);
 
-/* STATUS_BAD_USAGE if an output would overwrite another output or an input, under whatever name. NULL and "-" are
-   not files. */
+/* STATUS_BAD_USAGE if two outputs, or an output and an input, are the same file, even if their paths differ. NULL and
+   "-" do not count as files. */
 Status file_keep_apart(const char *const *outputs, size_t output_count, const char *const *inputs, size_t input_count,
                        Error *error);
 

@@ -24,14 +24,14 @@ typedef struct LinkModel {
    STATUS_BAD_USAGE says what is wrong. */
 Status link_read(const char *text, LinkModel *link, Error *error);
 
-/* Whether the network connects the two processes. */
+/* Whether transfers between these two processes use the imitated network. */
 static inline bool link_connects(const LinkModel *link, int from, int to)
 {
     return from >= link->first && from <= link->last && to >= link->first && to <= link->last && from != to;
 }
 
-/* The time at which a transfer arrives, in ns. `free` is the time at which its link has finished the transfers before
-   it, and becomes the one at which it has finished this transfer. `ready`: when the later of the two sides posted. */
+/* The time at which a transfer arrives, in ns. *free: the time at which the link has finished all earlier transfers;
+   becomes the time at which it has finished this one. `ready`: when the later of the two sides posted. */
 static inline int64_t link_arrival(const LinkModel *link, int64_t *free, int64_t ready, size_t bytes)
 {
     const double busy = link->bandwidth > 0 ? (double)bytes / link->bandwidth : 0;

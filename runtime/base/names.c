@@ -4,14 +4,14 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { LONGEST = 32 }; /* nobody mistypes longer words in a way that can be guessed */
+enum { LONGEST = 32 }; /* the longest word, in letters, that is compared; longer ones get no suggestion */
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 static bool same(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
 
-/* The number of letters to insert, remove, change, or swap with their neighbour; a capital for a small letter costs
-   nothing. */
+/* The edit distance: how many letters must be inserted, removed, changed or swapped with their neighbour to turn `a`
+   into `b`. Capital and small letters are equal. */
 static size_t edit_distance(const char *a, size_t a_length, const char *b, size_t b_length)
 {
     size_t rows[3][LONGEST + 1];

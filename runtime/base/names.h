@@ -7,7 +7,7 @@
 
 typedef struct NearestWord {
     const char *written;
-    const char *word; /* the nearest so far; NULL: none is near enough */
+    const char *word; /* the nearest known word so far; NULL: none is near enough */
     size_t distance;
 } NearestWord;
 

@@ -78,7 +78,8 @@ static const char *next_word(const char **list, int *length)
     return *length ? word : NULL;
 }
 
-/* "--a, -b or --c d" of "a b c=d", or without dashes. */
+/* Appends a list of words to `text`: "a b c=d" becomes "--a, -b or --c d" if the words are options, otherwise the same
+   without dashes. `last` stands before the last word. */
 static void append_list(char *text, size_t size, const char *words, bool options, const char *last)
 {
     int length;
@@ -118,7 +119,7 @@ Status option_choice(const Option *option, const char *value, void *target, Aren
 
 /* --- the command line --- */
 
-/* A message about the name of an option says where they are listed. */
+/* Fails because of the name of an option. The message also says which command lists all options. */
 static Status name_error(const OptionTable *table, Error *error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 static Status name_error(const OptionTable *table, Error *error, const char *format, ...)
@@ -145,7 +146,7 @@ static Status unknown_option(const OptionTable *table, const char *written, Erro
                         : name_error(table, error, "unknown option --%s", written);
 }
 
-/* What getopt_long wants; a letter's row has no long name. */
+/* The tables that getopt_long needs. Options of a single letter are not in the table of long names. */
 typedef struct Known {
     struct option options[OPTIONS_MAX + 1];
     char letters[2 + 2 * OPTIONS_MAX + 1];
@@ -169,7 +170,7 @@ static Known known_options(const OptionTable *table)
     return known;
 }
 
-/* The row of what getopt_long has found; -1: none. */
+/* The row of the option that getopt_long has found; -1: it is unknown. */
 static int row_of(const OptionTable *table, int found)
 {
     if (found >= FIRST)
@@ -186,14 +187,15 @@ Status options_take(const OptionTable *table, int argc, char **argv, void *targe
     const Known known = known_options(table);
     *given = (OptionsGiven){0};
     opterr = 0;
-    optind = 0; /* glibc: start afresh, for callers that parse more than once */
+    optind = 0; /* makes glibc's getopt start again, for callers that parse more than once */
     for (int found; (found = getopt_long(argc, argv, known.letters, known.options, NULL)) != -1;) {
         const int row = row_of(table, found);
         if (found == INPUT) {
             TRY(table->input(NULL, optarg, target, arena, error));
         } else if (found == ':') {
             return name_error(table, error, "%s needs a value", argv[optind - 1]);
-        } else if (row < 0 && optopt > 0 && optopt < FIRST) { /* a letter, maybe of a group such as -xy */
+            /* the unknown option is a single letter, perhaps in a group such as -xy */
+        } else if (row < 0 && optopt > 0 && optopt < FIRST) {
             return name_error(table, error, "unknown option -%c", optopt);
         } else if (row < 0) {
             return unknown_option(table, argv[optind - 1] + 2, error);
@@ -248,7 +250,7 @@ void options_give(const OptionTable *table, OptionsGiven *given, const char *nam
 
 static bool takes(const Option *option, int command) { return !option->commands || option->commands >> command & 1; }
 
-/* The names of the options that a command takes, help and version apart. */
+/* The names of the options that a command takes, except help and version. */
 static void options_of(const OptionTable *table, int command, char *names, size_t size)
 {
     *names = '\0';
@@ -314,7 +316,7 @@ Status options_check(const OptionTable *table, int command, const OptionsGiven *
 
 /* --- help --- */
 
-/* Words from `column` on, wrapped and indented. */
+/* Prints text from column `column` on, wrapped and indented. */
 static void print_wrapped(const char *text, int column, FILE *stream)
 {
     int length, at = column;

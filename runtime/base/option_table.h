@@ -14,59 +14,63 @@
 
 typedef struct Option Option;
 
-/* Takes the value of an option (NULL where it has none) into `target`, the struct that the table fills in.
-   STATUS_BAD_USAGE says what is wrong. Strings are argv's, small memory is the arena's. */
+/* Stores the value of an option in `target`, the struct that the table fills in. `value` is NULL if the option has
+   none. STATUS_BAD_USAGE says what is wrong. Strings stay in argv; other memory is from the arena. */
 typedef Status OptionTake(const Option *option, const char *value, void *target, Arena *arena, Error *error);
 
 struct Option {
-    const char *name;  /* without its dashes; one of a single letter has one dash */
-    const char *value; /* what --help calls its value, such as FILE; NULL: it takes none */
+    /* without dashes. An option of a single letter has one dash on the command line, others have two */
+    const char *name;
+    const char *value; /* what --help calls the option's value, such as FILE; NULL: the option has no value */
     OptionTake *take;
-    size_t field;         /* offsetof in the target, for the functions below */
-    uint64_t least, most; /* of option_count and option_number */
-    const char *words;    /* of option_choice: "auto cpu cuda" */
-    const char *help;     /* ends without a period; --help adds the rules below */
+    size_t field;         /* offset in the target struct, for the OptionTake functions below */
+    uint64_t least, most; /* the range of values, for option_count and option_number */
+    const char *words;    /* the allowed words, for option_choice: "auto cpu cuda" */
+    const char *help;     /* the text of --help, without a final period; --help appends the rules below */
 
     uint32_t commands; /* the commands that take the option: 1 << index in OptionTable.commands; 0: all */
 
-    /* Rules. An option is named without its dashes; "device=sim" means: given with that value. */
+    /* Rules about which options go together. They name options without dashes; "device=sim" means that --device was
+       given with the value sim. */
     const char *needs;    /* one option */
     const char *excludes; /* "save profile held-out" */
-    const char *when;     /* excludes: only with this value of the option itself; NULL: with any */
-    const char *because;  /* excludes: what the option does, "computes nothing" */
+    const char *when;     /* for excludes: the rule holds only if this option has this value; NULL: with any value */
+    const char *because;  /* for excludes: the reason, in words that say what this option does: "computes nothing" */
 };
 
 typedef struct OptionTable {
-    const char *program;         /* "dprun" */
-    const char *const *commands; /* their names, ends with NULL; the first is "", what the program does without one.
-                                    NULL: there are none */
-    int column;                  /* of --help: where the words of an option begin */
-    const char *usage;           /* text of --help before the options */
-    const char *after;           /* text of --help after the options */
-    const Option *rows;          /* the last one has no name */
-    OptionTake *input;           /* takes each argument that is no option; its `option` is NULL */
+    const char *program; /* "dprun" */
+    /* the names of the program's commands, ends with NULL; the first one is "", which stands for no command. NULL: the
+       program has no commands */
+    const char *const *commands;
+    int column;         /* the column of --help at which the help of an option begins */
+    const char *usage;  /* text of --help before the options */
+    const char *after;  /* text of --help after the options */
+    const Option *rows; /* one for each option; the last row has no name */
+    OptionTake *input;  /* called for each argument that is not an option, with `option` NULL */
 } OptionTable;
 
 enum { OPTIONS_MAX = 64 };
 
-/* What was given: for each row its last value, "" for an option without one, NULL where the option is not there. */
+/* Which options were given: for each row the last value given; "" if the option has no value; NULL if it was not
+   given. */
 typedef struct OptionsGiven {
     const char *values[OPTIONS_MAX];
 } OptionsGiven;
 
-/* Takes all arguments in their order. STATUS_BAD_USAGE: an option is unknown, lacks its value or has a wrong one. Stops
-   after an option whose row takes nothing and has no field (help, version): see options_given. */
+/* Parses all arguments in their order. STATUS_BAD_USAGE: an option is unknown, lacks its value or has a wrong one.
+   Parsing stops after an option whose row has no function and no field (help, version); find these by options_given. */
 Status options_take(const OptionTable *table, int argc, char **argv, void *target, Arena *arena, OptionsGiven *given,
                     Error *error);
-/* Whether the option was given; `name` may be "device=sim". The table has such a row. */
+/* Whether an option was given. `name` must be in the table, and may have a value: "device=sim". */
 bool options_given(const OptionTable *table, const OptionsGiven *given, const char *name);
-/* As if the option had been given with that value. */
+/* Records the option as if it had been given with that value. */
 void options_give(const OptionTable *table, OptionsGiven *given, const char *name, const char *value);
-/* Whether the command takes all that was given, and the rules of all rows that were. */
+/* Checks that `command` takes all options that were given, and that the rules of these options hold. */
 Status options_check(const OptionTable *table, int command, const OptionsGiven *given, Error *error);
 void options_print_help(const OptionTable *table, FILE *stream);
 
-/* STATUS_BAD_USAGE: "--steps: '0' is not ...". */
+/* Fails with STATUS_BAD_USAGE: "--steps: '0' is not WANTED". */
 Status option_refuse(const Option *option, const char *value, Error *error, const char *wanted);
 
 /* --- how values are taken --- */
@@ -75,6 +79,6 @@ OptionTake option_flag;   /* bool: true */
 OptionTake option_text;   /* const char * */
 OptionTake option_count;  /* uint64_t, least .. most */
 OptionTake option_number; /* uint32_t, least .. most */
-OptionTake option_choice; /* const char *: one of the words */
+OptionTake option_choice; /* stores a const char *: one of Option.words */
 
 #endif

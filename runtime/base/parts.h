@@ -9,7 +9,7 @@
 /* The role of a part. The order matters: the parts of a layer come first, and only they may be in a recipe. */
 typedef enum PartRole {
     PART_COMPUTES,     /* a component of a layer */
-    PART_COMMUNICATES, /* a component of a layer that brings tokens to their experts or back, without weights */
+    PART_COMMUNICATES, /* a component of a layer that moves tokens to their experts or back; it has no weights */
     PART_INSIDE, /* a part of a component: qkv and core of attention, shared experts of mlp. Only an F&F may name it */
     PART_BEGINS, /* the first component of a model: turns data into activations */
     PART_COSTS,  /* not a component, only a cost of the first stage */

@@ -1,8 +1,7 @@
 #ifndef BASE_PROGRESS_H
 #define BASE_PROGRESS_H
 
-/* Where a rank is, for those who look from outside: another thread, a signal handler, the process that guards this
-   one. */
+/* The position of a rank, for watchers: another thread, a signal handler, or the process that guards this one. */
 
 #include "runtime/base/mesh.h"
 
@@ -13,9 +12,9 @@
 
 typedef struct Progress {
     _Atomic uint64_t place;  /* PROGRESS_IDLE between streams, otherwise step << 32 | instruction */
-    _Atomic bool evaluating; /* the stream is the forward half, for held-out data */
+    _Atomic bool evaluating; /* the rank runs the forward half, on held-out data */
     _Atomic int member;      /* number of the member in the mesh; -1: not known yet */
-    char apart[48];          /* each rank writes its own cache line */
+    char apart[48];          /* pads the struct to a cache line, so that each rank writes a cache line of its own */
 } Progress;
 #define PROGRESS_IDLE UINT64_MAX
 

@@ -70,7 +70,7 @@ bool recipe_has(const Recipe *recipe, ModelPart component, uint8_t pass)
 /* The components of a layer in the order of its forward. Shared experts are no part of this chain. */
 static const ModelPart chain[] = {RECIPE_QKV, RECIPE_CORE,    RECIPE_ATTENTION, RECIPE_DISPATCH,
                                   RECIPE_MLP, RECIPE_COMBINE, RECIPE_PERCEPTRON};
-enum { CHAIN = sizeof chain / sizeof *chain, CHAIN_ATTENTION = 3 /* components up to the end of attention */ };
+enum { CHAIN = sizeof chain / sizeof *chain, CHAIN_ATTENTION = 3 /* entries of attention */ };
 
 /* Finds what an entry of an F&F needs: the closest component before it in the chain that the recipe names. Shared
    experts need the end of attention. False: there is no such component. */
@@ -296,7 +296,7 @@ static bool check_entry(const Recipe *recipe, RecipeStream stream, uint32_t inde
     return true;
 }
 
-/* Reports an entry that the recipe lacks, at the end of the stream where it would be. */
+/* Reports that the recipe lacks an entry. The position is the end of the stream in which the entry should be. */
 static bool lacks(const Recipe *recipe, RecipeEntry entry, const char *help, RecipeFault *fault)
 {
     char text[32];
@@ -348,7 +348,7 @@ static bool check_inside(const Recipe *recipe, RecipeFault *fault)
     return true;
 }
 
-/* Explains why the streams wait for each other at `next`. */
+/* Reports that the streams wait for each other: next[s] is the entry at which stream s stops. */
 static void explain_stop(const Recipe *recipe, const uint32_t *next, RecipeFault *fault)
 {
     char at[RECIPE_STREAMS][32] = {""}, wants[RECIPE_STREAMS][32] = {""};

@@ -44,15 +44,16 @@ _Static_assert((int)RECIPE_ENTRIES >= (int)RECIPE_COMPONENTS * (int)RECIPE_PASSE
 typedef struct Recipe {
     RecipeEntry entries[RECIPE_STREAMS][RECIPE_ENTRIES];
     uint8_t counts[RECIPE_STREAMS];
-    uint16_t share, whole; /* comm has `share` of every `whole` multiprocessors of a device; 0 of 0: not given */
+    /* the comm stream has `share` of every `whole` multiprocessors of a device; both 0: not given */
+    uint16_t share, whole;
 } Recipe;
 
 /* Whether the recipe is that of an F&F. */
 bool recipe_is_forward(const Recipe *recipe);
-/* The part of a layer with that name, or RECIPE_NAMES. */
+/* The part of a layer with that name; RECIPE_NAMES: there is none. */
 ModelPart recipe_component(const char *name);
 bool recipe_entry_same(RecipeEntry a, RecipeEntry b);
-/* "mlp(B)". Returns the result of snprintf. */
+/* Writes the text of an entry, such as "mlp(B)". Returns the result of snprintf. */
 int recipe_entry_text(RecipeEntry entry, char *text, size_t size);
 
 /* Writes the streams, one per line: `before`, "compute: attention(F) mlp(B)", for comm its share, `after`. */
@@ -60,7 +61,7 @@ void recipe_put(const Recipe *recipe, const char *before, const char *after, FIL
 
 /* Whether the recipe has the entry, in either stream. */
 bool recipe_has(const Recipe *recipe, ModelPart component, uint8_t pass);
-/* The entry that an entry waits for within its layer; false: none. */
+/* Finds the entry of the same layer that `entry` needs; false: it needs none. */
 bool recipe_needs(const Recipe *recipe, RecipeEntry entry, RecipeEntry *needed);
 
 /* The half of a pair that an entry with this pass belongs to: 0 or 1. The backward of an F&B is half 1. */
@@ -98,7 +99,9 @@ uint32_t recipe_order(const Recipe *recipe, RecipeEntry *order);
 
 /* The first error in a recipe, in words. */
 typedef struct RecipeFault {
-    RecipeStream stream; /* the wrong entry; or the stream's count, if something is missing there */
+    /* the stream and the index in it of the wrong entry; the index is the stream's count if an entry is missing
+       there */
+    RecipeStream stream;
     uint32_t index;
     char text[256], help[192]; /* help "": none */
 } RecipeFault;

@@ -10,7 +10,8 @@
 
 enum { QUESTIONS = 64 };
 
-/* Equal for processes that read the same clock: the boot of a machine, and the time namespace in it. */
+/* Identifies a clock: the boot id of the machine and the time namespace of the process. Processes with equal names read
+   the same clock. */
 typedef struct ClockName {
     char text[96];
 } ClockName;
@@ -18,7 +19,8 @@ typedef struct ClockName {
 /* Where a rank runs. */
 typedef struct Machine {
     ClockName clock;
-    cpu_set_t processors; /* processors that may compute the rank's passes; none: unknown, or no processor does */
+    /* the processors that may compute the rank's passes; empty: unknown, or no processor computes them */
+    cpu_set_t processors;
 } Machine;
 
 static ClockName clock_name(void)
@@ -34,8 +36,9 @@ static ClockName clock_name(void)
     return name;
 }
 
-/* Two gatherings of all ranks, one after the other: rank 0 tells its time in the second, and it read it after the
-   first, which ended after this rank had come to it, and before this rank left the second. */
+/* Asks rank 0 for its time QUESTIONS times and keeps the quickest answer. A question is two gathers of all ranks: rank
+   0 reads its clock between them and sends the time in the second one. So it read the clock after this rank began the
+   first gather, and before this rank finished the second. */
 static Status ask(World *world, int64_t *times, ClockSample *sample, Error *error)
 {
     int64_t shortest = INT64_MAX;
@@ -53,7 +56,7 @@ static Status ask(World *world, int64_t *times, ClockSample *sample, Error *erro
     return STATUS_OK;
 }
 
-/* The first rank that reads the same clock. */
+/* The lowest rank that reads the same clock as `rank`. */
 static int leader_of(const Machine *machines, int rank)
 {
     int first = 0;
@@ -62,8 +65,8 @@ static int leader_of(const Machine *machines, int rank)
     return first;
 }
 
-/* Of all machines together; 0 where a rank has none. Takes the processors of a machine's other ranks to its
-   leader's. */
+/* The number of processors that may compute passes, on all machines together; 0 if it is unknown for any rank. Adds the
+   processors of each rank to those of its leader, so that none is counted twice. */
 static uint32_t count_processors(Machine *machines, uint32_t ranks)
 {
     uint32_t count = 0;

@@ -1,25 +1,26 @@
 #ifndef EXECUTOR_CLOCKS_H
 #define EXECUTOR_CLOCKS_H
 
-/* One clock for all ranks. Those of one machine share theirs. Where there are several machines, rank 0 is asked for the
-   time, many times, and the first rank of each machine believes the answer that came back soonest: it lies in the
-   middle of the question's way, with an error of at most half of that way (Cristian 1989). Asked at the beginning and
-   at the end of the run, clocks that go at different speed are corrected between the two. */
+/* One clock for all ranks. The ranks of one machine read the same clock. If there are several machines, the ranks ask
+   rank 0 for the time many times, and the lowest rank of each machine uses the quickest answer: it assumes that rank 0
+   read its clock halfway through the exchange, so the error is at most half of the exchange (Cristian 1989). This is
+   done at the beginning and at the end of the run, and corrects clocks of different speed in between. */
 
 #include "runtime/transport/world.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How far a rank's clock was ahead of rank 0's when it said `at`; ns. */
+/* When a rank's own clock showed `at`, it was `ahead` of rank 0's clock. Both in ns. */
 typedef struct ClockSample {
     int64_t at, ahead;
 } ClockSample;
 
-/* A collective of all ranks. *processors: how many may compute the passes of all ranks, 0 where that is not known or,
-   `computes` being false, others do it. */
+/* Compares the clocks of all ranks. A collective of all ranks. *processors: how many processors may compute the passes
+   of all ranks together; 0: unknown, or `computes` is false on some rank because a GPU or nothing computes there. */
 Status clocks_compare(World *world, bool computes, ClockSample *sample, uint32_t *processors, Error *error);
-/* A rank's time as rank 0's clock has it, by the comparisons before and after it; the second may be missing. */
+/* Converts a time of a rank's own clock to rank 0's clock, by interpolation between two comparisons. compared[1] may be
+   all zero; then only the first one is used. */
 int64_t clock_common(const ClockSample compared[2], int64_t own);
 
 #endif

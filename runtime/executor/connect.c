@@ -21,7 +21,8 @@ static Status connect_pipeline(const Joining *joining, Error *error)
         .members = joining->members, .count = joining->mesh.ranks, .messages_in_flight = 1, .device = joining->device};
     for (uint32_t r = 0; r < program->rank_count; r++) {
         joining->members[r] = mesh_member(joining->mesh, (int)r, joining->replica);
-        if ((int)program->ranks[r].slots[SLOT_MESSAGE] > config.messages_in_flight) /* each of them has a slot */
+        /* each message in flight has a message slot */
+        if ((int)program->ranks[r].slots[SLOT_MESSAGE] > config.messages_in_flight)
             config.messages_in_flight = (int)program->ranks[r].slots[SLOT_MESSAGE];
     }
     TRY(joining->world->connect(joining->world, &config, &joining->made->pipeline, error));
@@ -42,8 +43,8 @@ static int find_copies(const Joining *joining, uint32_t stage, int shards)
     return count;
 }
 
-/* Makes the communicator that sums `elements` numbers over the copies of a stage; `sharded`: over those with the same
-   shard. */
+/* Makes the communicator that sums `elements` numbers over the copies of a stage; `sharded`: only over the copies that
+   hold the same shard. */
 static Status connect_sum(const Joining *joining, uint32_t stage, bool sharded, const ChunkPlan *plan, size_t elements,
                           Communicator **made, Error *error)
 {
@@ -110,7 +111,8 @@ Status executor_connect(World *world, const Program *program, int shards, const 
     const RankProgram *own = &program->ranks[joining.rank];
     *made = (RankCommunicators){0};
     TRY(connect_pipeline(&joining, error));
-    for (uint32_t s = 0; s < program->stages && !program->forward_only; s++) /* the same order on all members */
+    /* all members visit the stages in the same order, as making communicators requires */
+    for (uint32_t s = 0; s < program->stages && !program->forward_only; s++)
         for (uint32_t c = 0; c < own->chunk_count; c++)
             if (own->chunks[c].stage == s)
                 TRY(connect_sums(&joining, c, &chunks[c], error));

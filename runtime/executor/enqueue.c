@@ -1,16 +1,16 @@
-/* Streams on a device that only enqueues: the host stays a little ahead of it, and marks in its queue say how far it
-   has come. */
+/* Streams on a device that only enqueues: the host stays a little ahead of the device, and timing events in the
+   device's queue say how far the device has got. */
 #include "runtime/executor/internal.h"
 
 #include "runtime/base/clock.h"
 
 #include <time.h>
 
-/* Waits until the device has reached a mark; meanwhile the transport may look after its messages. `peer`: the rank
-   whose message comes before the mark, or -1. */
+/* Waits until the device has reached timing event `mark`, at most until the deadline. Meanwhile calls progress of the
+   transport. `peer`: the rank whose message the device waits for before this event, for the error; -1: none. */
 static Status await_mark(Executor *executor, size_t mark, int peer, Error *error)
 {
-    enum { LOOKS = 200, SLEEP = 20000 }; /* after LOOKS looks, sleep SLEEP ns between looks */
+    enum { LOOKS = 200, SLEEP = 20000 }; /* after LOOKS queries of the event, sleep SLEEP ns between queries */
     const ExecutorConfig *config = &executor->config;
     const int64_t begun = clock_nanoseconds();
     for (int look = 0;; look++) {
@@ -39,14 +39,14 @@ Status executor_mark(Executor *executor, size_t number, Error *error)
 Status executor_settle(Executor *executor, Error *error)
 {
     Device *device = executor->config.device;
-    const size_t spare = executor->clocks; /* a mark after those that have a clock */
+    const size_t spare = executor->clocks; /* the number of a timing event that is not one of executor_clock */
     if (!device || !device->run->async)
         return STATUS_OK;
     TRY(device->run->async->mark(device, spare, error));
     return await_mark(executor, spare, -1, error);
 }
 
-/* Waits for the end of instruction `number`. */
+/* Waits until the device has finished instruction `number`. */
 static Status follow(Executor *executor, size_t number, Error *error)
 {
     const Walk *walk = &executor->walk;
@@ -55,10 +55,12 @@ static Status follow(Executor *executor, size_t number, Error *error)
     return status == STATUS_OK ? STATUS_OK : walk_failed(walk, number, status, error);
 }
 
-/* Instructions that settle. Who waits before them for a peer shall be found there, not here. */
+/* Whether the host waits for the whole device in this instruction. Then it first waits for the earlier instructions one
+   by one, so that a timeout is reported at the instruction that waits for a peer. */
 static bool comes_after_all(uint8_t opcode) { return opcode == OP_NORM || opcode == OP_ASYNC_UPDATE; }
 
-/* The clocks of the `count` instructions that were enqueued from `begun` on, and of the middles of their F&Bs. */
+/* Reads the times of the `count` instructions of the stream, and of the middles of its F&Bs, into executor->clock.
+   `begun`: when the host began the stream. */
 static Status read_marks(Executor *executor, size_t count, int64_t begun, Error *error)
 {
     const size_t middles = executor_middles(executor), end = (size_t)(executor->middle - executor->clock);
@@ -74,7 +76,7 @@ static Status read_marks(Executor *executor, size_t count, int64_t begun, Error 
     return STATUS_OK;
 }
 
-/* By what the host has bound to the instruction, if anything. */
+/* Runs an instruction: by the passes that the host has bound to it, if there are any. */
 static Status run_instruction(Executor *executor, const Instruction *instruction, void *const bound[2], Error *error)
 {
     const ExecutorConfig *config = &executor->config;
@@ -84,11 +86,12 @@ static Status run_instruction(Executor *executor, const Instruction *instruction
     return bound[1] ? config->stages->run_bound(config->host, bound[1], error) : STATUS_OK;
 }
 
-/* Mark n is the time that clock[n] shows. The host stays only a little ahead, so that the place is known and what goes
-   wrong on the device is noticed while the host can still act. */
+/* Timing event n gives the time of executor->clock[n]. The host stays at most AHEAD instructions ahead of the device,
+   so that the rank's position is known, and failures of the device are noticed early. */
 Status executor_enqueue(Executor *executor, Error *error)
 {
-    enum { AHEAD = 32 }; /* instructions of a few launches each; a thousand launches block the caller */
+    /* each instruction is a few launches, and the host blocks at about a thousand enqueued launches */
+    enum { AHEAD = 32 };
     Walk *const walk = &executor->walk;
     void *(*const bound)[2] = executor->bound[walk->program != executor->config.loaded->program];
     size_t done = 0;
@@ -102,7 +105,7 @@ Status executor_enqueue(Executor *executor, Error *error)
         Status status = run_instruction(executor, next, bound ? bound[walk->place] : NULL, error);
         if (status == STATUS_OK)
             status = executor_mark(executor, walk->place + 1, error);
-        /* posts side by side belong together: the transport is left alone between them */
+        /* no call of progress between consecutive posts: the transport may run them as one group */
         if (status == STATUS_OK && next->opcode != OP_END && !opcode_is_post(next[1].opcode))
             status = executor_progress(executor, error);
         if (status != STATUS_OK)

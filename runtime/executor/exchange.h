@@ -9,16 +9,18 @@
 
 /* The sum of one chunk's weight gradient. */
 typedef struct ExchangeSum {
-    Communicator *among;   /* all copies of the chunk's stage; NULL: there is nothing to sum */
-    Communicator *sharded; /* the copies with the same shard; NULL: sharded elements are not summed */
+    /* the communicator among all copies of the chunk's stage; NULL: the gradient is not summed */
+    Communicator *among;
+    /* the communicator among the copies with the same shard; NULL: sharded elements are not summed */
+    Communicator *sharded;
     char *buffer;
     /* `elements` numbers that `among` sums, then `sharded_elements` that `sharded` sums; size: bytes of a number */
     size_t elements, sharded_elements, size;
 } ExchangeSum;
 
 typedef struct Exchange {
-    Communicator *pipeline; /* of all ranks of the program, member r being rank r */
-    Message *messages;      /* [message slots]; the communicator may exchange their blocks */
+    Communicator *pipeline; /* the communicator among all ranks of the program; member r is rank r */
+    Message *messages;      /* [message slots]; the communicator may exchange the blocks of these */
     ExchangeSum *sums;      /* [the rank's chunks] */
 } Exchange;
 

@@ -1,4 +1,4 @@
-/* An executor's tables and the plan of its slots. After executor_bind nothing is allocated any more. */
+/* An executor's tables and the plan of its slots. Nothing is allocated after executor_bind. */
 #include "runtime/executor/internal.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static uint32_t count_pairs(const RankProgram *own)
     return count;
 }
 
-/* Both streams use the same slots and clocks. */
+/* Finds the number of slots and clocks that suffice for both streams, that of a step and the forward-only one. */
 static void survey(Executor *executor)
 {
     const LoadedProgram *loaded = executor->config.loaded;
@@ -52,7 +52,8 @@ static bool enqueues(const Executor *executor)
     return executor->config.device && executor->config.device->run->async;
 }
 
-/* What a device needs that only enqueues. There message blocks never move, so passes can be bound to their slots. */
+/* Makes the tables of bound passes for a device that only enqueues. On such a device message blocks never move, so
+   passes can be bound to the memory of their slots. */
 static bool make_bound(Executor *executor)
 {
     const LoadedProgram *loaded = executor->config.loaded;

@@ -22,17 +22,19 @@
 
 /* --- programs (load.c) --- */
 
-/* What a step runs and, made from it, what an evaluation runs. Both are proven: nothing after this checks again. They
-   share one slot plan. */
+/* The program that a step runs, and the forward-only program made from it that an evaluation runs. Both are verified
+   here, and nothing checks them again later. They use the same slots. */
 typedef struct LoadedProgram {
-    Program *program;  /* as in the file, or all of it on one rank, or its forward half */
-    Program *forward;  /* the forward half; the same as `program` when that is one */
+    /* the program as in the file; or its reference (LoadOptions.reference), or its forward half
+       (LoadOptions.forward_only) */
+    Program *program;
+    Program *forward;  /* the forward half of `program`; equal to `program` if that is forward-only */
     uint32_t replicas; /* copies of the pipeline that run the program; 1 for a reference */
-    uint32_t shards;   /* as in LoadOptions, also for a reference */
-    Mesh reference;    /* for a reference: the mesh whose work one rank does; else zeros */
+    uint32_t shards;   /* as in LoadOptions, but at least 1; in a reference, too */
+    Mesh reference;    /* for a reference: the mesh whose work its one rank does; otherwise zeros */
 } LoadedProgram;
 
-/* How to run a program. All zero: as it is, by one pipeline. */
+/* How to run a program. All zero: the program of the file, by one pipeline. */
 typedef struct LoadOptions {
     uint32_t replicas; /* how many copies of the pipeline train together; 0: one */
     /* consecutive replicas that together hold one copy of sharded parameters (those of experts); it divides `replicas`.
@@ -40,7 +42,9 @@ typedef struct LoadOptions {
     uint32_t shards;
     bool reference; /* the whole model on one rank, with the microbatches of all replicas (program_reference) */
     bool forward_only;
-    bool in_order; /* the transport runs messages in the order of their posts (NCCL): none is posted early */
+    /* the transport runs messages in the order of their posts (NCCL), so no message is posted early
+       (program_post_early) */
+    bool in_order;
 } LoadOptions;
 
 /* Reads a program and derives what the options ask for. STATUS_BAD_INPUT: the file cannot be read or is not a proven
@@ -55,32 +59,35 @@ static inline Mesh loaded_mesh(const LoadedProgram *loaded)
     return (Mesh){.ranks = (int)loaded->program->rank_count, .replicas = (int)loaded->replicas};
 }
 
-/* The words for the progress of ranks that run this program, which must outlive them (words.c). */
+/* The functions that put the progress of ranks that run this program into words (words.c). `loaded` must outlive the
+   result. */
 ProgressWords progress_words(const LoadedProgram *loaded);
 
 /* --- the host's side --- */
 
 /* Where one pass of one microbatch finds its data and leaves its results. A slot that the pass does not have is NULL;
-   runtime/program/opcodes.def says who holds which slot how long. */
+   runtime/program/opcodes.def says how long each slot is held. */
 typedef struct PassSlots {
     uint32_t chunk;      /* index of the chunk on the rank */
     uint32_t stage;      /* the chunk's stage */
     uint32_t microbatch; /* number of the microbatch in the chunk's pipe */
     uint32_t number;     /* number of the microbatch in the step, over all pipes and replicas; it selects the data */
     uint16_t weights;    /* slot of the version of the weights that F, B and I read; SLOT_NONE: W */
-    void *x, *y;         /* input and output activation: messages. NULL at the first, at the last stage */
-    void *dx, *dy;       /* their gradients */
-    void *context;       /* activations saved for the input gradient */
-    void *stash;         /* activations saved for the weight gradient */
-    void *gradient;      /* what I leaves for a deferred W */
+    /* input and output activation, both messages. x is NULL at the first stage, y at the last stage */
+    void *x, *y;
+    void *dx, *dy;  /* their gradients */
+    void *context;  /* activations saved for the input gradient */
+    void *stash;    /* activations saved for the weight gradient */
+    void *gradient; /* what I saves for a deferred W */
 } PassSlots;
 
 /* An F&B, the F of one microbatch and the backward of another; or an F&F, the F of two microbatches. */
 typedef struct PassPair {
-    PassSlots forward, backward; /* backward: the second F in an F&F */
+    PassSlots forward, backward; /* in an F&F `backward` is the second F */
     bool both_forward;           /* an F&F */
-    bool weights;                /* the backward is a whole B, not I alone */
-    int64_t forward_time; /* the host stores how many ns the first F took of the pair; 0: the halves ran at once */
+    bool weights;                /* true: the backward is a B; false: it is an I */
+    /* `overlap` stores here how many ns of the pair its first F took; 0: both halves ran at once */
+    int64_t forward_time;
 } PassPair;
 
 typedef enum StagePass {
@@ -91,14 +98,16 @@ typedef enum StagePass {
     STAGE_OVERLAP
 } StagePass;
 
-/* What the host does. Each function gets the host's own context. A function that is NULL has nothing to do; forward and
-   the two backwards are needed. An error ends the run; the executor adds rank and instruction to its message. */
+/* The functions of the host. Each gets the host's own context. A function may be NULL if there is nothing to do, except
+   forward, backward_input and backward_weight. An error ends the run; the executor adds rank and instruction to its
+   message. */
 typedef struct StageTable {
     Status (*forward)(void *host, const PassSlots *slots, Error *error);
     Status (*backward_input)(void *host, const PassSlots *slots, Error *error);
     Status (*backward_weight)(void *host, const PassSlots *slots, Error *error);
     Status (*backward)(void *host, const PassSlots *slots, Error *error); /* NULL: I, then W */
-    Status (*overlap)(void *host, PassPair *pair, Error *error);          /* NULL: one half, then the other */
+    /* NULL: the executor runs one half after the other */
+    Status (*overlap)(void *host, PassPair *pair, Error *error);
 
     /* Called before the first step for every F&B and, if the device only enqueues, for every other pass; the slots of
        these passes never move. The host may store one or two pointers in `bound`. `run_bound` then runs first bound[0]
@@ -111,7 +120,8 @@ typedef struct StageTable {
        does not move afterwards. */
     void *(*weight_gradient)(void *host, uint32_t chunk);
 
-    /* NORM: all gradients of this rank are complete. Every rank calls it at the same point of the step. */
+    /* Runs a NORM. All gradients of this rank are complete. Every rank calls it once in a step, so it may be a
+       collective. */
     Status (*norm)(void *host, Error *error);
     /* UPDATE: one optimizer step of a chunk. Its gradient is zero afterwards. */
     Status (*update)(void *host, uint32_t chunk, Error *error);
@@ -124,14 +134,16 @@ typedef struct StageTable {
     Status (*received)(void *host, int peer, const void *block, Error *error);
 } StageTable;
 
-/* What a chunk needs, in bytes of one slot. All slots of a class are of the size of the rank's largest chunk, as the
-   plan counts activations, whichever chunk's. */
+/* The bytes that a chunk needs in a slot of each class. All slots of a class on a rank are as large as its largest
+   chunk needs, because any chunk may use any slot. */
 typedef struct ChunkPlan {
     size_t message; /* the same for all chunks of all ranks */
     size_t context, stash, gradient;
-    size_t weight_gradient; /* elements of the gradient that REDUCE sums over all copies of a stage; 0: none */
-    size_t sharded;         /* the last ones of these, which are summed only over the copies with the same shard */
-    size_t element;         /* bytes of an element of the weight gradient: 4 or 8 */
+    /* how many elements the weight gradient has that REDUCE sums over all copies of the stage, including `sharded`; 0:
+       nothing is summed */
+    size_t weight_gradient;
+    size_t sharded; /* how many of these, the last ones, are summed only over the copies with the same shard */
+    size_t element; /* bytes of an element of the weight gradient: 4 or 8 */
 } ChunkPlan;
 
 typedef struct ExecutorConfig {
@@ -140,13 +152,17 @@ typedef struct ExecutorConfig {
     const StageTable *stages;
     void *host;
     const ChunkPlan *chunks; /* [the rank's chunks] */
-    Communicator *pipeline;  /* of all ranks of the program, member r being rank r; see executor_connect */
-    /* [the rank's chunks]: among the copies of the chunk's stage in all replicas; an element or all may be NULL */
+    /* the communicator among all ranks of the program; member r is rank r. See executor_connect */
+    Communicator *pipeline;
+    /* [chunks of the rank]: the communicator among all copies of the chunk's stage in all replicas. An element may be
+       NULL, and the pointer itself, if nothing is summed */
     Communicator *const *sums;
-    Communicator *const *sharded_sums; /* the same for sharded elements, among the copies with the same shard */
-    Device *device;     /* whose memory the slots are in; NULL: the host's, and passes are done when they return */
+    Communicator *const *sharded_sums; /* the same for sharded elements: among the copies with the same shard */
+    /* the device whose memory has the slots; NULL: slots are in the host's memory, and a pass is done when its function
+       returns */
+    Device *device;
     double deadline;    /* seconds that a device which only enqueues may take for an instruction; <= 0: no limit */
-    Progress *progress; /* where this rank's place is written; NULL: nobody watches */
+    Progress *progress; /* where the executor writes the rank's position for watchers; NULL: there are none */
 } ExecutorConfig;
 
 /* --- communicators (connect.c) --- */
@@ -156,11 +172,12 @@ typedef struct ExecutorConfig {
    in the same order. Their numbers (CommunicatorConfig.number) are 0 to 2 * Program.stages + 1. */
 typedef struct RankCommunicators {
     Communicator *pipeline;
-    Communicator *sums[PROGRAM_CHUNKS_MAX]; /* of the rank's chunks; NULL: the stage has no other copies */
+    Communicator *sums[PROGRAM_CHUNKS_MAX]; /* [chunks of the rank]; NULL: the stage has no other copies */
     Communicator *sharded_sums[PROGRAM_CHUNKS_MAX];
-    /* for all-to-alls among the replicas of this rank that together hold the shards, in their order; NULL: one shard */
+    /* for all-to-alls: among the members with this rank in the consecutive replicas that together hold all shards, in
+       the order of the shards; NULL: there is only one shard */
     Communicator *shards;
-    size_t bytes; /* of memory that the communicators have allocated */
+    size_t bytes; /* bytes of memory that the communicators have allocated */
 } RankCommunicators;
 
 /* Makes the communicators of this member. The world has Program.rank_count members for each replica (world_mesh).
@@ -174,34 +191,35 @@ void executor_disconnect(RankCommunicators *communicators);
 
 typedef struct Executor Executor;
 
-/* What is given must outlive the executor, `chunks` and `sums` apart. */
+/* What `config` points to must outlive the executor, except `chunks`, `sums` and `sharded_sums`. */
 Status executor_open(const ExecutorConfig *config, Executor **opened, Error *error);
-/* Call it, and free the host's memory of slots, only after every rank of this process has ended its last run: threads
-   hand each other blocks of this memory. NULL does nothing. */
+/* Closes an executor. Call it, and free the memory of the slots, only after every rank of this process has ended its
+   last run: threads exchange blocks of this memory. NULL does nothing. */
 void executor_close(Executor *executor);
 
-/* The memory of all slots. The host may allocate it, aligned to 64 bytes and zeroed, and hand it over before
-   executor_bind, perhaps with memory of its own after it; on a device it must. Otherwise executor_bind does. */
+/* The bytes of all slots. The host may allocate this memory, aligned to 64 bytes and zeroed, and pass it to
+   executor_use_memory before executor_bind; if the slots are in a device's memory, it must. Otherwise executor_bind
+   allocates it. */
 size_t executor_slot_bytes(const Executor *executor);
 void executor_use_memory(Executor *executor, void *memory);
 /* Host memory that the executor has taken for its tables. */
 size_t executor_table_bytes(const Executor *executor);
-/* Makes what the runs need, and calls `bind`. Once, before the first run. */
+/* Makes everything that the runs need, and calls StageTable.bind. Call it once, before the first run. */
 Status executor_bind(Executor *executor, Error *error);
 
-/* Runs the rank's stream from its first instruction to END: a step, or with `evaluating` the forward half. `step` is
-   told to those who watch. */
+/* Runs the rank's stream from its first instruction to END: a step, or with `evaluating` the forward half. `step`: the
+   number of the step, for watchers. */
 Status executor_run(Executor *executor, bool evaluating, uint64_t step, Error *error);
-/* Waits until the device has done all that was enqueued, or the deadline has passed. */
+/* Waits until the device has done everything that was enqueued. Fails if the deadline passes first. */
 Status executor_settle(Executor *executor, Error *error);
 
-/* When things happened in the last run: ns of this rank's clock. [0] is the beginning, [1 + i] the end of instruction
-   i; from [executor_middles()] on, for each F&B in turn, when its F ended, 0 if both halves ran at once. */
+/* The times of the last run, in ns of this rank's clock. [0]: its beginning; [1 + i]: the end of instruction i;
+   [executor_middles() + k]: the end of the F of the k-th F&B or F&F, or 0 if both of its halves ran at once. */
 const int64_t *executor_clock(const Executor *executor);
 size_t executor_clocks(const Executor *executor); /* how many */
 size_t executor_middles(const Executor *executor);
 
-/* Bytes of a message; and the block of a message slot between runs, for measurements. */
+/* The bytes of a message; and where the block of a message slot is stored, for measurements between runs. */
 size_t executor_message_bytes(const Executor *executor);
 void **executor_block(Executor *executor, uint32_t slot);
 

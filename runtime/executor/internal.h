@@ -11,33 +11,35 @@
 /* One stage that the rank holds. */
 typedef struct HeldChunk {
     uint32_t stage;
-    uint32_t first; /* number in the step of the pipe's first microbatch */
+    uint32_t first; /* the number of the pipe's first microbatch among all microbatches of the step */
     ChunkPlan plan;
 } HeldChunk;
 
 struct Executor {
     ExecutorConfig config;
-    HeldChunk *chunks;            /* [the rank's chunks] */
-    void *(*bound[2])[2];         /* [instructions] of the program and of its forward half: what is bound */
+    HeldChunk *chunks; /* [the rank's chunks] */
+    /* [0] of the program, [1] of its forward half: [instructions], what the host has bound to each instruction */
+    void *(*bound[2])[2];
     uint32_t slots[SLOT_CLASSES]; /* how many, for both streams */
-    size_t bytes[SLOT_CLASSES];   /* of one slot; of no meaning for versions of weights */
-    void **blocks;                /* [message slots]; the communicator may exchange them */
+    size_t bytes[SLOT_CLASSES];   /* bytes of one slot; unused for the class WEIGHTS */
+    /* [message slots]; the communicator may exchange these pointers with those of other ranks */
+    void **blocks;
     Exchange exchange;
-    char *memory[SLOT_CLASSES]; /* saved activations, deferred gradients: slot after slot */
+    char *memory[SLOT_CLASSES]; /* of the classes CONTEXT, STASH and GRADIENT: slot after slot */
     uint32_t longest_stream;
     size_t clocks; /* 1 + longest_stream + the most F&Bs of a stream */
     Walk walk;
     int64_t *clock;     /* [clocks] */
-    int64_t *middle;    /* of the next F&B, in `clock` */
-    Progress unwatched; /* config.progress, if the host gave none */
-    void *own_memory;   /* of the slots, if the host gave none */
+    int64_t *middle;    /* where in `clock` the middle of the next F&B goes */
+    Progress unwatched; /* used as config.progress if the host gave none */
+    void *own_memory;   /* memory of the slots, if the host gave none */
     Arena tables;
     size_t table_bytes;
 };
 
 /* --- run.c --- */
 
-/* Lets messages and sums move while the rank computes. */
+/* Lets the rank's messages and sums progress between instructions. */
 static inline Status executor_progress(const Executor *executor, Error *error)
 {
     Communicator *pipeline = executor->config.pipeline;
@@ -50,14 +52,15 @@ extern Execute *const executor_execute[OPCODE_COUNT];
 
 /* --- executor.c --- */
 
-/* Memory for the slots, if the host has given none. */
+/* Allocates memory for the slots if the host has given none. */
 Status executor_take_memory(Executor *executor, Error *error);
 
 /* --- enqueue.c: for a device that only enqueues --- */
 
-/* Runs the stream that executor->walk begins. */
+/* Runs the whole stream that executor->walk has just begun. */
 Status executor_enqueue(Executor *executor, Error *error);
-/* Marks the middle of an F&B, as the time of clock[number]. */
+/* Records timing event `number`, whose time goes to clock[number]. Does nothing on a device that does not only
+   enqueue. */
 Status executor_mark(Executor *executor, size_t number, Error *error);
 
 #endif

@@ -65,7 +65,7 @@ Status program_load(const char *path, const LoadOptions *options, Arena *arena, 
     TRY(file_read(path, arena, &bytes, &size, error));
     Program *program = NULL;
     Status status = program_decode((const uint8_t *)bytes, size, arena, &program, error);
-    if (status == STATUS_OK) { /* whoever wrote the names: they will be shown on terminals */
+    if (status == STATUS_OK) { /* names from a file may have any bytes, and they are shown on terminals */
         text_make_printable(program->schedule);
         text_make_printable(program->source);
         status = program_derive(program, options, arena, loaded, error);

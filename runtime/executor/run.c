@@ -16,7 +16,7 @@ static void *slot_memory(const Executor *executor, SlotClass class, uint16_t slo
     return slot == SLOT_NONE ? NULL : executor->memory[class] + slot * executor->bytes[class];
 }
 
-/* y and dx are one operand: which of them it is depends on the pass. */
+/* PassSlots of a pass. Field `y` of Instruction also is dx: it is y in an F and dx in a backward. */
 static inline PassSlots slots_of(const Executor *executor, const Instruction *pass, bool is_forward)
 {
     const HeldChunk *chunk = &executor->chunks[pass->chunk];
@@ -77,7 +77,7 @@ static Status run_half(Executor *executor, const Instruction *half, Execute *exe
     return status;
 }
 
-/* One half after the other, where the host does not merge them. */
+/* Runs one half of a pair after the other, if the host has no `overlap`. */
 static Status run_in_turn(Executor *executor, const Instruction *pair, Error *error)
 {
     TRY(run_half(executor, pair, execute_FORWARD, error));
@@ -116,7 +116,7 @@ EXECUTE(OVERLAP)
 
 EXECUTE(OVERLAP_FORWARD) { return execute_OVERLAP(executor, instruction, error); }
 
-/* --- what the host makes of a pass before the first step --- */
+/* --- binding: the host prepares passes before the first step --- */
 
 static StagePass kind_of(const Instruction *pass)
 {
@@ -150,7 +150,7 @@ static Status bind_stream(const Executor *executor, const Program *program, void
     return STATUS_OK;
 }
 
-/* Asks the host for the buffers of the sums, once: they never move. */
+/* Asks the host once for the weight gradients that sums use: their memory never moves. */
 static void find_gradients(Executor *executor)
 {
     const ExecutorConfig *config = &executor->config;

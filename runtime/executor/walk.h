@@ -1,8 +1,8 @@
 #ifndef EXECUTOR_WALK_H
 #define EXECUTOR_WALK_H
 
-/* Walks over the instructions of one rank. The executor uses it, and so do dps_step and dps_next of libdps. It says
-   which instruction comes next, records where the rank is, and adds this place to the message of a failure. The caller
+/* Walks over the instructions of one rank. The executor uses it, and so do dps_step and dps_next of libdps. A walk says
+   which instruction comes next, records this position for watchers, and adds it to the message of a failure. The caller
    runs the instruction. */
 
 #include "runtime/base/progress.h"
@@ -19,8 +19,8 @@ typedef struct Walk {
     Progress *progress;
 } Walk;
 
-/* Begins the stream of a rank. `own` is the rank's stream in the program, or a version of it with messages posted
-   early. */
+/* Begins a walk over the stream of a rank. `own` is the rank's stream in the program, or a version of that stream whose
+   messages are posted early. */
 static inline void walk_begin(Walk *walk, const Program *program, const RankProgram *own, uint64_t step)
 {
     walk->program = program;

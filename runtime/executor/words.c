@@ -1,4 +1,4 @@
-/* A rank's place in words: in the message of a failure, and for those who watch from outside. */
+/* A rank's position in words, for messages of failures and for watchers. */
 #include "runtime/executor/executor.h"
 #include "runtime/executor/walk.h"
 
