@@ -45,8 +45,9 @@ typedef struct Overlap {
     const StagePair *pair;
     const Recipe *recipe;
     PairList *made;
-    ForwardHalf forwards[2];          /* of an F&B only the first one; the other has no pieces */
-    size_t backward;                  /* the component whose B came last */
+    ForwardHalf forwards[2]; /* of an F&B only the first one; the other has no pieces */
+    /* the index of the component whose B was appended last; B of all components from it on is in the list */
+    size_t backward;
     Range waiting[RECIPE_COMPONENTS]; /* components whose W is still to come */
     Rest rests[2];                    /* of each half */
 } Overlap;
@@ -101,8 +102,8 @@ static bool use_one_address(const Op *one, const Op *other)
     return false;
 }
 
-/* Whether operations begin .. end - 1 come after the rest in the pass and have an operand in common with it. Operands
-   that both only read count, too. */
+/* Whether operations begin .. end - 1 come after the rest in the pass and have an operand in common with it. An operand
+   that both sides only read counts as well. */
 static bool needs_rest(const OpList *list, const Rest *rest, size_t begin, size_t end)
 {
     for (size_t i = begin; begin >= rest->end && i < end; i++)
@@ -180,9 +181,9 @@ static bool cut_forward(const Stage *stage, const Recipe *recipe, uint8_t number
     return half->pieces;
 }
 
-/* Whether a piece must come after an earlier one. Within a layer the shared experts take their input from the router,
-   as dispatch does. So neither do they need dispatch and the other experts, nor the other way round. Combine adds up
-   their result, but only after its all-to-all. */
+/* Whether a piece must come after a piece that is earlier in the F. Within a layer the shared experts take their input
+   from the router, as dispatch does. So the shared experts need neither dispatch nor the other experts, and these do
+   not need the shared experts. Combine adds up the result of the shared experts, but only after its all-to-all. */
 static bool follows(const ForwardHalf *half, const Piece *piece, const Piece *earlier)
 {
     const bool shares = piece->part == RECIPE_SHARED || earlier->part == RECIPE_SHARED;
@@ -200,9 +201,9 @@ static void put_piece(Overlap *o, const ForwardHalf *half, Piece *piece)
     append_posting(o, half->half, piece->index, RECIPE_F, piece->begin, piece->end);
 }
 
-/* Appends a piece, and before it the pieces that it needs if the recipe does not name them. False: it needs a piece
-   that the recipe names later, so it is not appended yet. For example, combine without an all-to-all adds up the result
-   of the shared experts at once, and the recipe may name them after combine. */
+/* Appends a piece. Pieces that it needs and that the recipe does not name are appended before it. False: the piece
+   needs one that the recipe names later, so it is not appended yet. For example, combine without an all-to-all adds up
+   the result of the shared experts at once, and the recipe may name them after combine. */
 static bool append_piece(Overlap *o, const ForwardHalf *half, Piece *piece)
 {
     for (Piece *earlier = half->pieces; earlier < piece; earlier++) {
@@ -215,7 +216,8 @@ static bool append_piece(Overlap *o, const ForwardHalf *half, Piece *piece)
     return true;
 }
 
-/* Appends the pieces of an entry in its layer, and pieces that have waited for these. */
+/* Handles a recipe entry of an F: appends its pieces in layer `layer`, and pieces of earlier entries that had to wait
+   for them. */
 static void append_forward(Overlap *o, ForwardHalf *half, RecipeEntry entry, uint32_t layer)
 {
     for (size_t i = 0; i < half->count; i++) {
@@ -262,7 +264,8 @@ static Range find_part(const Stage *stage, uint32_t layer, ModelPart kind)
     return found;
 }
 
-/* Appends B or W of an entry in its layer; nothing if the layer does not have the component. */
+/* Handles a recipe entry of a backward: appends B or W of its component in layer `layer`. Appends nothing if that layer
+   does not have the component. */
 static void append_backward_entry(Overlap *o, RecipeEntry entry, uint32_t layer)
 {
     Range *waiting = &o->waiting[entry.component];
