@@ -47,7 +47,8 @@ typedef struct Figures {
     Figure parts[2][MODEL_PARTS][PART_PASSES]; /* as in PartTimes */
     double pairs;
     Figure messages[SIZES];
-    int64_t elapsed; /* since the transfers began */
+    int64_t elapsed;  /* since the transfers began */
+    double gradients; /* bytes of the gradients of the rank's stages; a stage counts on one of its copies */
 } Figures;
 
 struct Profile {
@@ -251,6 +252,7 @@ static void add_all(const Rank *rank, Figures *together)
             add(&together->messages[size], of->messages[size].sum, of->messages[size].count, of->messages[size].least,
                 of->messages[size].most);
         together->pairs += of->pairs;
+        together->gradients += of->gradients;
     }
 }
 
@@ -316,6 +318,24 @@ static void put_messages(const Rank *rank, const Figures *figures, FILE *stream)
     }
 }
 
+static double gradient_bytes(const Rank *rank)
+{
+    double bytes = 0;
+    for (uint32_t c = 0; c < rank->chunk_count && !rank->session->loaded->program->forward_only; c++)
+        if (rank->chunks[c].counts)
+            bytes += (double)(rank->chunks[c].sizes->parameters * rank->device->run->size[MASTER_TYPE]);
+    return bytes;
+}
+
+static void put_gradients(const Figures *figures, FILE *stream)
+{
+    if (figures->gradients > 0)
+        fprintf(stream,
+                "%-16s = %-11.0f # bytes of the gradient of the whole model, which replicas sum\n"
+                "%-16s = %-11d # whose gradients these are; with more stages, each has its share\n",
+                "gradients", figures->gradients, "stages", 1);
+}
+
 static void put_head(const Rank *rank, FILE *stream)
 {
     const Session *session = rank->session;
@@ -344,6 +364,7 @@ Status write_profile(Rank *rank, FILE *stream, Error *error)
     Profile *profile = rank->profile;
     Figures together;
     sum_steps(profile);
+    profile->own.gradients = gradient_bytes(rank);
     TRY(time_messages(rank, error));
     TRY(rank_gather(rank, &profile->own, sizeof profile->own, profile->all, error));
     if (!stream)
@@ -353,5 +374,6 @@ Status write_profile(Rank *rank, FILE *stream, Error *error)
     put_parts(&together, stream);
     put_overlap(&together, rank->session->device, stream);
     put_messages(rank, &together, stream);
+    put_gradients(&together, stream);
     return STATUS_OK;
 }

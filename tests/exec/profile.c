@@ -66,6 +66,16 @@ static void expect_samples(const char *key, int count)
         fail_msg("no \"%s\" after %s in:\n%s", words, key, output);
 }
 
+/* The gradients of the default model with the sizes of `small`: embeddings, layers and head, each parameter once
+   although its stage may have copies. */
+static void check_gradients(const Costs *costs)
+{
+    enum { HIDDEN = 16, SEQUENCE = 8, VOCABULARY = 256, LAYER = 12 * HIDDEN * HIDDEN + 13 * HIDDEN };
+    const double parameters = (2 * VOCABULARY + SEQUENCE) * HIDDEN + LAYERS * LAYER + 2 * HIDDEN;
+    assert_true(costs_memory(costs, 0, COST_GRADIENTS) == parameters * sizeof(float));
+    assert_true(costs->model_stages == 1);
+}
+
 static void test_gpt(void **state)
 {
     (void)state;
@@ -79,9 +89,14 @@ static void test_gpt(void **state)
     assert_true(costs.model_layers == LAYERS && costs.unit == 1e-3 && costs.latency > 0 && costs.overlap == 1);
     assert_non_null(strstr(output, "# derived: device cpu runs the parts of an F&B one after the other\n"));
     assert_true(costs.bytes == 2 * 8 * 16 * sizeof(float)); /* microbatch_size, sequence, hidden */
+    check_gradients(&costs);
     expect_samples("attention.F ", LAYERS * MICROBATCHES);
     expect_samples("mlp.U ", LAYERS);
     expect_samples("head.W ", MICROBATCHES);
+    expect(finish(start("%s compare --ranks 2 --microbatches 8 --replicas 2 --cost @%s/costs schedules/1f1b.dps", dpc,
+                        folder)),
+           0, "");
+    assert_non_null(strstr(output, "sums: time"));
 }
 
 /* The parts of attention and mlp that an F&F may name (qkv, shared) have times of their own. These times are also
@@ -157,6 +172,7 @@ static void test_pairs(void **state)
     compile("dualpipe", "");
     profile("");
     const Costs costs = costs_from("costs");
+    check_gradients(&costs);
     assert_true(costs.overlap > 0 && strstr(output, "\noverlap "));
     expect_samples("attention.U ", 2 * LAYERS);
 }
