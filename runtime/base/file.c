@@ -117,7 +117,7 @@ static void remove_unlocked(int folder, const char *name)
     close(descriptor);
 }
 
-/* Removes the temporary files that killed writers of `path` have left behind. */
+/* Removes the temporary files that remain of killed writers of `path`. */
 static void remove_abandoned(const char *path)
 {
     const TemporaryPrefix prefix = temporary_prefix(path);

@@ -79,7 +79,7 @@ static const char *next_word(const char **list, int *length)
 }
 
 /* Appends a list of words to `text`: "a b c=d" becomes "--a, -b or --c d" if the words are options, otherwise the same
-   without dashes. `last` stands before the last word. */
+   without dashes. `last` comes before the last word. */
 static void append_list(char *text, size_t size, const char *words, bool options, const char *last)
 {
     int length;

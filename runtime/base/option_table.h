@@ -40,8 +40,8 @@ struct Option {
 
 typedef struct OptionTable {
     const char *program; /* "dprun" */
-    /* the names of the program's commands, ends with NULL; the first one is "", which stands for no command. NULL: the
-       program has no commands */
+    /* the names of the program's commands, ends with NULL; the first one is "", which means that no command is given.
+       NULL: the program has no commands */
     const char *const *commands;
     int column;         /* the column of --help at which the help of an option begins */
     const char *usage;  /* text of --help before the options */

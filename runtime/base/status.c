@@ -34,7 +34,7 @@ void error_prefix(Error *error, const char *format, ...)
     error->text[used + kept] = '\0';
 }
 
-/* One write for the whole line: messages of several processes do not mix. */
+/* Writes the whole line by one call, so that messages of several processes do not mix. */
 void error_print(const char *program, const Error *error)
 {
     char *line = NULL;

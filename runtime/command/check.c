@@ -5,14 +5,15 @@
 #include <math.h>
 #include <string.h>
 
-enum { NORM, HELD_OUT, BESIDES }; /* indices after the losses of a step */
+enum { NORM, HELD_OUT, BESIDES }; /* what follows the losses in the numbers of a step; BESIDES: how many these are */
 
 static double *numbers_of(const Check *check, uint64_t step)
 {
     return check->numbers + (step - 1) * (check->microbatches + BESIDES);
 }
 
-/* Number `place` of a step; NAN if the step has no such number. */
+/* The number at index `place` in the numbers of a step: a loss, the norm or the held-out loss. NAN: the step has no
+   held-out loss. */
 static double number_at(const Check *check, const StepReport *report, uint32_t place)
 {
     if (place < check->microbatches)
@@ -47,7 +48,9 @@ static void compare(void *context, const StepReport *report)
     for (uint32_t place = 0; place < check->microbatches + BESIDES; place++) {
         const double values[2] = {numbers_of(check, report->step)[place], number_at(check, report, place)};
         if (isnan(values[0]) || isnan(values[1]) || memcmp(&values[0], &values[1], sizeof *values) == 0)
-            continue; /* a stopped run has its held-out loss after another step */
+            /* if a run was stopped early, the two runs have the held-out loss after different steps, so it is not
+               compared */
+            continue;
         check->differs = true;
         check->step = report->step;
         check->place = place;

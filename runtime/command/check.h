@@ -11,21 +11,21 @@
 typedef struct Check {
     uint32_t microbatches;
     uint64_t steps;    /* steps of the first run */
-    uint64_t equal;    /* steps that are equal in the second run */
+    uint64_t equal;    /* how many steps of the second run were equal to the first run */
     double *numbers;   /* [steps][microbatches + 2]: the losses, the norm, the loss on held-out data */
     Observer told;     /* also receives what the first run reports */
-    atomic_bool *stop; /* ends a run after its current step */
+    atomic_bool *stop; /* the flag that ends a run after its current step; set at the first difference */
     bool differs;      /* the runs differ, at: */
     uint64_t step;
-    uint32_t place;   /* index in the numbers of the step */
-    double values[2]; /* of the first run, of the second run */
+    uint32_t place;   /* the index of the first different number in the numbers of its step */
+    double values[2]; /* that number in the first run, and in the second run */
 } Check;
 
-/* Memory for the numbers of `steps` steps comes from the arena. */
+/* Prepares a check of runs of at most `steps` steps. The arena owns the memory for their numbers. */
 void check_open(Check *check, const LoadedProgram *loaded, uint64_t steps, atomic_bool *stop, Arena *arena);
 /* Observes the first run: records its numbers and passes everything on to `told`. */
 Observer check_record(Check *check, Observer told);
-/* Observes the second run, which has as many steps as the first. */
+/* Observes the second run and compares it with the first. Both runs must have the same number of steps. */
 Observer check_compare(Check *check);
 /* Writes the result: one line, or one JSON object. STATUS_BAD_INPUT, with both numbers: the runs differ. */
 Status check_tell(const Check *check, bool json, FILE *stream, Error *error);

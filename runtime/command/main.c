@@ -16,9 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static atomic_bool stop; /* the run shall end after the current step */
+static atomic_bool stop; /* set to true: the run ends after the current step */
 
-/* `report` NULL: there is no report to close. */
+/* Opens, runs and closes a session. `report` is closed as well, unless it is NULL. */
 static Status run(const LoadedProgram *loaded, const RunOptions *options, const SessionHooks *hooks, Report *report,
                   Error *error)
 {
@@ -50,7 +50,7 @@ static Status load(const CommandLine *line, bool reference, Arena *arena, Loaded
     return program_load(line->program, &options, arena, loaded, error);
 }
 
-/* Runs the program, then the whole model on one rank for as many steps, and compares them. */
+/* Runs the program, then the whole model on one rank for as many steps, and compares the numbers of both runs. */
 static Status run_and_check(const LoadedProgram *loaded, CommandLine *line, Arena *arena, Error *error)
 {
     Report report;
@@ -81,7 +81,8 @@ static Status print_help(const CommandLine *line, Error *error)
     return file_finish(&printed, error);
 }
 
-/* The member of the mesh that this process will be. The transport learns it only when it opens the world. */
+/* Which member of the mesh this process is going to be, from the environment. The world, which knows for certain, is
+   opened only later. */
 static int expected_member(const RunOptions *options)
 {
     const int number = launched_number();
@@ -126,7 +127,8 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
             "trained",
             line.run.expert_replicas ? "expert-replicas" : "rebalance");
     line.run.costs = costs_resolve(&line.run.costs, loaded.program->stages, loaded.program->recipe, arena);
-    signal(SIGPIPE, SIG_IGN); /* a write returns an error if the reader has left (SIGPIPE), */
+    /* ignored signals: a write returns an error instead, if the reader has closed the pipe, */
+    signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* or if a file would exceed its limit (ulimit -f) */
     const ProgressWords words = progress_words(&loaded);
     if (line.run.transport->processes && guard_begin(&words, expected_member(&line.run), &progress, &status))
@@ -135,7 +137,8 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     signals_begin(&stop, line.run.transport->processes);
     status = line.check ? run_and_check(&loaded, &line, arena, error) : run_and_report(&loaded, &line, progress, error);
     if (progress)
-        kill(getppid(), SIGCONT); /* a stopped guard would not see that this process ends */
+        /* continues the guard if it is stopped: otherwise it would not notice that this process ends */
+        kill(getppid(), SIGCONT);
     return status;
 }
 

@@ -206,8 +206,9 @@ void options_help(FILE *stream) { options_print_help(&table, stream); }
 
 static bool on_gpu(const RunOptions *run) { return strncmp(run->device, "cuda", 4) == 0; }
 
-/* Resolves `auto`. The transport is one between processes if mpirun started this process, else one between threads, and
-   it can transfer the device's memory (host or GPU). A named transport in turn decides which device `auto` is. */
+/* Chooses the transport and the device if they are `auto`. The transport is one between processes if mpirun started
+   this process, otherwise one between threads; and it is one that can transfer the device's memory. If the user names a
+   transport, the device `auto` is one whose memory it can transfer. */
 static void choose_transport(CommandLine *line)
 {
     RunOptions *run = &line->run;
@@ -243,7 +244,7 @@ static Status check_transport(const CommandLine *line, Error *error)
     return STATUS_OK;
 }
 
-/* Checks that no file is both read and written, and that at most one thing goes to standard output. */
+/* Checks that no file is both read and written, and that at most one output goes to standard output. */
 static Status check_files(const CommandLine *line, Error *error)
 {
     const RunOptions *run = &line->run;

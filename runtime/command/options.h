@@ -10,18 +10,19 @@
 typedef struct CommandLine {
     const char *program; /* the path of the prog.bin */
     bool forward_only, reference, check, json;
-    bool help, version; /* if set, the caller prints this and runs nothing */
+    bool help, version; /* the option was given: the caller prints the help or the version and runs nothing */
     uint64_t replicas;  /* copies of the pipeline; 0: one */
-    uint64_t shards;    /* replicas that divide the experts among them; 0: each has all */
+    /* how many replicas divide the experts of a layer among them; 0: each replica has all experts */
+    uint64_t shards;
     RunOptions run;
-    const char *transport; /* the option's value, or `auto`; run.transport is the choice */
+    const char *transport; /* the value of --transport, or "auto"; run.transport is the transport that was chosen */
     uint64_t seed;         /* --seed; also in run.model */
     const char **settings; /* [setting_count]: each --set; also in run.model */
     int setting_count;
 } CommandLine;
 
 /* STATUS_BAD_USAGE with a message of one line; STATUS_BAD_INPUT: a model file is wrong; STATUS_RUN_FAILED: this build
-   lacks the device or transport. Small memory is from the arena; strings are those of argv. */
+   lacks the device or transport. Memory is from the arena; strings are those of argv. */
 Status options_parse(int argc, char **argv, Arena *arena, CommandLine *line, Error *error);
 /* Returns how to load the program of the command line, or its reference on one rank. */
 LoadOptions options_loading(const CommandLine *line, bool reference);

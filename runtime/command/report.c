@@ -11,7 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* If the reader of the output has left, or the disk is full, the run ends after this step. */
+/* Flushes standard output. If its reader has closed the pipe, or the disk is full, the run ends after this step. */
 static void flush_output(Report *report)
 {
     if (fflush(stdout) == 0 || report->output_error)
@@ -35,7 +35,8 @@ static uint32_t step_microbatches(const RunFacts *facts) { return facts->replica
 
 static uint32_t all_ranks(const RunFacts *facts) { return facts->replicas * facts->program->rank_count; }
 
-/* Prints the sizes that depend on the schedule by default: two runs with defaults may not train the same model. */
+/* Prints the model's layers and the microbatches of a step. Their defaults depend on the schedule, so two runs with
+   defaults may not train the same model. */
 static void print_comparable(const Report *report)
 {
     const uint32_t layers = report->facts.model->layers, microbatches = step_microbatches(&report->facts);
@@ -59,7 +60,7 @@ static void print_reference(Mesh mesh, FILE *words)
     putc('\n', words);
 }
 
-/* Says whether the simulator walks the inside of F&Bs or F&Fs. */
+/* In a simulated run: prints whether F&Bs or F&Fs run component by component, or take their time as a whole. */
 static void print_walk(const Report *report)
 {
     const uint32_t used = simulator_costs_used(report->facts.program);
@@ -107,7 +108,8 @@ static void print_header(const Report *report)
     fflush(words);
 }
 
-/* If ranks share processors, their waits say nothing about the schedule. */
+/* Prints why there is no bubble: if ranks share processors, they also wait for processors, not only because of the
+   schedule. */
 static void explain_missing_bubble(const Report *report)
 {
     const uint32_t processors = report->facts.processors, ranks = all_ranks(&report->facts);
@@ -141,7 +143,7 @@ static void ready(void *context, const RunFacts *facts)
     flush_output(report);
 }
 
-/* JSON has no infinity and no NaN. */
+/* Prints `before` and a number; null if it is infinite or NaN, which JSON does not have. */
 static void print_number(const char *before, double value, int digits)
 {
     if (isfinite(value))
@@ -165,7 +167,7 @@ static void print_json_times(const Report *report, const StepReport *step)
 
 static void print_json(const Report *report, const StepReport *step)
 {
-    enum { EXACT = 17 }; /* digits with which a double reads back to the same bits */
+    enum { EXACT = 17 }; /* with so many digits a double is read back with the same bits */
     printf("{\"step\":%llu,\"loss\":", (unsigned long long)step->step);
     if (report->options->simulated) {
         fputs("null", stdout);
@@ -207,8 +209,8 @@ static int terminal_columns(void)
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0 ? window.ws_col : 80;
 }
 
-/* Draws the progress over the last line. A line wider than the terminal could not be overwritten; the bar gets the rest
-   of the width. */
+/* Draws the progress over the last line. The line must not be wider than the terminal, or it could not be overwritten;
+   so the bar takes what the texts leave. */
 static void draw_progress(const char *count, const char *figures, double done, bool last)
 {
     enum { WIDEST = 24 };
@@ -228,7 +230,8 @@ static void draw_progress(const char *count, const char *figures, double done, b
 static void print_progress(const Report *report, const StepReport *step)
 {
     const uint64_t steps = report->options->steps;
-    const double seconds = report->options->seconds; /* > 0: the number of steps is not known beforehand */
+    /* > 0: the run ends after this time, so the number of steps is not known beforehand */
+    const double seconds = report->options->seconds;
     const double done = seconds > 0 ? fmin(report->seconds / seconds, 1) : (double)step->step / (double)steps;
     const double left = report->seconds / done - report->seconds;
     char tokens[16], count[64], bubble[32] = "", figures[128];
@@ -292,7 +295,7 @@ void report_open(Report *report, const CommandLine *line, atomic_bool *stop, Obs
     *observer = (Observer){.context = report, .ready = ready, .step = take_step};
 }
 
-/* Prints the load of the busiest rank before and after experts were first placed by load. */
+/* Prints the mean load of the busiest rank before experts were first placed by load, and after that. */
 static void print_placing(const Report *report)
 {
     const uint64_t before = report->unplaced, after = report->steps - before;

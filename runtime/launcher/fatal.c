@@ -10,9 +10,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { STACK_BYTES = 1 << 16 }; /* a frame with the registers of AVX-512 and AMX takes 11 KiB */
+enum { STACK_BYTES = 1 << 16 }; /* the frame of a signal handler takes 11 KiB on machines with AVX-512 and AMX */
 
-/* set in a thread that runs a rank */
+/* the progress of the rank that this thread runs; NULL in other threads */
 static _Thread_local const Progress *own;
 static _Thread_local const ProgressWords *own_words;
 static atomic_bool ending, over;
@@ -39,14 +39,15 @@ static void append_place(char *text, size_t size)
     append(text, size, ", step %llu, %s", (unsigned long long)(place >> 32), words);
 }
 
-/* Prints the message and exits. May run within a signal handler: glibc's snprintf neither allocates nor locks for these
-   formats. It does not return: other threads may wait for locks that the broken thread holds. */
+/* Prints the message of a fatal fault and exits. May run within a signal handler: glibc's snprintf neither allocates
+   nor locks for these formats. Exits without destructors, because this thread may hold locks that other threads wait
+   for. */
 static _Noreturn void end(const char *what)
 {
     char text[512] = "dprun: ";
     if (atomic_exchange(&ending, true))
         for (;;)
-            pause(); /* another thread prints its message and exits */
+            pause(); /* waits: another thread is already printing its message and will exit */
     if (own)
         append_place(text, sizeof text);
     append(text, sizeof text, "%s%s%s\n", own ? ": " : "", what, limit);

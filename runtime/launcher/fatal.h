@@ -1,8 +1,9 @@
 #ifndef LAUNCHER_FATAL_H
 #define LAUNCHER_FATAL_H
 
-/* Endings of the process from within a library: a fault, an abort, a call of exit. Most often memory has run out under
-   a limit (ulimit -v). dprun then prints which rank was at which instruction, and exits as any run that has failed. */
+/* Reports when the process is ended from within a library: by a fault, an abort or a call of exit. Most often memory
+   has run out under a limit (ulimit -v). dprun then prints which rank was at which instruction, and exits as any run
+   that has failed. */
 
 #include "runtime/base/progress.h"
 #include "runtime/base/status.h"
@@ -13,8 +14,8 @@ void fatal_begin(void);
 /* Call it before main returns: from now on a call of exit is expected. */
 void fatal_over(void);
 
-/* Runs all of a rank's work in this thread. The message of a fault names the rank and its position. The handler runs on
-   its own stack and does not return, because oneDNN's kernels use the stack pointer for other purposes. */
+/* Calls `work` for a rank in this thread. If it faults, the message names the rank and its position. The signal handler
+   runs on a stack of its own and does not return, because oneDNN's kernels use the stack pointer for other purposes. */
 Status fatal_run(const Progress *progress, const ProgressWords *words, Status (*work)(void *rank, Error *error),
                  void *rank, Error *error);
 

@@ -28,8 +28,8 @@ static void report_death(const ProgressWords *words, int expected_member, const 
     fprintf(stderr, "dprun: %s was %s %s%s\n", name.text, how, *place ? "at " : "between two steps", place);
 }
 
-/* Waits until the child has ended. Passes termination signals on to the child, which ends by itself. The child
-   recognizes a signal that it also gets through the process group. */
+/* Waits until the child has ended. Forwards signals that end a run to the child, which then ends by itself. The child
+   may get the same signal through the process group, too, and counts both as one. */
 static Status guard(pid_t child, const ProgressWords *words, int expected_member, const Progress *progress,
                     const sigset_t *watched)
 {
@@ -76,7 +76,8 @@ bool guard_begin(const ProgressWords *words, int expected_member, Progress **pro
     fflush(NULL);
     const pid_t child = fork();
     if (child > 0) {
-        prctl(PR_SET_NAME, "pp-guard"); /* a search for dprun then finds the ranks only */
+        /* renames the guard, so that a search for processes named dprun finds only ranks */
+        prctl(PR_SET_NAME, "pp-guard");
         *status = guard(child, words, expected_member, shared, &watched);
         return true;
     }

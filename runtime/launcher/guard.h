@@ -1,17 +1,18 @@
 #ifndef LAUNCHER_GUARD_H
 #define LAUNCHER_GUARD_H
 
-/* A rank that is killed cannot say where it was, and MPI does not tell the others. So the process that mpirun started
-   is only a guard: its child does all the work, and writes its position to a page of memory that both share. */
+/* A rank that is killed cannot report its position, and MPI does not report it either. So the process that mpirun
+   started is only a guard: its child does all the work, and writes its position to a page of memory that both share. */
 
 #include "runtime/base/progress.h"
 #include "runtime/base/status.h"
 
 #include <stdbool.h>
 
-/* Forks. Returns false in the child, which goes on and writes *progress; also if there can be no guard: then *progress
-   is NULL. Returns true in the guard after the child has ended, with the exit status to use. If the child was killed,
-   the guard has printed at which instruction. `expected_member`: the member that this process will be. */
+/* Forks. Returns false in the child, which runs the rank and writes its position to *progress. Also returns false if no
+   guard can be made: then *progress is NULL. Returns true in the guard after the child has ended, with the exit status
+   to use. If the child was killed, the guard has printed at which instruction. `expected_member`: the member that this
+   process will be. */
 bool guard_begin(const ProgressWords *words, int expected_member, Progress **progress, Status *status);
 
 #endif

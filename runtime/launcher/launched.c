@@ -11,7 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Set by OpenMPI; by MPICH and its family, and by srun --mpi=pmi2. */
+/* The environment variables with the number of processes: OpenMPI sets the first one; MPICH, its derivatives and srun
+   --mpi=pmi2 set the second one. */
 static const char *const counts[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
 static const char *const numbers[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
 static const char *const places[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
@@ -25,8 +26,9 @@ static int first_of(const char *const *names, size_t count, int otherwise)
     return otherwise;
 }
 
-/* A launcher may also start one process; its user is then told that the number is wrong. Slurm sets its variables even
-   in the shell of a job, so with Slurm only a step of several tasks counts. */
+/* A launcher may also start a single process: then the result is 1, and later checks report a wrong number of
+   processes. Slurm sets its variables even in the shell of a job, so under Slurm only a step of several tasks counts as
+   launched. */
 int launched_processes(void)
 {
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
@@ -46,7 +48,8 @@ static FILE *open_of(const char *process, const char *name)
     return fopen(path, "r");
 }
 
-/* The number of the process in the job. -1: it is not part of the job, or cannot be read. */
+/* The number that process `process` (an entry of /proc) has in the MPI job `job`. -1: it is not part of the job, or
+   cannot be read. */
 static int number_of(const char *process, const char *job)
 {
     static const char job_name[] = "PMIX_NAMESPACE=", number_name[] = "OMPI_COMM_WORLD_RANK=";
@@ -83,7 +86,7 @@ void launched_missing(LaunchedName *name, const void *context, char *text, size_
 {
     const int count = launched_processes();
     const char *job = getenv("PMIX_NAMESPACE"), *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-    enum { UNSEEN, MOVES = -1 }; /* else the id of a stopped process */
+    enum { UNSEEN, MOVES = -1 }; /* values of `found`; > 0: the id of the process, which is stopped */
     *text = '\0';
     DIR *processes = job && count > 0 ? opendir("/proc") : NULL;
     int *found = processes ? calloc((size_t)count, sizeof *found) : NULL;

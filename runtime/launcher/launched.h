@@ -5,9 +5,9 @@
 
 #include <stddef.h>
 
-/* The number of these processes; 0: this process was started alone. */
+/* How many processes mpirun (or srun) has started together; 0: this process was started alone. */
 int launched_processes(void);
-/* The number of this process among them, from 0; -1: it was started alone. */
+/* The number of this process among the processes that were started together, from 0; -1: it was started alone. */
 int launched_number(void);
 /* The number of this process among those on this machine, from 0. */
 int launched_place_on_machine(void);
@@ -15,8 +15,8 @@ int launched_place_on_machine(void);
    `name` writes the name of a process. */
 typedef void LaunchedName(const void *context, int process, char *text, size_t size);
 void launched_missing(LaunchedName *name, const void *context, char *text, size_t size);
-/* Waits until the output of this process has been read, at most two seconds. Standard output and error are pipes to a
-   launcher, and a launcher that ends a run drops what is still in them. */
+/* Waits until the launcher has read everything that this process has printed, at most two seconds. Standard output and
+   error are pipes to a launcher, and a launcher that ends a run drops what is still in them. */
 void launched_await_reader(void);
 
 #endif

@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 /* The files of control groups of version 2 and version 1 (the kernel's admin-guide/cgroup-v2 and cgroup-v1/memory).
-   Both count the cache of files as used memory, though it can be freed. */
+   Both versions count cached files as used memory, although that memory can be freed. */
 typedef struct GroupFiles {
     const char *limits[2], *used;
-    const char *cached[2]; /* keys in memory.stat of memory used by the cache of files */
+    const char *cached[2]; /* keys in memory.stat with the sizes of cached files */
 } GroupFiles;
 
 static const GroupFiles version_1 = {
@@ -27,8 +27,8 @@ static FILE *open_below(const char *root, const char *folder, const char *name)
     return length < (int)sizeof path ? fopen(path, "r") : NULL;
 }
 
-/* The number after `key` in the file, or with NULL the number that the file consists of. `otherwise`: there is no
-   number ("max"). */
+/* The number after `key` in the file; if `key` is NULL, the number that is the whole file. Returns `otherwise` if there
+   is no number ("max"). */
 static uint64_t read_number(const char *root, const char *folder, const char *name, const char *key, uint64_t otherwise)
 {
     char line[LINE_SIZE];
@@ -55,7 +55,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* The key includes the name of the machine. */
+/* Adds a pool with `free` bytes left. Its key depends on its name and the name of the machine. */
 static void add_pool(MemoryPools *pools, const char *name, uint64_t free)
 {
     char machine[65] = "";
@@ -86,14 +86,16 @@ static void add_group(const char *root, const char *folder, const char *group, c
     add_pool(pools, group, used < limit ? limit - used : 0);
 }
 
-/* Adds the group and its ancestors up to the mount point: their limits apply as well. `top` is the group that is
-   mounted at `mount`, often "/". */
+/* Adds the limits of a control group and of its ancestors up to the mount point, which apply to the group as well.
+   `top` is the group that is mounted at `mount`, often "/". */
 static void add_groups(const char *root, const char *mount, const char *top, char *group, const GroupFiles *files,
                        MemoryPools *pools)
 {
     const size_t above = strcmp(top, "/") == 0 ? 0 : strlen(top);
     if (strncmp(group, top, above) != 0 || (group[above] && group[above] != '/'))
-        strcpy(group, top); /* the group is named as seen from outside of this mount: use the mounted group */
+        /* the path of the group is not below `top`, because it is as seen from outside of this mount: the mounted group
+           is used instead */
+        strcpy(group, top);
     for (;;) {
         char folder[PATH_SIZE];
         if (snprintf(folder, sizeof folder, "%s%s", mount, strlen(group) > above ? group + above : "") <
@@ -106,7 +108,8 @@ static void add_groups(const char *root, const char *mount, const char *top, cha
     }
 }
 
-/* The group of this process in the hierarchy of the memory controller (version 1), or in that of version 2. */
+/* Finds the path of this process's control group: in the hierarchy of the memory controller (version 1), or in the one
+   hierarchy of version 2. */
 static bool find_group(const char *root, const GroupFiles *files, char group[LINE_SIZE])
 {
     char line[LINE_SIZE];
@@ -131,7 +134,8 @@ static bool find_group(const char *root, const GroupFiles *files, char group[LIN
     return found;
 }
 
-/* "ID PARENT MAJOR:MINOR ROOT MOUNT OPTIONS [OPTIONAL] - TYPE SOURCE SUPER": proc_pid_mountinfo(5). */
+/* Adds the groups of every mounted hierarchy of control groups. The lines of mountinfo are "ID PARENT MAJOR:MINOR ROOT
+   MOUNT OPTIONS [OPTIONAL] - TYPE SOURCE SUPER" (proc_pid_mountinfo(5)). */
 static void add_hierarchies(const char *root, MemoryPools *pools)
 {
     char line[LINE_SIZE], top[LINE_SIZE], mount[LINE_SIZE], type[64], super[LINE_SIZE], group[LINE_SIZE];

@@ -10,17 +10,17 @@
 enum { MEMORY_POOLS_MAX = 8 };
 
 typedef struct MemoryPool {
-    char name[248]; /* "": the machine; else the kernel's path of a control group, perhaps cut */
+    char name[248]; /* "": the machine; otherwise the path of a control group, perhaps truncated */
     uint64_t key;   /* not 0; two ranks have the same key if and only if they share this pool */
     uint64_t free;  /* free bytes */
 } MemoryPool;
 
 typedef struct MemoryPools {
     size_t count;
-    MemoryPool pools[MEMORY_POOLS_MAX]; /* the machine, then control groups from the innermost out */
+    MemoryPool pools[MEMORY_POOLS_MAX]; /* the machine first, then control groups from the innermost to the outermost */
 } MemoryPools;
 
-/* The memory that a rank needs, and its pools. Plain values, which can be gathered. */
+/* The memory that a rank needs, and its pools. It contains no pointers, so ranks can gather it. */
 typedef struct MemoryNeed {
     uint64_t bytes;
     uint64_t keys[MEMORY_POOLS_MAX]; /* keys of its pools, then 0 */

@@ -8,12 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SAME_SIGNAL = 300000000 }; /* ns: a signal of mpirun reaches the group, and again from the guard */
+/* ns: two signals within this time count as one, because mpirun signals the whole process group and the guard forwards
+   its signal, too */
+enum { SAME_SIGNAL = 300000000 };
 
 static atomic_bool *stop_asked, can_end_a_step;
 static _Atomic int64_t first_signal;
 static const char *notice = ""; /* printed at the first signal */
-static bool in_place;           /* `notice` starts on a new line */
+static bool in_place;           /* the cursor is in a line that is drawn in place, so `notice` starts on a new line */
 static sigset_t ends;           /* the signals that end a run */
 
 static void end_at_once(int number)
@@ -62,7 +64,9 @@ void signals_begin(atomic_bool *stop, bool processes)
                  "for a second "
                  "or two, after SIGUSR1 until the end\n";
     in_place = *notice && isatty(STDERR_FILENO);
-    atomic_store(&can_end_a_step, processes); /* mpirun may fail if its processes die while MPI starts */
+    /* before steps run, a signal ends the process at once, but not under mpirun: mpirun may fail if its processes die
+       while MPI starts */
+    atomic_store(&can_end_a_step, processes);
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);

@@ -1,7 +1,8 @@
 #ifndef LAUNCHER_SIGNALS_H
 #define LAUNCHER_SIGNALS_H
 
-/* SIGINT, SIGTERM and SIGUSR1: the first one ends the run after the current step, a second one at once. */
+/* SIGINT, SIGTERM and SIGUSR1: the first signal ends the run after the current step, a second one ends the process at
+   once. */
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -9,7 +10,8 @@
 /* Handles these signals from now on; the first one sets *stop. Call it once, before other threads exist. `processes`:
    this is one of several processes under mpirun. */
 void signals_begin(atomic_bool *stop, bool processes);
-/* From now on a signal can end the run after a step. Before, a signal ends the process at once, except under mpirun. */
+/* From now on a signal can end the run after a step. Before this call a signal ends the process at once, except under
+   mpirun. */
 void signals_end_steps(void);
 
 #endif

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-/* How long ranks may take to return after the run has failed. */
+/* How many seconds ranks may take to return after the run has failed. */
 #define GRACE_SECONDS 1.0
 
 typedef struct Workers Workers;
@@ -19,9 +19,9 @@ typedef struct Worker {
     Workers *workers;
     const WatchedRank *watched;
     pthread_t thread;
-    uint64_t seen; /* its progress at the last look */
-    int64_t used;  /* its processor time at the last look, in ns */
-    bool started;  /* the thread has to be joined */
+    uint64_t seen; /* the rank's position when moved() looked last */
+    int64_t used;  /* the processor time of the rank's thread when moved() looked last, in ns */
+    bool started;  /* the thread was started, so it has to be joined or detached */
     bool finished;
 } Worker;
 
@@ -36,7 +36,8 @@ struct Workers {
     Worker worker[];
 };
 
-/* Records the first failure before the other ranks hear of it: their own failures only repeat it, and come later. */
+/* Records a failure if it is the first one, and then aborts the run. Later failures of other ranks are only
+   consequences of the first one, and are ignored. */
 static void workers_fail(Workers *workers, const WatchedRank *watched, Status status, const Error *error)
 {
     pthread_mutex_lock(&workers->lock);
@@ -83,8 +84,8 @@ static int64_t processor_time(const Worker *worker)
     return used.tv_sec * INT64_C(1000000000) + used.tv_nsec;
 }
 
-/* True if a rank has moved since the last call, even within a pass; also if no rank runs its instructions, so that
-   there is nothing to watch. */
+/* Whether any rank has made progress since the last call: it is at another instruction, or has used processor time.
+   Also true if no rank runs instructions at the moment. */
 static bool moved(Workers *workers)
 {
     bool any = false, streams = false;
@@ -131,8 +132,8 @@ static void wait_seconds(Workers *workers, double seconds)
     pthread_cond_timedwait(&workers->changed, &workers->lock, &until);
 }
 
-/* Waits until all ranks have returned, one has failed, or none has moved for longer than the deadline. Under the
-   lock. */
+/* Waits until all ranks have returned, one has failed, or none has made progress for longer than the deadline. The
+   caller holds the lock. */
 static void watch(Workers *workers)
 {
     const double deadline = workers->threads.deadline;
@@ -156,7 +157,8 @@ static void watch(Workers *workers)
     }
 }
 
-/* After a failure, waits for the ranks for GRACE_SECONDS. Appends the names of those that do not return. */
+/* After a failure, waits up to GRACE_SECONDS for all ranks to return. Appends the ranks that have not returned to the
+   error. Returns whether all have. */
 static bool all_came_back(Workers *workers)
 {
     const int64_t until = clock_nanoseconds() + (int64_t)(GRACE_SECONDS * 1e9);
@@ -241,7 +243,7 @@ Status watchdog_run(const RankThreads *threads, bool *stuck, Error *error)
     pthread_mutex_unlock(&workers->lock);
     end_threads(workers);
     if (*stuck)
-        return status; /* the detached threads still use this memory */
+        return status; /* `workers` is not freed, because the detached threads still use it */
     pthread_cond_destroy(&workers->changed);
     pthread_mutex_destroy(&workers->lock);
     free(workers);

@@ -1,7 +1,8 @@
 #ifndef LAUNCHER_WATCHDOG_H
 #define LAUNCHER_WATCHDOG_H
 
-/* Runs ranks as threads of this process and watches them. The first failure ends all ranks; so does a standstill. */
+/* Runs ranks as threads of this process and watches them. The first failure ends all ranks, and so does a time without
+   progress of any rank. */
 
 #include "runtime/base/progress.h"
 #include "runtime/base/status.h"
@@ -19,7 +20,7 @@ typedef struct RankThreads {
     Status (*work)(void *rank, Error *error);
     void (*abort)(void *rank, const char *reason); /* aborts the run on all ranks; called by any thread */
     ProgressWords words;
-    double deadline; /* seconds within which some rank has to move; <= 0: no limit */
+    double deadline; /* the run fails if no rank makes progress for so many seconds; <= 0: no limit */
 } RankThreads;
 
 /* Runs `work` for each rank in its own thread until all have returned. The first failure ends the other ranks, and is

@@ -13,11 +13,11 @@ typedef struct PairOp {
     PairOpKind kind;
     RecipeEntry entry;
     uint8_t half;   /* 0 or 1 */
-    uint32_t layer; /* of an F counted from the first layer, of a backward from the last */
+    uint32_t layer; /* counted from 0 at the first layer of the stage in an F, at the last layer in a backward */
     double time;    /* of the computation or the transfer, in units of the costs; 0 for a wait */
 } PairOp;
 
-/* What all pairs of a program have in common. */
+/* What is the same for all pairs of a program. */
 typedef struct PairOrder {
     RecipeWalk entries; /* at its beginning, over no layers */
     RecipeSteps steps;

@@ -10,15 +10,17 @@
 #include <time.h>
 
 enum {
-    /* if there are more ranks than processors, a rank that wakes up yields until its time has come */
+    /* with more ranks than processors, a rank sleeps until so long before its time, and then yields until its time */
     EARLY_NANOSECONDS = 100000,
-    NAP_NANOSECONDS = 10000000, /* a longer sleep would look to the watchdog as if the rank were stuck */
+    /* the longest single sleep: the watchdog would take a rank that sleeps longer for stuck */
+    NAP_NANOSECONDS = 10000000,
     MOST_SECONDS = 24 * 60 * 60,
 };
 
 void simulator_begin(void)
 {
-    prctl(PR_SET_TIMERSLACK, 1); /* ns; the default of 50 us is long compared to passes of a millisecond */
+    /* in ns: how late a sleep may end. The default of 50 us is long compared to passes of a millisecond */
+    prctl(PR_SET_TIMERSLACK, 1);
 }
 
 Simulator simulator_of(const Program *program, int rank, const Costs *costs, const ClockSample *compared)
@@ -34,8 +36,8 @@ Simulator simulator_of(const Program *program, int rank, const Costs *costs, con
     return made;
 }
 
-/* Messages have a few bytes. Gradients are summed only in an asynchronous program, where the copies of a stage wait for
-   each other within the step. */
+/* The sizes that a simulated chunk needs. Messages have a few bytes. Only in an asynchronous program a sum is run:
+   there the copies of a stage wait for each other within the step. */
 ChunkPlan simulator_chunk(const Program *program)
 {
     return (ChunkPlan){
@@ -54,7 +56,7 @@ static void sleep_until(int64_t end)
         sched_yield();
 }
 
-/* Converts units of the costs to nanoseconds. */
+/* Converts a time in units of the costs to nanoseconds. Fails if it is longer than MOST_SECONDS. */
 static Status duration(const Simulator *simulator, double units, int64_t *nanoseconds, Error *error)
 {
     const double seconds = units * costs_seconds(simulator->costs);
@@ -66,7 +68,7 @@ static Status duration(const Simulator *simulator, double units, int64_t *nanose
     return STATUS_OK;
 }
 
-/* Sleeps until `units` of the costs after `begun`. */
+/* Sleeps until `begun` (ns) plus `units` units of the costs. */
 static Status sleep_for(const Simulator *simulator, int64_t begun, double units, Error *error)
 {
     int64_t nanoseconds = 0;
@@ -75,7 +77,8 @@ static Status sleep_for(const Simulator *simulator, int64_t begun, double units,
     return STATUS_OK;
 }
 
-/* Writes the time, on the clock of rank 0, into a message that a pass produces. NULL: it produces none. */
+/* Writes the present time on rank 0's clock into the message that a pass produces. message NULL: the pass produces
+   none. */
 static void stamp(const Simulator *simulator, void *message)
 {
     if (!message)
@@ -119,7 +122,8 @@ static Status run_whole(const Simulator *simulator, const PassPair *pair, Error 
     return sleep_for(simulator, clock_nanoseconds(), units, error);
 }
 
-/* The time of what the recipe does not order. */
+/* The time of both halves of a pair in the parts of their stages that the recipe does not order, in units of the
+   costs. */
 static double time_outside(const Simulator *simulator, const PassPair *pair)
 {
     const uint32_t stages = simulator->stages, second = pair->backward.stage;
@@ -132,15 +136,15 @@ static double time_outside(const Simulator *simulator, const PassPair *pair)
     return time + costs_outside_recipe(simulator->costs, simulator->recipe, stages, pair->forward.stage, RECIPE_F);
 }
 
-/* The communications of a pair that are under way. */
+/* The link on which a pair's communications run. Times in ns. */
 typedef struct PairLink {
-    int64_t free;            /* when the link has done all that was posted */
-    int64_t arrival[2];      /* when the last post of each half arrives */
+    int64_t free;            /* when the link has finished everything that was posted */
+    int64_t arrival[2];      /* when the latest post of each half arrives */
     size_t number[2];        /* of that post, in Simulator.flights */
     uint32_t first_layer[2]; /* of the stage of each half */
 } PairLink;
 
-/* A transfer of one byte a nanosecond: the bytes of a communication are its time. */
+/* A link that takes 1 ns per byte: a communication counts as so many bytes as it takes nanoseconds. */
 static const LinkModel pair_link = {.bandwidth = 1e9};
 
 static Flight flight_of(const PairWalk *walk, const PairLink *link, const PairOp *op)
@@ -153,7 +157,7 @@ static Flight flight_of(const PairWalk *walk, const PairLink *link, const PairOp
                     .half = op->half};
 }
 
-/* The link runs communications one after the other. */
+/* Posts a communication: computes when it arrives. The link runs communications one after the other. */
 static Status post(const Simulator *simulator, const PairWalk *walk, const PairOp *op, PairLink *link, Error *error)
 {
     const Flight flight = flight_of(walk, link, op);
@@ -267,7 +271,7 @@ static const StageCost kinds[OPCODE_COUNT] = {
     [OP_FORWARD_ONLY] = COST_F,
     [OP_BACKWARD] = COST_B,
     [OP_BACKWARD_INPUT] = COST_I,
-    /* other opcodes: COST_F, which every program uses */
+    /* opcodes without an entry get COST_F, which every program uses anyway */
     [OP_BACKWARD_WEIGHT] = COST_W,
     [OP_OVERLAP] = COST_FB,
     [OP_OVERLAP_FORWARD] = COST_FF,

@@ -1,6 +1,6 @@
-/* Processor time of the placement of experts, without reading and printing: 61 layers of 256 experts, 288 physical ones
-   on 32 GPUs; and 58 layers, 320 on 64. Loads are log-normal, as in profiles of mixtures of experts. Prints lines: name
-   value unit. */
+/* Processor time of the placement of experts, without reading and printing: for 61 layers of 256 experts with 288
+   physical experts on 32 GPUs, and for 58 layers with 320 physical experts on 64 GPUs. Loads are log-normal, as in
+   profiles of mixtures of experts. Prints lines: name value unit. */
 
 #include "balance/balance.h"
 

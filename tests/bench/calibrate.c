@@ -19,7 +19,7 @@ static int compare(const void *left, const void *right)
 }
 
 /* The numbers after `name` in the output of the command, ascending, without the first one if there are several. Returns
-   their count; 0: the command failed. */
+   how many numbers it has found; 0: the command failed. */
 static int numbers(const char *command, const char *name, double *values)
 {
     static char line[LINE_BYTES];

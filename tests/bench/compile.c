@@ -23,7 +23,7 @@ static double seconds_of(struct timeval time) { return (double)time.tv_sec + 1e-
 
 static Cost run(char *const *arguments)
 {
-    fflush(stdout); /* else the child would print it again */
+    fflush(stdout); /* flushed before the fork: otherwise the child would print the buffered text again */
     const int64_t start = clock_nanoseconds();
     const pid_t child = fork();
     if (child == 0) {
@@ -48,7 +48,7 @@ static int compare(const void *left, const void *right)
     return (a->seconds > b->seconds) - (a->seconds < b->seconds);
 }
 
-/* Bytes of the program per instruction, and the speed of reading and verifying it. */
+/* Prints the bytes of the program per instruction, and how fast it is decoded and verified. */
 static void measure_program(const char *name)
 {
     Arena arena = {0};

@@ -1,5 +1,5 @@
-/* Time of the host per instruction if a GPU computes: of the interpreter and the device, without the time of CUDA.
-   Prints lines: name value unit. */
+/* Measures how long the host takes per instruction if a GPU computes: the interpreter and the device's code, without
+   the calls of CUDA. Prints lines: name value unit. */
 
 #include "tests/bench/no_cuda.h"
 #include "tests/bench/pipeline_run.h"
@@ -18,8 +18,8 @@ static void on_step(void *context, const StepReport *report)
     seen->calls[report->step - 1] = calls;
 }
 
-/* F and B in turn on one rank, for a GPT of two layers; B is I and W. In the first step every F and B is new to the
-   device. */
+/* F and B in turn on one rank, for a GPT of two layers; B is I and W. In the first step the device binds every F and B;
+   later steps reuse what it has bound. */
 static void measure(char *hidden, char *sequence, char *way, const char *name)
 {
     char *arguments[] = {

@@ -1,5 +1,5 @@
-/* Time of the host per F&B on the CUDA device, without its calls to CUDA; and the predicted gain of the planned order
-   of its tiles on a GPU. Prints lines: name value unit. */
+/* Measures how long the host takes per F&B on the CUDA device, without the calls of CUDA; and the predicted gain of the
+   planned order of its tiles on a GPU. Prints lines: name value unit. */
 
 #include "runtime/device/cuda.h"
 #include "runtime/device/fused.h"
@@ -159,7 +159,7 @@ static void measure(unsigned layers, unsigned hidden, unsigned sequence)
     for (int p = 0; p < 2; p++)
         bind_alone(&pairs[p], bound[p].alone);
     for (Way way = IN_TURN; way < WAYS; way++) {
-        double each = INFINITY; /* of the best batch, as the machine may be shared */
+        double each = INFINITY; /* the time per F&B in the fastest batch, because other programs may use the machine */
         for (int batch = 0; batch < BATCHES; batch++) {
             calls = 0;
             begun = own_time();

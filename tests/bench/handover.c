@@ -157,7 +157,7 @@ static void measure_hiding(const Rank *rank)
     free(block);
 }
 
-/* The same for a sum, which needs many calls of progress. */
+/* The part of a sum's time that is hidden behind computation. A sum needs many calls of progress. */
 static void measure_hidden_sum(const Rank *rank)
 {
     enum { SUMS = 40, STEPS = 300 };
@@ -187,7 +187,8 @@ static void copy_both(const Rank *rank, const char *send, char *receive)
     memcpy(receive, send, 2 * PIECE_BYTES);
 }
 
-/* Moves as many bytes by messages: one piece each way, and a copy of the piece that a member keeps. */
+/* Moves as many bytes as an all-to-all of two members, but by messages: one message each way, and a copy of the piece
+   that a member keeps. */
 static void exchange_both(const Rank *rank, const char *send, char *receive)
 {
     Error error;

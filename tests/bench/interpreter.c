@@ -1,4 +1,5 @@
-/* Time of the interpreter, and whether the memory used is the planned one. Prints lines: name value unit. */
+/* Measures the time of the interpreter per instruction, and compares the memory used with the planned memory. Prints
+   lines: name value unit. */
 
 #include "tests/bench/pipeline_run.h"
 
@@ -78,7 +79,7 @@ static void measure_instructions(void)
            seen.busy[STEPS - 1] * 1e9 / INSTRUCTIONS);
 }
 
-/* Memory that a first, tiny run loads belongs to libraries. */
+/* Runs a tiny program first: the memory that it takes belongs to libraries and is not counted. */
 static void measure_memory(void)
 {
     const Seen first = RUN(4, 2, false, NULL, "dprun", "--set=hidden=64", "--set=heads=2", "--set=sequence=16",

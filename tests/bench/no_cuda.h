@@ -1,7 +1,7 @@
 #ifndef TESTS_BENCH_NO_CUDA_H
 #define TESTS_BENCH_NO_CUDA_H
 
-/* A mock of CUDA whose functions return at once, so that the time that is left is the host's own. */
+/* A mock of CUDA whose functions return at once, so that only the time of the host's own code is measured. */
 
 #include "runtime/base/clock.h"
 #include "runtime/device/cuda.h"

@@ -2,9 +2,9 @@
    ranks on two cores. From that file dpc predicts the makespan of five schedules, and dprun runs them: the mean
    of the fastest tenth of their steps is compared with the prediction.
 
-   A processor's caches make passes faster where few activations are alive, which no sum over parts knows: by
-   1F1B's profile GPipe is predicted 7 % too short. DualPipe lies between the two, so it is the one that is
-   profiled.
+   Passes are faster if few activations are live, because more of them fit in the processor's caches. A sum over parts
+   does not contain this: with the profile of 1F1B, GPipe is predicted 7 % too short. DualPipe is between the two, so it
+   is profiled.
 
    The machine may be shared, and now fast, now slow, often for longer than a run takes. So a round is short: a
    profile and a run of each schedule within a few seconds, before other programs where that is allowed. Each round
@@ -24,8 +24,8 @@ static const struct {
     {"1f1b", ""}, {"zb-h1", ""}, {"gpipe", ""}, {"dualpipe", ""}, {"interleaved-1f1b", "-D chunks=2"}};
 static const char profiled[] = "dualpipe";
 static const char sizes[] = "--ranks 2 --microbatches 4";
-static const char model[] = /* the activations of a pass do not fit into a second-level cache, whatever the schedule */
-    "--set hidden=64 --set heads=2 --set sequence=64 --set microbatch_size=4 --set layers=4";
+/* so large that the activations of one pass do not fit into a second-level cache under any schedule */
+static const char model[] = "--set hidden=64 --set heads=2 --set sequence=64 --set microbatch_size=4 --set layers=4";
 static const double goal = 0.05;
 
 static char folder[] = "/tmp/predict.XXXXXX";
@@ -37,8 +37,8 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The numbers after `name` in what the command prints, without the first `skipped`. Returns their count;
-   -1: it failed. */
+/* Reads the numbers after `name` in the output of the command, without the first `skipped`. Returns how many; -1: the
+   command failed. */
 static int numbers(const char *command, const char *name, int skipped, double *values, int most)
 {
     static char line[LINE_BYTES];

@@ -1,6 +1,6 @@
-/* operations.def is true: an operand that an operation reads stays unchanged and affects the result; one that it writes
-   does not depend on its old content; one that it adds to or changes does. Tested by running every operation on the CPU
-   device and the oracle, with one operand changed at a time. */
+/* Checks the effects in operations.def: an operand that an operation reads stays unchanged and affects the result; the
+   result in an operand that it writes does not depend on the operand's old content; in one that it adds to or changes
+   it does. Tested by running every operation on the CPU device and the oracle, with one operand changed at a time. */
 
 #include "runtime/device/group.h"
 #include "tests/device/pair.h"
@@ -9,20 +9,22 @@
 
 enum { ROWS = 6, COLUMNS = 8, OUTPUTS = 12, SEQUENCE = 3, HEADS = 2, NUMBERS = 40, TABLE_ROWS = 8 };
 enum { IN = ROWS * COLUMNS, OUT = ROWS * OUTPUTS, WEIGHTS = COLUMNS * OUTPUTS, CONTEXT = -1 };
-enum { EXPERTS = TABLE_ROWS, CHOSEN = 2, ROUTED = ROWS * CHOSEN }; /* a token is also the number of an expert */
+/* TABLE_ROWS, because the same random tokens are used as numbers of experts */
+enum { EXPERTS = TABLE_ROWS, CHOSEN = 2, ROUTED = ROWS * CHOSEN };
 enum { ROUTED_IN = ROUTED * COLUMNS, ROUTED_OUT = ROUTED * OUTPUTS };
 
-/* The kind of an operand's numbers. PLACE: a permutation of ROUTED rows; BEGIN: the first row of each expert. */
+/* What kind of numbers an operand has. PLACE: a permutation of ROUTED rows; BEGIN: the first row of each expert. */
 typedef enum Form { NONE, ELEMENT, FLOAT, TOKEN, PLACE, BEGIN, LOSS } Form;
 
-/* An operation with a shape, and its operands: their number and kind of elements; CONTEXT: as many as the kernel
-   saves. */
+/* An operation with a shape, and for each operand the kind and the number of its elements. CONTEXT as number: as many
+   as the kernel saves. */
 typedef struct Subject {
     OpKind kind;
     KernelShape shape, gelu; /* no rows: none */
-    bool table, in_bytes;    /* takes rows, columns and sequence; its count is in bytes */
-    bool posts, waits;       /* the operation has an exchange, and posts its all-to-all or waits for it */
-    bool copies;             /* it has a table of copies of experts */
+    /* table: the operation has rows, columns and sequence instead of a kernel; in_bytes: its count is in bytes */
+    bool table, in_bytes;
+    bool posts, waits; /* the operation has an exchange, and posts its all-to-all or waits for it */
+    bool copies;       /* it has a table of copies of experts */
     struct {
         Form form;
         int count;
@@ -114,8 +116,8 @@ static void subjects_of(Subject *subjects)
 }
 /* clang-format on */
 
-/* An all-to-all with a second member that has the same pieces. So each member gets back its own pieces, cut or filled
-   up with zeros to the size that it expects. */
+/* An all-to-all with a second member that has the same pieces. So this member gets back its own pieces, cut off or
+   filled up with zeros to the size that it expects. */
 static Status mirror(void *context, AllToAll *all_to_all, Error *unused)
 {
     (void)context, (void)unused;
@@ -137,7 +139,7 @@ typedef struct Trial {
     Op op;
     OpMemory memory;
     size_t bytes[OPERATION_OPERANDS];
-    unsigned char *first[OPERATION_OPERANDS]; /* content of the operands after the first run */
+    unsigned char *first[OPERATION_OPERANDS]; /* [operand]: its content after the first run */
 } Trial;
 
 static size_t size_of(const Trial *trial, Form form)
@@ -153,7 +155,8 @@ static int32_t begin_of(uint64_t seed, size_t expert)
     return expert == EXPERTS || begin > ROUTED ? ROUTED : (int32_t)begin;
 }
 
-/* Fills an operand with numbers from 0.5 to 1.5, also for statistics; tokens are within the table. */
+/* Fills an operand with random numbers from 0.5 to 1.5, which are also valid statistics, or with valid tokens and
+   rows. */
 static void fill_operand(const Trial *trial, int operand, uint64_t seed)
 {
     const Form form = trial->subject->operands[operand].form;
@@ -195,7 +198,7 @@ static void begin_exchange(Trial *trial)
     exchange->begins[2] = exchange->begins[5] = trial->bytes[0];
 }
 
-/* Runs the operation with the first content of all operands except `changed`. */
+/* Runs the operation. Operand `changed` has other content than in the first run; all others have the same. */
 static void run_trial(const Trial *trial, int changed)
 {
     for (int i = 0; i < OPERATION_OPERANDS && trial->bytes[i]; i++)
@@ -254,7 +257,7 @@ static void end_trial(Trial *trial)
     }
 }
 
-/* Whether the operand's old content affects the result; checks that its effect is the declared one. */
+/* Returns whether the operand's old content affects the result, and checks that this fits its declared effect. */
 static bool check_operand(const Trial *trial, int operand)
 {
     const OpOperand *said = &op_info[trial->op.kind].operands[operand];

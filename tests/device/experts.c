@@ -1,6 +1,6 @@
 /* The operations of layers with experts, on the CPU device compared with the oracle: routing, its ties and edge cases,
-   permuting, products of each expert's rows, SwiGLU. The oracle's results are compared with results by hand, where
-   these are short; its gradients with central differences in tests/model/gradients.c. */
+   permuting, products of each expert's rows, SwiGLU. Some of the oracle's results are compared with results computed by
+   hand; its gradients with central differences in tests/model/gradients.c. */
 
 #include "runtime/device/group.h"
 #include "tests/device/pair.h"
@@ -11,7 +11,7 @@ enum { CPU = TESTED };
 
 static void assert_near(Tensor tensor, const char *what)
 {
-    double largest = 1e-2; /* at least this, as some results are 0 up to rounding */
+    double largest = 1e-2; /* not smaller, because some results are 0 except for rounding */
     for (size_t i = 0; i < tensor.count; i++)
         largest = fmax(largest, fabs(((double *)tensor.at[ORACLE])[i]));
     for (size_t i = 0; i < tensor.count; i++) {
@@ -152,7 +152,8 @@ static void choices_are_as_defined(void **state)
         expect_choice(p, (float[8]){0, 1, 0, 2, 0, 2}, (float[8]){[6] = 1}, 6, 3);
         expect_choice(g, none, none, 0, 1);
         expect_choice(g, (float[8]){0, 0, 0, 0, 1, 1}, none, 4, 5);
-        expect_choice(g, (float[8]){0, 0, 0, 2, 1.9f, 1.9f}, none, 4, 5); /* the best expert is in the other group */
+        /* the best expert is in a group that is not chosen */
+        expect_choice(g, (float[8]){0, 0, 0, 2, 1.9f, 1.9f}, none, 4, 5);
         expect_choice(g, (float[8]){0, 0, 0, 0, 1, 1}, (float[8]){1, 1, 1, 1}, 0, 1);
     }
 }
@@ -191,7 +192,7 @@ static int32_t expert_of(Spread spread, size_t row, size_t choice, size_t expert
                                         : random_bits(3, row * 100 + choice) % experts);
 }
 
-/* Any expert may be chosen, even twice: the operations after the router allow it. */
+/* Checks the operations after the router. The chosen experts are arbitrary; a token may have one twice. */
 static void check_experts(size_t rows, size_t columns, size_t outputs, Routing routing, Spread spread)
 {
     const size_t routed = rows * routing.chosen;
@@ -280,7 +281,8 @@ static void rows_go_to_copies_in_turn(void **state)
     enum { EXPERTS = 3, PHYSICAL = 6, ROWS = 8 };
     static const int32_t chosen[ROWS] = {0, 1, 0, 0, 2, 0, 1, 2};
     static const uint32_t placement[PHYSICAL] = {2, 1, 0, 0, 0, 1};
-    /* at first the copies of expert 0 are physical experts 0 and 3, of expert 1 1 and 4, of expert 2 2 and 5 */
+    /* physical expert p is expert p % 3: the copies of expert 0 are 0 and 3, those of expert 1 are 1 and 4, those of
+       expert 2 are 2 and 5 */
     static const int32_t wanted[2][2][ROWS] = {{{0, 1, 3, 0, 2, 3, 4, 5}, {2, 1, 3, 4, 0, 2, 5, 0}},
                                                {{3, 4, 0, 3, 5, 0, 1, 2}, {3, 5, 4, 2, 0, 3, 1, 0}}};
     static const uint32_t rows[2][PHYSICAL] = {{4, 2, 3, 3, 2, 2}, {4, 2, 2, 4, 2, 2}};

@@ -1,4 +1,5 @@
-/* Compares every operation of the CPU device with the oracle's, on random data and on outputs that are NaN before. */
+/* Compares every operation of the CPU device with the oracle's, on random data, with outputs that are NaN before the
+   call. */
 
 #include "tests/device/pair.h"
 
@@ -16,7 +17,7 @@ static void assert_within(Tensor tensor, double bound, const char *what, size_t 
                      (double)got[i], expected[i], bound);
 }
 
-/* The bound is relative to the largest element. */
+/* Fails if an element differs by more than `bound` times the largest element of the oracle's tensor. */
 static void assert_close(Tensor tensor, double bound, const char *what, size_t rows, size_t columns)
 {
     double largest = 1e-30;
@@ -119,7 +120,7 @@ static void test_gelu(void **state)
             BOTH_OP(gelu_backward, with_kernel(k[d]), x.at[d], dy.at[d], dx.at[d]);
             BOTH_OP(gelu_backward, with_kernel(k[d]), x.at[d], dy.at[d], dy.at[d]);
             assert_memory_equal(dx.at[CPU], in_place.at[CPU], count * sizeof(float));
-            /* relative to x: for negative x, y is too near 0 */
+            /* the bound is relative to x, because y is almost 0 for negative x */
             assert_within(y, 1e-5 * (double)deviation, "gelu forward", rows, columns);
             assert_within(dx, 1e-5, "gelu dx", rows, columns);
             release(x), release(y), release(dx), release(in_place);
@@ -155,7 +156,7 @@ static void test_attention(void **state)
     }
 }
 
-/* Later tokens, and other sequences, do not change a bit of earlier results. */
+/* A token's result does not depend on later tokens of its sequence, or on other sequences: not in one bit. */
 static void test_attention_is_causal(void **state)
 {
     (void)state;
@@ -278,7 +279,7 @@ static void test_memory(void **state)
     }
 }
 
-/* Three steps of one weight, by hand (Loshchilov & Hutter, 2019, algorithm 2). */
+/* Compares three updates of one weight with the formulas of Loshchilov & Hutter, 2019, algorithm 2. */
 static void test_adamw(void **state)
 {
     (void)state;
@@ -341,8 +342,8 @@ static void test_product_clock(void **state)
     }
 }
 
-/* A list runs on any bases. If an operand that an operation needs is missing, the operation is refused by name; if its
-   result is not needed, it is left out. */
+/* One list runs with different bases. If an operation lacks an operand that it needs, it is refused by name; if it
+   lacks only an optional result (IF_WANTED), it is left out. */
 static void test_lists(void **state)
 {
     (void)state;

@@ -87,7 +87,8 @@ static inline void kernels_for(KernelShape shape, const Kernel **kernels)
         OK(device_kernel(devices[d], &shape, &kernels[d], &error));
 }
 
-/* Calls an operation on both; in its arguments `d` is the index of the device, `device` the device. */
+/* BOTH and BOTH_OP call a function, or run an operation, on both devices. The arguments may use `d`, the index of the
+   device; those of BOTH also `device`. */
 #define BOTH(...)                       \
     for (int d = 0; d < DEVICES; d++) { \
         Device *device = devices[d];    \

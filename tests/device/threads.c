@@ -34,7 +34,7 @@ static uint64_t digest_of(uint64_t digest, const float *values, size_t count)
     return digest;
 }
 
-/* Runs some of every computation of the library. */
+/* Runs one operation of each kind that uses oneDNN. */
 static Status compute(Worker *worker)
 {
     Device *device = worker->device;
@@ -100,7 +100,7 @@ static size_t thread_count(void)
     return count;
 }
 
-/* Devices are opened here and used in other threads, as a runtime may do. */
+/* Opens devices in this thread and uses them in other threads, as a host may do. */
 static void test_bits_are_the_same_in_every_thread(void **state)
 {
     (void)state;

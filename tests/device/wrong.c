@@ -1,4 +1,4 @@
-/* The description of a wrong matrix names the fault that the test has made. */
+/* Tests describe_wrong: its description of a wrong matrix must name the fault that the test has put in. */
 
 #include "tests/device/wrong.h"
 #include "runtime/model/random.h"
@@ -16,7 +16,8 @@ typedef double Fault(size_t row, size_t column);
 
 static double right(size_t row, size_t column) { return expected[row * COLUMNS + column]; }
 
-/* With random values, many of which are close to each other. */
+/* Puts `fault` into a random matrix and checks that the description has `words`. Many of the values are close to each
+   other. */
 static void assert_said(Fault *fault, const char *words)
 {
     char text[400];
@@ -70,7 +71,7 @@ static void test_faults(void **state)
     assert_said(little, "none of 12288 by more than 0.01; worst at [3, 4]: 2.364375, should be 2.359375");
 }
 
-/* With any size of the text buffer. */
+/* The description is truncated to any size of the text buffer. */
 static void test_room(void **state)
 {
     (void)state;

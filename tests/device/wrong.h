@@ -16,7 +16,7 @@ typedef struct Wrong {
     const double *got, *expected; /* [rows, columns] */
     size_t rows, columns;
     double bound; /* largest allowed |got - expected| of an element */
-    size_t count; /* number of wrong elements; samples: indices of some */
+    size_t count; /* the number of wrong elements; samples: the indices of some of these */
     size_t samples[64], sampled;
     char *text;
     size_t size, used;
@@ -64,7 +64,7 @@ static inline void wrong_say_set(Wrong *w, const char *name, const bool *in, siz
             for (size_t between = last + 1; between < last + step; between++)
                 alone = alone && !in[between];
         if ((last - i) / step < 2 && step > 1)
-            last = i; /* two rows do not show a rule */
+            last = i; /* a step between two rows alone is no pattern */
         wrong_say(w, "%s%zu", ranges > 1 ? ", " : "", i);
         if (last > i)
             wrong_say(w, "..%zu", last);
@@ -91,8 +91,8 @@ static inline void wrong_say_where(Wrong *w)
     free(rows);
 }
 
-/* Whether most samples that are not 0 hold the value of (row + down, column + right) or, if `mixed`, of (row ^ down,
-   column ^ right). */
+/* Whether most samples that are not 0 hold the expected value of element (row + down, column + right); with `mixed`, of
+   (row ^ down, column ^ right). */
 static inline bool wrong_is_of_others(const Wrong *w, ptrdiff_t down, ptrdiff_t right, bool mixed)
 {
     size_t fits = 0;
@@ -130,7 +130,8 @@ static inline bool wrong_say_moved(Wrong *w)
     return false;
 }
 
-/* Describes multiples: only half of the products were added, or those of two tiles, ... */
+/* Describes values that are a multiple of the right ones: for example, half of the products were not added, or those of
+   two tiles were. */
 static inline bool wrong_say_multiple(Wrong *w)
 {
     size_t fits = 0;

@@ -1,5 +1,5 @@
-/* The functions that code compiled with -fsanitize=thread calls for each access, here without TSan's runtime. Linked if
-   there is no sanitizer. */
+/* The functions that code compiled with -fsanitize=thread calls for each memory access. They replace TSan's runtime in
+   builds without a sanitizer. */
 
 #include "tests/gpu/simt.h"
 
@@ -39,7 +39,7 @@ void __tsan_func_exit() {}
 void __tsan_read_range(void *address, unsigned long bytes) { simt_read(address, bytes); }
 void __tsan_write_range(void *address, unsigned long bytes) { simt_write(address, bytes); }
 
-/* called by code of clang from 15 on */
+/* code compiled by clang 15 or newer calls this one */
 void *__tsan_memset(void *to, int byte, unsigned long bytes)
 {
     simt_write(to, bytes);

@@ -38,7 +38,7 @@ static void test_faults(void **state)
     assert_found("no_such_kernel", 32, 0, "no kernel of that name");
 }
 
-/* Errors that only a build with a report of every access finds. */
+/* Faults that are found only in builds that report every memory access. */
 static void test_accesses(void **state)
 {
     (void)state;

@@ -3,8 +3,8 @@
 
 /* Runs the kernels of runtime/device/kernels on the CPU: threads are fibers, memory is the host's. Besides wrong
    numbers it finds barriers that not all threads reach, collective instructions on which a warp's lanes disagree,
-   copies that nobody waits for, and misaligned addresses. In builds without a sanitizer it sees every access, and also
-   finds races in shared memory and accesses beyond its end. */
+   asynchronous copies that no thread waits for, and misaligned addresses. In builds without a sanitizer it sees every
+   access, and also finds races in shared memory and accesses beyond its end. */
 
 #include "runtime/device/kernels/kernels.h"
 
@@ -17,10 +17,10 @@ extern "C" {
 const char *emulate(const char *name, const void *parameters, Launch launch);
 const char *emulate_together(const char *name, const void *parameters, Launch launch);
 
-/* Fills the map as cuTensorMapEncodeTiled does on a GPU; the caller owns `base` and the map. */
+/* Fills in a tensor map, as cuTensorMapEncodeTiled does for a GPU. The caller owns `base` and the map. */
 void emulated_tensor_map(TensorMap *map, const void *base, const TensorMapShape *shape);
 
-/* Number of bank conflicts of ldmatrix rows since the last call. */
+/* How many bank conflicts ldmatrix has had since the last call of this function. */
 unsigned long emulated_bank_conflicts(void);
 
 #ifdef __cplusplus

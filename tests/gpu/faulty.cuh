@@ -61,7 +61,7 @@ KERNEL faulty_registers(KERNEL_PARAMETER Copy)
         registers_less<32>();
 }
 
-/* Copies boxes by the map at `from`. */
+/* Copies boxes with the tensor map at `from`. Each flag that is false leaves out one necessary step. */
 DEVICE void faulty_box(const Copy &p, char *shared, bool acquired, bool written, bool counted)
 {
     const TensorMap *map = (const TensorMap *)p.from;
@@ -91,8 +91,8 @@ FAULTY_BOX(faulty_fence, true, true, false)
 FAULTY_BOX(faulty_count, true, false, true)
 FAULTY_BOX(faulty_wait, true, false, false)
 
-/* Clusters of two blocks. Each block has arrivals at which the other block's threads arrive, and sends a box to both by
-   the map at `from`. */
+/* For clusters of two blocks. Each block has a barrier at which the other block's threads arrive, and sends a box to
+   both blocks with the tensor map at `from`. */
 DEVICE void faulty_cluster(const Copy &p, char *shared, bool begins_together, unsigned missing, bool stays)
 {
     Arrivals *full = (Arrivals *)(shared + 1024), *empty = full + 1;
@@ -140,7 +140,7 @@ KERNEL faulty_early(KERNEL_PARAMETER Copy)
         arrive_at(arrivals, 1);
 }
 
-/* Sends a box to memory that the other block still multiplies. */
+/* Fault: sends a box to shared memory that is still an operand of the other block's product. */
 KERNEL faulty_slot(KERNEL_PARAMETER Copy p)
 {
     KERNEL_SHARED(shared);
@@ -189,8 +189,9 @@ template <unsigned COUNT> DEVICE void store_sums(float *to, const float (&sum)[C
         to[(row + i / 2 % 2 * 8) * (COUNT * 2) + i / 4 * 8 + column + i % 2] = sum[i];
 }
 
-/* No fault: the product of a[64, 16] and b[16, 128] at `from`, row by row: with a and b by k in shared memory; with a
-   in registers, as ldmatrix loads them; and with the first 64 columns of b. The second and third are added to ones. */
+/* No fault: computes the product of a[64, 16] and b[16, 128] at `from` three times. First both are in shared memory,
+   contiguous along k; then a is in registers, as ldmatrix loads it; then b is only its first 64 columns. The second and
+   third product are added to ones. */
 KERNEL group_fragments(KERNEL_PARAMETER Copy p)
 {
     KERNEL_SHARED(shared);

@@ -17,8 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The second half of a block: the forward of one microbatch and the backward of another; a message of rows x hidden,
-   and a wide inner dimension. */
+/* Sizes of the test: the second half of a transformer block, forward for one microbatch and backward for another. */
 enum { ROWS = 136, HIDDEN = 24, WIDE = 136, HEADS = 2, SEQUENCE = 68, TOKENS = 40, HEAD = 64 };
 enum {
     NORM,
@@ -47,7 +46,7 @@ enum {
 };
 enum { ARENA = 1 << 21, SHARED_BYTES = 99 << 10 };
 
-/* Memory with the same layout in both runs. */
+/* The memory of all operands. The run operation by operation and the fused run each have one, with the same layout. */
 typedef struct Memory {
     char *at;
     size_t used, element_size; /* bytes */
@@ -60,7 +59,7 @@ static void *take(Memory *memory, size_t count, size_t size, bool random)
         const float value = random ? random_normal(memory->used, i) : NAN;
         uint32_t bits;
         memcpy(&bits, &value, sizeof bits);
-        bits >>= 8 * (4 - size); /* the upper half of a float is a bfloat16 */
+        bits >>= 8 * (4 - size); /* a bfloat16 is the upper half of a float */
         memcpy(place + i * size, &bits, size);
     }
     memory->used += (count * size + 63) / 64 * 64;
@@ -75,7 +74,7 @@ static void *elements(Memory *memory, size_t count, bool random)
 
 static float *floats(Memory *memory, size_t count, bool random) { return take(memory, count, sizeof(float), random); }
 
-/* The operations before and after a model's blocks. */
+/* Adds the operations before and after a model's blocks: embedding and losses. */
 static void lay_out_ends(Memory *m, Operation *o)
 {
     void *table = elements(m, TOKENS * HIDDEN, true), *positions = elements(m, SEQUENCE * HIDDEN, true);
@@ -124,7 +123,7 @@ static void lay_out_ends(Memory *m, Operation *o)
                                   .of.elementwise = {.from = rows, .to = as_elements, .count = ROWS * HIDDEN}};
 }
 
-/* Heads wide enough for TMA and wgmma. */
+/* Adds an attention whose heads are wide enough for TMA and wgmma. */
 static void lay_out_wide_attention(Memory *m, Operation *o)
 {
     float *values = floats(m, 3 * ROWS * HEADS * HEAD, true);
@@ -231,7 +230,8 @@ static Memory lay_out(Operation *o, size_t element_size)
     return m;
 }
 
-/* Products by TMA and wgmma, except one, as if its row length did not fit TMA; attention, if heads are wide. */
+/* Replaces products by those with TMA and wgmma, except one, as if its rows did not fit TMA; also attention with wide
+   heads. */
 static void use_hopper(Operation *operations)
 {
     Operation *wide = &operations[ATTEND_WIDE];
@@ -371,7 +371,7 @@ static void test_wrong_tables(void **state)
     free(memory.at);
 }
 
-/* A table that the check refuses does hang. */
+/* A table with a cycle, which the check refuses, does hang when it is launched. */
 static void test_circle_hangs(void **state)
 {
     (void)state;

@@ -19,7 +19,7 @@
 
 static const char disassemble[] = "PATH=\"$PATH:${CUDA_HOME:-/usr/local/cuda}/bin\" nvdisasm -c";
 
-/* The findings in a kernel's code. */
+/* What was found in the code of a kernel. */
 typedef struct Loads {
     unsigned all, waits, faults;
     char first[200]; /* the first fault */
@@ -52,7 +52,7 @@ static void read_instruction(Loads *loads, const char *line, bool *stale)
         fault(loads, "a load behind a counter, the cache as it was", line);
 }
 
-/* The loads of a kernel in a file of machine code; none if it is not there. */
+/* Finds the loads of a kernel in a file of machine code; all zero if the file has no such kernel. */
 static Loads loads_of(const char *file, const char *kernel)
 {
     Loads loads = {.all = 0};
@@ -112,7 +112,7 @@ static void test_fused(void **state)
     assert_fresh("hopper", "sm_90a", "fused_hopper");
 }
 
-/* Checks that a faulty kernel is detected. */
+/* Kernels with faults, to check that these are detected. */
 static const char faulty[] =
     "#define WAIT(order) unsigned n; do asm volatile(\"ld.\" order \".gpu.global.u32 %0, [%1];\" : \"=r\"(n) : "
     "\"l\"(p) : \"memory\"); while (!n)\n"

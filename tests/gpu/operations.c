@@ -1,5 +1,5 @@
-/* Compares every emulated kernel with the oracle's operation: on random data, on outputs that are NaN before, with
-   shapes that do not divide into tiles, twice with the same bits. */
+/* Compares every emulated kernel with the oracle's operation: on random data, with outputs that are NaN before, and
+   with shapes that do not divide into tiles. Each kernel runs twice and must give the same bits. */
 
 #include "runtime/device/device.h"
 #include "tests/device/run_op.h"
@@ -64,7 +64,7 @@ static size_t bytes_of(const Tensor *t) { return t->count * (t->type == F32 ? 4 
 static Tensor filled(Type type, size_t count, double deviation, double offset)
 {
     Tensor t = {type, count, NULL, malloc(count * sizeof(double) + 1)};
-    /* of the exact size, so that the address sanitizer finds reads past the end */
+    /* allocates exactly the size needed, so that the address sanitizer finds reads past the end */
     if (posix_memalign(&t.device, 64, bytes_of(&t) + 1))
         fail();
     next_key++;
@@ -90,7 +90,7 @@ static void release(Tensor t)
 
 static void assert_near(const Tensor *t, double bound, const char *what)
 {
-    double difference = 0, size = 1e-30; /* not 0: where the expected values are 0, tiny differences are allowed */
+    double difference = 0, size = 1e-30; /* not 0, so that tiny differences are allowed if all expected values are 0 */
     for (size_t i = 0; i < t->count; i++) {
         const double got = (double)element(t, i), expected = t->exact[i];
         if (!isfinite(got))
@@ -197,7 +197,8 @@ static void test_products(Type type)
             run("product_weight", type, &p, product_launch(&p));
             ORACLE_OP(linear_backward_weight, with_kernel(linear), x.exact, dy.exact, dw.exact,
                       with ? dbias.exact : NULL);
-            assert_near_and_release(dw, "dw"); /* float: exact inputs, float sums in both modes */
+            /* the weight gradient is float in both modes, so the bound is that of float */
+            assert_near_and_release(dw, "dw");
             assert_near_and_release(dbias, "dbias");
         }
         release(x), release(w), release(bias), release(residual), release(dy);
@@ -205,7 +206,8 @@ static void test_products(Type type)
     assert_int_equal(emulated_bank_conflicts(), 0);
 }
 
-/* By TMA and wgmma, in bfloat16; on few multiprocessors, so that a block runs a second tile. */
+/* Runs a product with TMA and wgmma in bfloat16. `multiprocessors` is small, so that a block computes more than one
+   tile. */
 static void run_hopper(const char *name, ProductLayout layout, const Product *p, unsigned multiprocessors,
                        unsigned cluster)
 {
@@ -217,7 +219,8 @@ static void run_hopper(const char *name, ProductLayout layout, const Product *p,
     run_named(name, &with_maps, hopper_launch(p, multiprocessors, cluster));
 }
 
-/* Rows of tiles, for products and for weights: 1, 1; 2, 3, which gives a cluster with an idle block; 2, 1; 3, 1. */
+/* The shapes have 1, 2, 2, 3 rows of tiles in forward products, and 1, 3, 1, 1 in weight gradients. With 3 rows one
+   block of a cluster is idle. */
 static void test_hopper(void **state)
 {
     (void)state;
@@ -327,7 +330,7 @@ static void test_gelu(Type type)
         }
 }
 
-/* Launches one of its kernels within `most` bytes of shared memory. */
+/* Launches a kernel of attention that may use `most` bytes of shared memory. */
 static void run_attention(const char *name, Type type, Attention p, int backward, unsigned most)
 {
     const unsigned size = type == F32 ? 4 : 2;
@@ -377,15 +380,15 @@ static void attention_within(Type type, unsigned most)
     assert_int_equal(emulated_bank_conflicts(), 0);
 }
 
-/* The largest and the smallest shared memory: compute capability 9.0; 8.6, 8.9 and 12.0. */
+/* Tests with the largest shared memory (compute capability 9.0) and with the smallest one (8.6, 8.9 and 12.0). */
 static void test_attention(Type type)
 {
     attention_within(type, (227 << 10) - FUSED_HEAD);
     attention_within(type, (99 << 10) - FUSED_HEAD);
 }
 
-/* By TMA and wgmma; it saves what the portable backward needs. Tiles: 1; 2 of a few rows, in 2 blocks; 4 in 3; 6 and 9
-   in 2. */
+/* The forward with TMA and wgmma, which saves what the portable backward needs. The shapes have 1, 2, 4, 6 and 9 tiles,
+   computed by 1 to 3 blocks. */
 static void test_hopper_attention(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* The order of a product's tiles: each tile comes once, and the tiles that run at the same time read nearly the least
-   memory that any height of bands gives. The L2 cache must load this from memory, as far as it keeps it while a wave
-   runs. */
+/* The order of a product's tiles: each tile comes once, and the tiles that run at the same time read hardly more memory
+   than with the best height of bands. This is what the L2 cache must load from memory if it keeps everything while a
+   wave runs. */
 
 #include "runtime/device/kernels/kernels.h"
 

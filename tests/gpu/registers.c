@@ -1,5 +1,5 @@
-/* The compiler's report on every kernel in the prebuilt machine code: each kernel is there for each architecture, and
-   neither it nor the functions that it calls spill registers to memory. Skipped if `make gpu-code` has not run. */
+/* Reads the compiler's reports on the prebuilt machine code. Each kernel must exist for each architecture, and neither
+   it nor the functions that it calls may spill registers to memory. Skipped if `make gpu-code` has not run. */
 
 #include "runtime/device/kernels/kernels.h"
 

@@ -76,7 +76,7 @@ cudaError_t __wrap_cudaGetDriverEntryPointByVersion(const char *name, void **ent
                                                     enum cudaDriverEntryPointQueryResult *result)
 {
     assert_string_equal(name, "cuTensorMapEncodeTiled");
-    assert_int_equal(version, 12000); /* the first version that has it, with this signature */
+    assert_int_equal(version, 12000); /* the first version of CUDA that has this function with this signature */
     assert_int_equal(flags, cudaEnableDefault);
     *result = driver_says;
     *entry = driver_says == cudaDriverEntryPointSuccess ? (void *)(uintptr_t)encode : NULL;
@@ -116,7 +116,8 @@ static void test_launch(void **state)
         assert_int_equal(launched.blockDim.x, 384);
         assert_int_equal(launched.blockDim.y * launched.blockDim.z, 1);
         assert_int_equal(launched.dynamicSmemBytes, 231424);
-        assert_int_equal(launched.numAttrs, cluster - 1); /* without clusters none: GPUs before 9.0 refuse it */
+        /* no attribute without clusters: GPUs before 9.0 refuse the cluster attribute */
+        assert_int_equal(launched.numAttrs, cluster - 1);
     }
     assert_int_equal(attribute.id, cudaLaunchAttributeClusterDimension);
     assert_int_equal(attribute.val.clusterDim.x, 2);
@@ -146,7 +147,7 @@ static void test_tensor_map(void **state)
     assert_int_equal(encoded.sizes[0], 384);
     assert_int_equal(encoded.sizes[1], 200);
     assert_int_equal(encoded.pitch, 768);
-    assert_int_equal(encoded.box[0] * 2, 128); /* at most one row of the swizzle */
+    assert_int_equal(encoded.box[0] * 2, 128); /* bytes of a row of a box: at most one row of the swizzle */
     assert_int_equal(encoded.box[1], HOPPER_TILE_K);
     assert_int_equal(encoded.steps[0] * encoded.steps[1], 1);
     assert_int_equal(encoded.interleave, CU_TENSOR_MAP_INTERLEAVE_NONE);

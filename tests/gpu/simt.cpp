@@ -32,10 +32,10 @@ struct AsyncCopy {
     unsigned bytes, group;
 };
 
-/* A box of a tensor in transfer. It arrives when a thread waits for it; before, its memory has neither the old nor the
-   new content. */
+/* A box of a tensor that is being copied. It arrives when a thread waits for it. Until then its memory has neither the
+   old nor the new content. */
 struct TensorCopy {
-    void *to; /* in the shared memory of the block whose arrivals it completes */
+    void *to; /* destination, in the shared memory of the block whose barrier counts the bytes */
     const TensorMap *map;
     unsigned x, y;
 };
@@ -43,16 +43,18 @@ struct TensorCopy {
 struct Block;
 
 struct ArrivalState {
-    Block *block;   /* the block whose shared memory it is in */
-    unsigned since; /* number of barriers of its cluster before it was initialized */
+    Block *block;   /* the block in whose shared memory this barrier is */
+    unsigned since; /* how many cluster barriers had passed when it was initialized */
     unsigned count, missing, phase;
-    /* 1 + the last phase in which another block arrived or sent a box. 0: none, or a thread has waited for its end */
+    /* 1 + the last phase in which another block arrived or sent a box; 0: there was none, or a thread has waited for
+       the end of that phase */
     unsigned unseen;
     long bytes; /* announced bytes that have not arrived */
     std::vector<TensorCopy> copies;
 };
 
-/* Operands are read as late as possible, also those in registers. */
+/* A product of a warpgroup that was begun. Its operands, also those in registers, are read as late as allowed, to find
+   threads that change them too early. */
 struct GroupProduct {
     SimtGroupProduct of;
     unsigned group;
@@ -65,16 +67,17 @@ struct Fiber {
     Block *block = nullptr;
     unsigned number = 0;
     bool waits = false, ended = false;
-    const char *at = ""; /* the operation at which it waits */
+    const char *at = ""; /* the operation at which this thread waits */
     void *operands = nullptr;
     std::vector<AsyncCopy> copies;
     unsigned groups = 0;
     std::vector<GroupProduct> products;
     unsigned product_groups = 0;
-    bool products_begun = false; /* and has not waited since: registers are ordered before products */
-    unsigned fences = 0;         /* number of fences between its accesses and those of the copy engine */
-    bool counted = false;        /* has read counters of others, without a fence since */
-    unsigned polls = 0;          /* number of unsuccessful reads of a value that others change */
+    /* group_products_begin was called and no wait since: earlier writes of registers are ordered before the products */
+    bool products_begun = false;
+    unsigned fences = 0;  /* how many async_fence this thread has executed */
+    bool counted = false; /* this thread has read counters of other blocks and has executed no fence since */
+    unsigned polls = 0;   /* how often this thread has read a value in vain that another thread must change */
     unsigned registers = 0;
     void *fake_stack = nullptr;
 };
@@ -83,9 +86,9 @@ struct Fiber {
 struct Touched {
     unsigned write_epoch = 0, read_epoch = 0, write_warp_epoch = 0, read_warp_epoch = 0;
     int writer = -1, reader = -1;
-    bool warps = false, lanes = false; /* several of them have read it */
-    unsigned fences = 0;               /* the writer's fences at that time */
-    bool loading = false;              /* the copy engine writes it and has not finished */
+    bool warps = false, lanes = false; /* warps: several warps have read it; lanes: several lanes of one warp have */
+    unsigned fences = 0;               /* the number of the writer's fences when it wrote */
+    bool loading = false;              /* the copy engine is still writing it */
 };
 
 struct Warp {
@@ -147,7 +150,7 @@ void yield()
     switch_to(&me->context, &machine.scheduler, &me->fake_stack, scheduler_stack, scheduler_size);
 }
 
-/* Does not return: the scheduler ends the run. */
+/* Ends the running thread, and so the run: the scheduler does not continue it. Does not return. */
 void stop()
 {
     for (;;)
@@ -183,7 +186,7 @@ void resume(Fiber *fiber)
     switch_to(&machine.scheduler, &fiber->context, &fake, fiber->stack.get(), stack_bytes);
 }
 
-/* Registers of a thread if the compiler uses all that it may, as with setmaxnreg. */
+/* The registers per thread at launch, if the compiler uses as many as it may, which setmaxnreg requires. */
 unsigned registers_at_launch() { return std::min(65536 / machine.launch.block / 8 * 8, 255u); }
 
 void start(Block *block, unsigned number, std::size_t first_fiber)
@@ -212,7 +215,8 @@ void start(Block *block, unsigned number, std::size_t first_fiber)
     }
 }
 
-/* Runs the fibers in order, in every second block in reverse, until all have ended or none can continue. */
+/* Runs the fibers of all blocks until all have ended or none can continue. Their order is reversed in every second
+   block. */
 void run_blocks()
 {
     for (bool going = true; going && machine.error.empty();) {
@@ -267,8 +271,8 @@ const char *run(const char *name, const void *parameters, Launch launch, unsigne
     return machine.error.empty() ? nullptr : machine.error.c_str();
 }
 
-/* For shared memory: orders the accesses of threads by the barriers of the block, and within a warp by its collective
-   instructions, and finds accesses without an order. */
+/* Checks an access to shared memory. Accesses are ordered by the barriers of the block, and within a warp by its
+   collective instructions; reports two accesses, one of them a write, without an order. */
 void touch(Fiber *fiber, const void *address, std::size_t bytes, bool write)
 {
     Block *block = fiber->block;
@@ -521,8 +525,8 @@ struct EmulatedTensorMap {
 };
 static_assert(sizeof(EmulatedTensorMap) <= sizeof(TensorMap), "a map has room for ours");
 
-/* The swizzle of 128 bytes: exchanges the 16-byte chunks of a row by the row's number modulo 8; the address has
-   both. */
+/* The swizzle of 128 bytes: permutes the 16-byte chunks of a row by the row's number modulo 8. The bits of the address
+   contain both numbers. */
 unsigned swizzled(unsigned address) { return address ^ (address >> 7 & 7) << 4; }
 
 /* The words of shared memory that a box writes. */
@@ -549,7 +553,7 @@ void perform(const TensorCopy &copy)
 {
     EmulatedTensorMap map;
     std::memcpy(&map, copy.map, sizeof map);
-    Block *block = machine.running->block; /* the thread that waits for the box is in the block that receives it */
+    Block *block = machine.running->block; /* the box is for the block of the running thread, which waits for it */
     const unsigned to = shared_address(copy.to);
     for (Touched &word : words_of(block, to, box_bytes(copy.map)))
         word.loading = false;
@@ -626,7 +630,8 @@ Block *in_cluster(unsigned number)
     return blocks[number % blocks.size()];
 }
 
-/* The element of a matrix in shared memory (PTX ISA: matrix descriptors, strides of 128-byte swizzle). */
+/* The element (other, k) of the matrix in shared memory that a descriptor describes (PTX ISA: matrix descriptors,
+   strides of 128-byte swizzle). */
 float descriptor_element(unsigned long long descriptor, bool by_k, unsigned other, unsigned k)
 {
     const unsigned start = (unsigned)(descriptor & 0x3fff) * 16, leading = (unsigned)(descriptor >> 16 & 0x3fff) * 16;
@@ -649,7 +654,8 @@ float descriptor_element(unsigned long long descriptor, bool by_k, unsigned othe
     return __uint_as_float((unsigned)bits << 16);
 }
 
-/* Each of four threads has some elements of a row of a (PTX ISA: wgmma.m64nNk16, register fragments of A). */
+/* Gives every lane the elements of its row of operand a. Four lanes share a row, and each has some of its elements (PTX
+   ISA: wgmma.m64nNk16, register fragments of A). */
 void exchange_fragments(void *const *lanes)
 {
     for (unsigned lane = 0; lane < 32; lane++)
@@ -744,7 +750,7 @@ void simt_arrivals_wait(const void *arrivals, unsigned parity)
         state.unseen = 0;
 }
 
-/* A block has only the registers of its launch. */
+/* Emulates setmaxnreg: all warps of a block together may not use more registers than at launch. */
 void simt_registers(unsigned count, bool more)
 {
     unsigned none = 0;
@@ -759,7 +765,8 @@ void simt_registers(unsigned count, bool more)
     me->registers = count;
 }
 
-/* A kernel's parameters are a copy on the thread's stack; under the address sanitizer they may be anywhere. */
+/* Whether a tensor map is part of the kernel's parameters. These are a copy on the thread's stack; under the address
+   sanitizer they may be anywhere. */
 static bool is_parameter(const TensorMap *map)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -861,7 +868,8 @@ void simt_group_products_wait(unsigned groups)
     unsigned none = 0;
     simt_collective("wgmma.wait_group", me, exchange_fragments);
     perform_products(*me, groups);
-    simt_collective("wgmma.wait_group", &none, [](void *const *) {}); /* no lane continues before all have read */
+    /* a collective, so that no lane continues before all lanes have read their operands */
+    simt_collective("wgmma.wait_group", &none, [](void *const *) {});
     me->products_begun = false;
 }
 

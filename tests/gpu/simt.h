@@ -55,8 +55,8 @@ inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 /* --- simt.cpp --- */
 char *simt_shared();
 void simt_barrier(unsigned barrier, unsigned threads);
-/* A collective instruction: when all 32 lanes have arrived, `finish` gets their operands, and writes the results into
-   them. */
+/* A collective instruction: when all 32 lanes of a warp have arrived, `finish` gets the operands of all lanes and
+   writes the results into them. */
 void simt_collective(const char *instruction, void *operands, void (*finish)(void *const *lanes));
 /* Reports a memory access by the running thread, or by `lane` of its warp in a collective instruction. */
 void simt_read(const void *address, std::size_t bytes);
@@ -124,7 +124,7 @@ DEVICE void multiply_fragments(float (&c)[4], const unsigned (&a)[4], unsigned b
     simt_multiply_fragments(c, a, b0, b1);
 }
 
-/* Counters between blocks: a thread that reads a value that is too small yields to other threads. */
+/* For waits on counters between blocks: a thread that has read too small a value calls this, and other threads run. */
 void simt_poll(const char *at);
 void simt_poll_ended();
 void simt_counted();
@@ -153,11 +153,11 @@ void simt_cluster_barrier();
 void simt_arrive_at(const void *arrivals, unsigned number);
 void simt_tensor_load_to_all(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals,
                              unsigned blocks);
-/* A product of a warpgroup, as seen by one thread. */
+/* One thread's arguments of a warpgroup's product. */
 struct SimtGroupProduct {
     float *d;
     unsigned columns;
-    const unsigned *fragment; /* fragment of a; NULL: the descriptor of a */
+    const unsigned *fragment; /* this thread's fragment of a in registers; NULL: a is in shared memory */
     unsigned long long a, b;
     bool a_by_k, b_by_k, onto;
 };

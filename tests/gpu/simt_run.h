@@ -1,7 +1,8 @@
 #ifndef TESTS_GPU_SIMT_RUN_H
 #define TESTS_GPU_SIMT_RUN_H
 
-/* kernels.cpp: the function that runs the kernel of that name with its parameters; nullptr: there is none. */
+/* In kernels.cpp. Returns the function that runs the kernel of that name with given parameters; nullptr: there is no
+   such kernel. */
 void (*simt_kernel(const char *name))(const void *parameters);
 
 #endif

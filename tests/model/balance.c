@@ -1,4 +1,4 @@
-/* Load balancing of experts: what W counts, what a step reports of it, and how the bias moves. */
+/* Load balancing of experts: what W counts, what a step reports of the counts, and how the router's bias changes. */
 
 #include "tests/model/harness.h"
 
@@ -41,7 +41,7 @@ static void run_microbatch(Model *model)
     OK(stage_backward_weight(model->stage, &model->slots.buffers, error));
 }
 
-/* Reads the numbers of a router's parameter; `number` counts the layers with experts. */
+/* Reads the values of a parameter of the router in the `number`-th layer with experts (from 0). */
 static void read(const Model *model, const void *from, size_t number, size_t parameter, float *values)
 {
     size_t i = 0;
@@ -85,7 +85,7 @@ static void check_device(const char *device)
     OK(stage_take_tallies(model.stage, &model.weights, &tallies, error));
     assert_true(fabs(tallies.worst_load - worst) < 1e-12 && tallies.layers == 2 &&
                 fabs(tallies.balance_loss - 1 - balances) < 1e-6);
-    for (size_t r = 0; r < 2; r++) { /* none of it is a gradient */
+    for (size_t r = 0; r < 2; r++) { /* the buffers of both parameters are zero: they have no gradients */
         read(&model, model.weights.gradients, r, ROUTER_BIAS, bias);
         read(&model, model.weights.gradients, r, ROUTER_BALANCE, &zero);
         for (size_t e = 0; e < EXPERTS; e++)
@@ -112,7 +112,7 @@ static void bias_moves_towards_equal_loads(void **state)
     check_device("cpu");
 }
 
-/* A stage without routers has no tallies. */
+/* A stage whose layers have no experts has no tallies. */
 static void dense_stages_have_no_tallies(void **state)
 {
     (void)state;

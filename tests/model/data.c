@@ -23,7 +23,7 @@ static int remove_file(void **state)
     return 0;
 }
 
-/* Bytes that count up, so that a byte tells its position. */
+/* Writes a text of `count` bytes whose values count up, so that each byte shows its position. */
 static void write_bytes(size_t count)
 {
     FILE *file = fopen(path, "wb");
@@ -68,7 +68,8 @@ static void test_microbatches(void **state)
     dataset_close(again);
 }
 
-/* Each window counts once. Microbatches are full; only at the end they hold fewer windows, a divisor of their size. */
+/* Each window counts once. Microbatches hold as many windows as fit; near the end they hold fewer, a divisor of their
+   size. */
 static void test_held_out_windows(void **state)
 {
     (void)state;
@@ -94,7 +95,8 @@ static void test_held_out(void **state)
     Dataset *data;
     write_bytes(250);
     OK(dataset_open(&config, path, &data, error));
-    assert_int_equal(dataset_windows(data), 3); /* 25 bytes hold three windows of 8 and their last target */
+    /* 25 bytes are three windows of 8, and one byte after them for the last target */
+    assert_int_equal(dataset_windows(data), 3);
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         int32_t inputs[TOKENS], targets[TOKENS];
         dataset_held_out(data, asked[i], inputs, targets);

@@ -1,5 +1,5 @@
-/* The effects in operations.def are sufficient and necessary: the operations of an F&B give the same bits in any order
-   that keeps the dependences derived from these effects, and other bits if one of them is violated. */
+/* The dependences that are derived from operations.def are sufficient and necessary: the operations of an F&B give the
+   same bits in any order that keeps them, and other bits in an order that violates one. */
 
 #include "runtime/model/stage.h"
 #include "tests/model/harness.h"
@@ -19,9 +19,10 @@ static const Recipe layer = {
     .counts = {9, 0},
 };
 
-/* Memory that an F&B may change, with its old content. */
+/* A block of memory that an F&B may change, with copies of its content. */
 typedef struct Region {
-    void *memory, *before, *result; /* result: after the operations in the order of the list */
+    /* before: content before the F&B; result: content after its operations in the order of the list */
+    void *memory, *before, *result;
     size_t bytes;
 } Region;
 
@@ -48,7 +49,7 @@ static void add_region(Subject *subject, void *memory, size_t bytes)
             (Region){.memory = memory, .before = copy_of(memory, bytes), .bytes = bytes};
 }
 
-/* All memory except the workspace, whose content nobody reads later. */
+/* Adds all memory of a stage except the workspace, which no later pass reads. */
 static void add_regions(Subject *subject, const StageSizes *sizes, const PassBuffers *buffers)
 {
     const size_t each = sizeof(float);
@@ -62,7 +63,7 @@ static void add_regions(Subject *subject, const StageSizes *sizes, const PassBuf
     add_region(subject, buffers->loss, sizeof(double));
 }
 
-/* Restores the memory, and runs the operations in this order. */
+/* Restores the memory, and runs the operations in the given order. */
 static void run_in(const Subject *subject, const size_t *order)
 {
     for (size_t r = 0; r < subject->region_count; r++)
@@ -127,7 +128,8 @@ static void mark_with_all_before(const OpList *list, size_t index, bool *marked)
         mark_with_all_before(list, list->ops[index].after[a], marked);
 }
 
-/* The order with operation `index` as early as possible without its dependence number `left_out`. */
+/* Makes the order in which operation `index` runs as early as possible if its dependence number `left_out` is
+   ignored. */
 static bool order_without(const OpList *list, size_t index, unsigned left_out, size_t *order)
 {
     const Op *op = &list->ops[index];
@@ -148,7 +150,8 @@ static bool order_without(const OpList *list, size_t index, unsigned left_out, s
     return true;
 }
 
-/* Dependences that follow from others are stored only where the others may be left out: by to_floats. */
+/* Every stored dependence is needed. A dependence that follows from others is stored only if an operation on that path
+   may be left out (to_floats). */
 static void check_each_is_needed(const Subject *subject)
 {
     const OpList *list = &subject->list->list;
@@ -166,8 +169,8 @@ static void check_each_is_needed(const Subject *subject)
         }
 }
 
-/* The memory of the forward half is that of another microbatch, so reading too early gives other numbers; rows of
-   experts remain valid rows. */
+/* Fills the memory of the forward half with another microbatch, so that an operation that reads too early gets other
+   numbers. The numbers of rows stay valid. */
 static void run_another(Device *device, Stage *stage, Slots *slots)
 {
     OK(stage_forward(stage, &slots->buffers, error));
@@ -245,7 +248,8 @@ static void dependences_of_an_mlp(void **state)
     check_model("mlp");
 }
 
-/* Additions keep the order of the list; operands that are only read cause no dependence. */
+/* Operations that add to the same sum keep the order of the list. Two reads of the same memory do not depend on each
+   other. */
 static void additions_keep_their_order(void **state)
 {
     (void)state;
@@ -261,7 +265,8 @@ static void additions_keep_their_order(void **state)
     assert_int_equal(list.ops[1].after_count, 0);
     assert_int_equal(list.ops[2].after_count, 1);
     assert_int_equal(list.ops[2].after[0], 0);
-    assert_int_equal(list.ops[3].after_count, 1); /* that the bias comes after operation 0 follows from others */
+    /* the dependence on operation 0 is not stored, because it follows from the stored one */
+    assert_int_equal(list.ops[3].after_count, 1);
     assert_int_equal(list.ops[3].after[0], 2);
     op_list_free(&list);
 }
@@ -279,8 +284,8 @@ static bool must_keep_order(const Op *one, const Op *other)
     return false;
 }
 
-/* Random lists with a few addresses: exactly the pairs that must keep their order do, directly or by other dependences,
-   and no stored dependence follows from others. */
+/* Random lists with a few addresses: exactly the pairs of operations that must keep their order depend on each other,
+   directly or through others; and no stored dependence follows from others. */
 static void dependences_of_random_lists(void **state)
 {
     (void)state;
@@ -322,8 +327,9 @@ static void dependences_of_random_lists(void **state)
     assert_in_range(derived, LISTS / 4, LISTS);
 }
 
-/* Layers that read the one before and, as residual, one slightly earlier; all share their weights, whose gradient ends
-   the list. Deriving the dependences takes a few steps per operation, however long the list is. */
+/* A list of many layers. Each reads the result of the previous layer and, as residual, that of one slightly earlier;
+   all share their weights, whose gradient is the last operation. Deriving the dependences takes a few steps per
+   operation, however long the list is. */
 static void a_list_may_be_long(void **state)
 {
     (void)state;

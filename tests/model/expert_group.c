@@ -20,15 +20,16 @@ typedef struct Holder {
     Slots slots, second;
 } Holder;
 
-/* A model, how its tokens choose experts, and what to run. */
+/* What a test runs: the model, the router's bias, and the passes. */
 typedef struct Subject {
     const char *device, *name;
     const char *const *settings;
     double bias_of_first; /* added to the bias of expert 0: a large one gives it all tokens, a negative one none */
     double expert_rows;
     int members;
-    uint32_t replicas;      /* physical experts beyond one for each expert; then only F runs */
-    bool pair, merged;      /* pair: runs an F&B; merged: by a recipe, otherwise one half after the other */
+    uint32_t replicas; /* physical experts beyond one for each expert; then only F runs */
+    /* pair: runs an F&B; merged: its halves are merged by a recipe, otherwise they run one after the other */
+    bool pair, merged;
     const Recipe *forwards; /* runs an F&F with this recipe instead */
 } Subject;
 
@@ -243,8 +244,8 @@ static void close_members(const Subject *subject, Member *members)
 }
 
 /* Compares gradients of a member with those of `all`, the stage with all experts. `experts`: compares the gradients of
-   experts, when `all` has run every member's microbatch; otherwise all other gradients, when `all` has run only this
-   member's microbatch. */
+   experts, then `all` must have run every member's microbatch. Otherwise compares all other gradients; then `all` must
+   have run only this member's microbatch. */
 static void compare_gradients(const Subject *subject, const Holder *member, int self, const Holder *all, bool experts)
 {
     const size_t size = all->device->run->size[MASTER_TYPE];
@@ -354,8 +355,8 @@ static void place(const Subject *subject, Member *members, const Holder *all, co
     free(block);
 }
 
-/* The F of a group whose experts have copies, as they are placed at first, and elsewhere. The oracle computes each row
-   by itself, so its results are equal to the bit, whichever rows are in one product. */
+/* The F of a group whose experts have copies, first with the initial placement and then with another one. The oracle
+   computes each row by itself, so its results are equal to the bit, whatever rows share a product. */
 static void copies_compute_the_same(void **state)
 {
     (void)state;
@@ -428,7 +429,7 @@ static void waits_come_late(void **state)
     run_members(&subject, members);
     const OpList *list = &members[0].holder.stage->pairs->list;
     const uint32_t checksum = stage_checksum(members[0].holder.stage);
-    /* the stage calls it after every operation of the pair, and of the F before it */
+    /* progress is called after every operation of the pair, and of the single F before it */
     const size_t alone = members[0].holder.stage->lists[RECIPE_F].count;
     assert_int_equal(atomic_load(&progress_calls), 2 * (list->count + alone));
     int posts = 0;
@@ -445,7 +446,7 @@ static void waits_come_late(void **state)
     OpList *changed = &members[1].holder.stage->pairs->list;
     changed->ops[changed->count / 2].operands[0].offset += sizeof(float);
     assert_int_not_equal(stage_checksum(members[1].holder.stage), checksum);
-    assert_int_equal(posts, 8); /* two layers, each with dispatch and combine of both halves */
+    assert_int_equal(posts, 8); /* two layers, each with a dispatch and a combine in both halves */
     close_members(&subject, members);
 }
 
@@ -515,7 +516,7 @@ static void work_comes_between_the_counts_and_the_rows(void **state)
     close_members(&subject, members);
 }
 
-/* One expert gets the tokens of both members, and there is room for half of them. */
+/* One expert gets all rows of both members, but there is room for only half of these. */
 static void too_many_rows_are_refused(void **state)
 {
     (void)state;

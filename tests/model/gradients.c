@@ -1,5 +1,6 @@
 /* Compares F, I and W of every component and of whole stages with central differences, in double on the oracle device.
-   Outputs and what passes save for each other are NaN before, so reading unwritten memory shows. */
+   Outputs, and memory in which passes save tensors for later passes, are NaN before, so that a read of unwritten memory
+   is noticed. */
 
 #include "tests/model/harness.h"
 
@@ -20,7 +21,7 @@ typedef struct Subject {
     double loss_scale;
 } Subject;
 
-/* The part of the loss that the stage's routers add, as F leaves it for W. */
+/* The sum of the balance losses of the stage's routers, as F saves them for W. */
 static double balance_loss(const Subject *subject)
 {
     double sum = 0;
@@ -34,7 +35,7 @@ static double balance_loss(const Subject *subject)
     return sum;
 }
 
-/* The function whose gradient the passes compute. */
+/* The scalar function whose gradient the passes compute: loss, or a weighted sum of the outputs. */
 static double objective(const Subject *subject)
 {
     poison_slots(oracle, subject->sizes, subject->slots);
@@ -72,7 +73,7 @@ static void check_tensor(const Subject *subject, const char *tensor, double *val
     }
 }
 
-/* W counts the rows of every expert, and adds up the balance loss. */
+/* Checks what W has counted: the rows of every expert, and the sum of the balance losses. */
 static void check_tallies(const Subject *subject, const double *gradients)
 {
     double balance = 0, rows = 0;
@@ -138,14 +139,15 @@ static void fill_data(const ModelConfig *config, const StageSizes *sizes, Slots 
     }
 }
 
-/* Checks every stage of a model cut into `stages`; with one stage per component, every component. */
+/* Checks stage `number` of a model that is divided into `stages` stages. */
 static void check_stage(const ModelConfig *config, const char *name, uint32_t number, uint32_t stages)
 {
     Stage *stage;
     OK(stage_open(config, oracle, number, stages, 4, &stage, error));
     const StageWeights weights = weights_of(oracle, stage);
     const StageSizes *sizes = stage_sizes(stage);
-    randomize(oracle, weights.parameters, sizes->parameters, 4, 0.5); /* also the biases, whose starting value is 0 */
+    /* random values also for the biases, which are initially 0 */
+    randomize(oracle, weights.parameters, sizes->parameters, 4, 0.5);
     Slots slots;
     make_slots(oracle, sizes, number == 0, number + 1 == stages, weights, &slots);
     fill_data(config, sizes, &slots);
@@ -239,7 +241,7 @@ static void check_component(const ComponentKind *kind, const char *model, const 
     make_slots(oracle, &stage->sizes, first, last, weights, &slots);
     fill_data(&config, &stage->sizes, &slots);
     check_gradients(&(Subject){part_names[kind->part], stage, &slots, &stage->sizes, 0.25});
-    /* without dx the other results are the same */
+    /* a stage that computes no dx has the same other results */
     if (slots.dx) {
         double *expected = elements(oracle, stage->sizes.parameters), *got = weights.gradients;
         for (int with = 1; with >= 0; with--) {

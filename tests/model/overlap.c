@@ -1,9 +1,9 @@
-/* One F&B: the order in which the parts of its halves run, as the lists that a device gets show it. */
+/* The order in which the components of both halves of an F&B run, read from the lists that a device gets. */
 
 #include "runtime/model/stage.h"
 #include "tests/model/harness.h"
 
-/* The lists that the device got. */
+/* The lists that the device has got, by the function that it got them from. */
 static const OpList *prepared, *bound, *ran;
 static uint32_t heard_share, heard_whole;
 
@@ -52,12 +52,12 @@ static const Recipe published = {
     .share = 20,
     .whole = 132,
 };
-/* Only one component, the backward first. */
+/* A recipe with only one component, whose backward comes first. */
 static const Recipe partial = {
     .entries = {{{RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_F}, {RECIPE_MLP, RECIPE_W}}},
     .counts = {3, 0},
 };
-/* Components that the model does not have. */
+/* A recipe with components that the model does not have. */
 static const Recipe foreign = {
     .entries = {{{RECIPE_PERCEPTRON, RECIPE_F}, {RECIPE_PERCEPTRON, RECIPE_B}, {RECIPE_PERCEPTRON, RECIPE_W}}},
     .counts = {3, 0},
@@ -74,7 +74,7 @@ static void the_parts_come_in_the_recipe_s_order(void **state)
         bool weights;
         const char *order;
     } cases[] = {
-        /* one layer of the F, two of the backward; the head; the embedding */
+        /* stage 1 runs the F (one layer and the head), stage 0 the backward (two layers and the embedding) */
         {&published, 1, true, "F BW F BW  BW BW  F BW"},
         {&published, 0, true, "FF BW BW F BW  F F"}, /* the head's backward comes before that of the first layer */
         {&published, 1, false, "F B F B  B B  F B"},

@@ -7,8 +7,8 @@
 
 static Device *oracle;
 
-/* A component of each part. A part of a layer may have several; parts outside the layers have one implementation, which
-   all models share. */
+/* For each part, one of the components that implement it. A part of a layer may have several components; a part outside
+   the layers has only one, which all models share. */
 static const ComponentKind *implemented[MODEL_PARTS];
 
 static void expect_component(const ModelSpec *model, const ComponentKind *kind, PartRole role)
@@ -70,7 +70,7 @@ static void test_order_of_layers(void **state)
             assert_true(models[m]->layer[i - 1]->part <= models[m]->layer[i]->part);
 }
 
-/* The last column of the table: only parts with weights have W and U. */
+/* Checks the last column of the table: only parts with weights have W and U. */
 static void test_passes(void **state)
 {
     (void)state;

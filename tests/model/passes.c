@@ -1,5 +1,5 @@
-/* Passes of whole stages on the CPU device: which may move in time, which may run concurrently, and that the model
-   learns. */
+/* Passes of whole stages on the CPU device: whether their order may change, whether they may run concurrently, and
+   whether the model learns. */
 
 #include "tests/model/harness.h"
 
@@ -30,7 +30,7 @@ static void open_pipeline(Pipeline *pipeline, const char *device, const char *mo
             make_slots(pipeline->device, stage_sizes(pipeline->stages[s]), s == 0, s + 1 == STAGES,
                        pipeline->weights[s], &pipeline->slots[s][m]);
     }
-    for (uint32_t m = 0; m < MICROBATCHES; m++) { /* stages share their slots, without copies */
+    for (uint32_t m = 0; m < MICROBATCHES; m++) { /* y of one stage and x of the next one are the same memory */
         pipeline->slots[1][m].buffers.x = pipeline->slots[0][m].y;
         pipeline->slots[0][m].buffers.dy = pipeline->slots[1][m].dx;
     }
@@ -229,7 +229,7 @@ static void *train(void *argument)
     return NULL;
 }
 
-/* Trains in two threads at the same time, then again in this one. */
+/* Trains in two threads at the same time, then once in this thread; all must compute the same bits. */
 static void test_threads_compute_the_same_bits(void **state)
 {
     (void)state;

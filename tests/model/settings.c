@@ -183,7 +183,7 @@ static void test_check(void **state)
                             "microbatch_size * sequence * hidden is 8.59e+09; it can be 4.295e+09 at most, "
                             "so make one smaller");
     }
-    /* each value is within its limit, but the sizes of the stages would not fit into 64 bits */
+    /* each value is within its own limit, but the sizes of the stages would overflow 64 bits */
     static const char *const deep[] = {"hidden=1", "heads=1", "sequence=65536", "microbatch_size=65536",
                                        "layers=1048576"};
     ModelConfig config;

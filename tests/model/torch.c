@@ -66,7 +66,7 @@ static void write_settings(FILE *file, const Stage *stage)
             c->balance_loss, c->bias_rate, loss_scale);
 }
 
-/* Writes all parameters, or all of their gradients except the tallies that take their place. */
+/* Writes all parameters; or, with `gradients`, the gradients of all parameters that have no tally. */
 static void write_parameters(FILE *file, const char *before, const Stage *stage, const double *values, bool gradients)
 {
     for (size_t p = 0; p < PARTS; p++) {
@@ -95,7 +95,7 @@ static void write_frame(FILE *file, const Stage *stage, const PassBuffers *buffe
     write_doubles(file, "got.", "balance", (const double *)(const void *)(stash + frame.balance.offset), 1);
 }
 
-/* Writes the loads that W has counted, and the bias that an update computes from them. */
+/* Writes the loads of experts that W has counted, and the bias that an update computes from these. */
 static void write_balance(FILE *file, Stage *stage, const StageWeights *weights)
 {
     const Component *router = &stage->parts[0].component;

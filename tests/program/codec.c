@@ -57,7 +57,7 @@ static ByteWriter encoded(const Program *program)
     return writer;
 }
 
-/* Rewrites the checksum, so that the decoder reads the content. */
+/* Corrects the checksum after a change, so that the decoder reads the content. */
 static void seal(uint8_t *bytes, size_t size)
 {
     const uint32_t checksum = bytes_checksum(bytes, size - 4);
@@ -70,7 +70,8 @@ static void assert_refused(const uint8_t *bytes, size_t size, const char *why)
     Arena arena = {0};
     Error error = {""};
     Program *program = NULL;
-    uint8_t *exact = malloc(size ? size : 1); /* of the exact size, so that a read past the end is found */
+    /* a copy of exactly this size, so that a sanitizer finds reads past the end */
+    uint8_t *exact = malloc(size ? size : 1);
     if (size)
         memcpy(exact, bytes, size);
     assert_int_equal(program_decode(exact, size, &arena, &program, &error), STATUS_BAD_INPUT);
@@ -115,7 +116,7 @@ static void decode_gives_back_what_was_encoded(void **state)
     }
 }
 
-/* The extreme values of every field, which no small schedule has. */
+/* Encodes and decodes the extreme values of every field, which small schedules do not have. */
 static void decode_gives_back_extremes(void **state)
 {
     (void)state;
@@ -201,7 +202,7 @@ static void every_flipped_bit_is_refused(void **state)
     arena_free(&arena);
 }
 
-/* Truncated at any position, with a correct checksum. */
+/* A program that is truncated at any position and has a correct checksum is refused. */
 static void truncations_beneath_the_checksum_are_refused(void **state)
 {
     (void)state;
@@ -228,8 +229,8 @@ static void forgeries_are_refused(void **state)
 {
     (void)state;
     /* name "", source "", full, 1 stage, 1 microbatch, 1 pipe of 1 from 0 without versions, no recipe, no group, 1 rank
-       of 1 chunk (pipe 0 stage 0) with no slots, peak 0, 1 instruction, which is END on line 1. It decodes, though it
-       is not a complete step. Then the same with one change each. */
+       of 1 chunk (pipe 0 stage 0) with no slots, peak 0, 1 instruction, which is END on line 1. The first one decodes,
+       though it is not a complete step. Each of the others has one change. */
     static const Forgery forgeries[] = {
         {NULL, 24, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
         {"something follows its end", 25, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0,      0, 1, 1,

@@ -1,4 +1,4 @@
-/* Costs of stages, pairs and links; which one counts if several are given; which texts are refused. */
+/* Costs of stages, pairs and links; which cost counts if several are given, and which texts are refused. */
 
 #include "runtime/program/costs_resolve.h"
 #include "tests/search/costs_of.h"
@@ -54,7 +54,8 @@ static void test_stages(void **state)
         assert_true(costs_pass(&costs, stage, COST_B) == (stage == 3 ? 5 : stage == 2 ? 7 : 2));
         assert_true(costs_memory(&costs, stage, COST_MEMORY_W) == (stage == 1 ? 2 : 1536));
     }
-    const Costs later = costs_from("F[1]=3,F=2,F[1]=4,B=3,I=9"); /* the last counts; a stage's before that of all */
+    /* of several settings the last one counts; a cost of one stage takes precedence over that of all stages */
+    const Costs later = costs_from("F[1]=3,F=2,F[1]=4,B=3,I=9");
     assert_true(costs_pass(&later, 1, COST_F) == 4 && costs_pass(&later, 0, COST_F) == 2 &&
                 costs_pass(&later, 0, COST_B) == 3);
 }
@@ -69,7 +70,7 @@ static void test_pairs(void **state)
     assert_true(costs_pair(&factor, 0, 2, COST_B) == 4.5);
     assert_true(costs_pair(&factor, 1, 0, COST_B) == 6);
     assert_true(costs_pair(&factor, 0, 1, COST_I) == 0.75 * 5);
-    /* an F&B takes 3/4 of the time of its halves on stage 0, and half on stage 1 */
+    /* FB is 3/4 of the time of F and B on stage 0, and half of it on stage 1 */
     const Costs both = costs_from("F=2,I=1,W=1,FB=3,FB[1]=2");
     assert_true(costs_pair(&both, 0, 1, COST_B) == 0.75 * 2 + 0.5 * 2);
     assert_true(costs_pair(&both, 1, 0, COST_I) == 0.5 * 2 + 0.75 * 1);
@@ -131,8 +132,9 @@ static Costs resolved_from(const char *text, uint32_t stages)
 
 enum { ALL_USED = (1 << STAGE_COSTS) - 1 };
 
-/* The halves of a backward: a stage's own; else B of the stage minus the other half; else in the ratio of the stages
-   that have both; else half of B each. Costs for all stages count only if the stage has no B of its own. */
+/* How I and W of a stage are found, in this order: its own value; its B minus the other half; its B divided in the
+   ratio of the stages that have both; half of B each. Costs for all stages count only if the stage has no B of its
+   own. */
 static void test_halves(void **state)
 {
     (void)state;
@@ -172,7 +174,8 @@ static void test_halves(void **state)
     }
 }
 
-/* Measured times, given for every stage. Missing costs are reported if they are used. */
+/* Times are given for every stage, as measured ones are. Costs that are missing are derived, and reported if they are
+   used. */
 static void test_derived(void **state)
 {
     (void)state;
@@ -200,7 +203,8 @@ static void test_derived(void **state)
     assert_true(!costs_has_derived(&overlap, 1 << COST_FB) && costs_has_derived(&defaults, 1 << COST_FB));
 }
 
-/* A cost is derived for the stages for which costs are given, before the model is cut into other stages. */
+/* If the costs are for another number of stages, missing costs are derived for those stages first, before the model is
+   divided anew. */
 static void test_derived_then_recut(void **state)
 {
     (void)state;
@@ -232,7 +236,7 @@ static void test_unused(void **state)
     assert_true(costs_unused(&link, 4, 3, text, sizeof text) && !costs_unused(&link, 4, 4, text, sizeof text));
 }
 
-/* Layers are distributed evenly and in order; the first stages get one more. */
+/* Layers are distributed evenly and in order; if that leaves a rest, the first stages get one layer more. */
 static void test_dealing(void **state)
 {
     (void)state;
@@ -249,7 +253,7 @@ static void test_dealing(void **state)
     assert_int_equal(stage_first_layer(10, 4, 2), 6); /* 3 3 2 2 */
 }
 
-/* 7 layers: the time of each stage; the sum over the stages is the same for all cuts. */
+/* A model of 7 layers: the time of each stage. The sum over the stages is the same for every number of stages. */
 static void test_parts(void **state)
 {
     (void)state;
@@ -279,7 +283,8 @@ static void test_parts(void **state)
         }
 }
 
-/* Layer 0 has its own I; costs of single stages take precedence; the time of an F&B; a model with too few layers. */
+/* Costs of parts together with other costs: first_layer.B is the I of layer 0; costs of single stages take precedence;
+   the time of an F&B; a model with too few layers. */
 static void test_parts_and_others(void **state)
 {
     (void)state;
@@ -302,12 +307,12 @@ static void test_parts_and_others(void **state)
     assert_true(shared.follows_recipe && !costs_resolve(&costs, 2, NULL, &arena).follows_recipe);
     const Costs pair = costs_from("model_layers=3,mlp.F=1,mlp.B=2,mlp.W=3,FB[1]=9");
     assert_false(costs_resolve(&pair, 2, &recipe, &arena).follows_recipe);
-    /* components that the recipe does not order run before or after it, as the head does */
+    /* components that the recipe does not order add their time to the pair, as the head does */
     const Costs more = costs_from("model_layers=3,mlp.F=1,mlp.B=2,mlp.W=3,attention.F=4,attention.W=5,head.F=10");
     const Costs beside = costs_resolve(&more, 2, &recipe, &arena);
     assert_true(costs_pair(&beside, 0, 0, COST_B) == 2 * (2 * 6 + 9) &&
                 costs_pair(&beside, 1, 1, COST_B) == 2 * 6 + 9 + 10);
-    costs.overlap = 1; /* a measured value takes precedence over the share of the recipe */
+    costs.overlap = 1; /* a given `overlap` takes precedence over the time of the recipe */
     const Costs measured = costs_resolve(&costs, 2, &recipe, &arena);
     assert_false(measured.follows_recipe);
     assert_true(costs_pair(&measured, 0, 1, COST_B) == 2 + 5);
@@ -370,7 +375,7 @@ static void test_refused(void **state)
     }
 }
 
-/* Words of the format in any order are accepted, or refused with a message. */
+/* Random sequences of words of the format are accepted, or refused with a message. */
 static void test_any_text(void **state)
 {
     (void)state;

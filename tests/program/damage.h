@@ -1,7 +1,8 @@
 #ifndef TESTS_PROGRAM_DAMAGE_H
 #define TESTS_PROGRAM_DAMAGE_H
 
-/* Damages programs: finds, removes or inserts an instruction; then checks the message of verify. */
+/* Functions that damage programs (find, remove or insert an instruction), and a check of the message of
+   program_verify. */
 
 #include "runtime/program/program.h"
 #include "tests/program/generator.h"

@@ -58,8 +58,8 @@ static void a_cycle_is_returned_with_instructions(void **state)
     arena_free(&arena);
 }
 
-/* In a ring of ranks each waits for the one before it. The cycle is longer than what is printed; one rank is outside of
-   it. */
+/* In a ring of ranks each waits for the previous one. The message prints only a part of this long cycle. One rank is
+   not in it. */
 static void a_long_cycle_is_cut_short(void **state)
 {
     (void)state;
@@ -80,7 +80,8 @@ static void a_long_cycle_is_cut_short(void **state)
         rank->instructions = arena_array(&arena, 4, sizeof *rank->instructions);
         rank->chunk_count = rank->slots[SLOT_WEIGHTS] = r < RING ? 2 : 1;
         rank->chunks = arena_array(&arena, 2, sizeof *rank->chunks);
-        /* stages 0..7 around the ring, then 8..15 once more, so that a rank is before rank 0, too; 16 on the ninth */
+        /* stages 0..7 are on the ranks of the ring, and 8..15 once more, so that rank 0 has a previous rank, too; stage
+           16 is on the ninth rank */
         for (uint32_t c = 0; c < rank->chunk_count; c++)
             rank->chunks[c].stage = (uint16_t)(r < RING ? r + c * RING : 2 * RING);
         rank->slots[SLOT_MESSAGE] = 1;
@@ -110,7 +111,7 @@ static void waiting_for_a_rank_that_ends_is_shown(void **state)
     drop(program, 1, find(program, 1, OP_UPDATE, 0));
     assert_refused(program, "rank 1|has had no NORM");
 
-    /* One receive too many: its rank waits for it after the sender has ended. */
+    /* A rank has one receive too many: it waits there although the sender has ended. */
     program = generate(&arena, shape);
     Program *forward = NULL;
     Error error = {""};
@@ -141,7 +142,7 @@ static void reductions_in_different_orders_are_a_deadlock(void **state)
     (void)state;
     Arena arena = {0};
     Program *program = copy_program(&arena, bidirectional(&arena));
-    gather_sums(program, 0, false); /* chunk 0 of rank 0 and chunk 1 of rank 1 are copies */
+    gather_sums(program, 0, false); /* chunk 0 of rank 0 and chunk 1 of rank 1 are copies of one stage */
     gather_sums(program, 1, true);
     assert_verified(program);
     gather_sums(program, 1, false);
@@ -151,9 +152,10 @@ static void reductions_in_different_orders_are_a_deadlock(void **state)
     Error error = {""};
     Deadlock deadlock;
     assert_int_equal(program_verify_deadlock(program, &arena, &deadlock, &error), STATUS_BAD_INPUT);
-    assert_false(deadlock.runs_buffered); /* buffers do not help against it */
+    assert_false(deadlock.runs_buffered); /* buffers for messages do not help against a deadlock of sums */
     assert_null(strstr(error.text, "buffered"));
-    /* rank 0 waits at group 0 for the second REDUCE of rank 1, which waits at group 1 for the second of rank 0 */
+    /* rank 0 waits at the REDUCE of group 0 for the second REDUCE of rank 1; rank 1 waits at that of group 1 for the
+       second REDUCE of rank 0 */
     for (uint32_t r = 0; r < 2; r++) {
         assert_int_equal(deadlock.waits[r].at, find(program, r, OP_REDUCE, 0));
         assert_int_equal(deadlock.waits[r].until, find(program, 1 - r, OP_REDUCE, 1));

@@ -55,7 +55,7 @@ static void derived_programs_verify_and_come_out_right(void **state)
     }
 }
 
-/* Every pass gets the same version as on many ranks. */
+/* In the reference, every pass of an asynchronous program uses the same version of the weights as in the program. */
 static void an_asynchronous_reference_has_the_same_versions(void **state)
 {
     (void)state;
@@ -156,7 +156,8 @@ static void the_reference_is_one_microbatch_after_the_other(void **state)
     arena_free(&arena);
 }
 
-/* The microbatches whose W, or B, a rank runs on a chunk, in this order; only those on `copy`, unless it is NULL. */
+/* Lists the microbatches whose W or B a rank runs on a chunk, in order; if `copies` is not NULL, only those that use
+   copy number `copy`. */
 static uint32_t weight_order(const Program *program, uint32_t rank, uint32_t chunk, const StageCopies *copies,
                              uint32_t copy, uint32_t *order)
 {
@@ -172,7 +173,7 @@ static uint32_t weight_order(const Program *program, uint32_t rank, uint32_t chu
     return count;
 }
 
-/* So each gradient is the same sum, in the same order. */
+/* So the gradient of each copy is the same sum, added up in the same order. */
 static void a_reference_keeps_the_order_of_every_copys_weight_gradients(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* One fault at a time: the message of verify. */
+/* Programs with one fault each: program_verify must report it. */
 
 #include "runtime/program/program.h"
 #include "tests/program/damage.h"
@@ -290,7 +290,8 @@ static void wait_after_norm(Program *program)
     drop(program, 0, i);
     insert(program, 0, find(program, 0, OP_NORM, 0) + 1, wait);
 }
-/* Moves the B of the next microbatch before the U: before the wait (0) or after it (1). */
+/* Moves the B of the next microbatch to right before the instruction `before`, which belongs to the U of the previous
+   one. */
 static void backward_moves(Program *program, Opcode before)
 {
     const uint32_t place = find(program, 0, before, 0);
@@ -457,7 +458,7 @@ static Program *overlapped(Arena *arena)
                                    .seed = 5});
 }
 
-/* An F&B whose halves both send. */
+/* Makes an F&B whose halves both send their result, and returns it. */
 static Instruction *overlap(Program *program)
 {
     for (uint32_t r = 0; r < program->rank_count; r++)
@@ -490,7 +491,7 @@ static void overlap_saves_where_it_takes(Program *program)
 }
 static void overlap_dependent(Program *program)
 {
-    /* the last stage can run F and B of one microbatch one after the other, but not as an F&B */
+    /* the last stage may run the F and the B of one microbatch one after the other, but they cannot be an F&B */
     static Instruction backward;
     const uint32_t i = find(program, 1, OP_BACKWARD_INPUT, 0);
     backward = program->ranks[1].instructions[i];

@@ -1,8 +1,9 @@
 #ifndef TESTS_PROGRAM_GENERATOR_H
 #define TESTS_PROGRAM_GENERATOR_H
 
-/* Generates well-formed programs of many shapes. A list scheduler picks one ready pass after the other on any rank. A
-   message is added to the streams of both ranks at once, so the order of the picks proves that there is no deadlock. */
+/* Generates well-formed programs of many shapes. A list scheduler repeatedly picks a random rank and a pass that is
+   ready there. A message is added to the streams of both ranks at once, so the order of the picks proves that there is
+   no deadlock. */
 
 #include "runtime/program/program.h"
 #include "tests/program/same.h"
@@ -16,13 +17,16 @@ typedef enum Preference { PREFER_FORWARD, PREFER_BACKWARD, PREFER_ANY } Preferen
 typedef struct Shape {
     uint32_t ranks, stages, pipes, microbatches; /* microbatches of each pipe; stages: at least as many as ranks */
     Placement placement;                         /* LOOP: stage s on s % ranks, odd pipes mirrored; V: down and up */
-    uint32_t replicas;                           /* RANDOM: largest number of copies of a stage in a pipe; 0 means 1 */
+    /* placement RANDOM: the largest number of copies of a stage in a pipe; 0 means 1 */
+    uint32_t replicas;
     Preference preference;
     uint32_t split;   /* percentage of backwards that are split into I and W */
-    uint32_t overlap; /* percentage of possible F&Bs that are made */
-    /* asynchronous: number of backwards of a stage, on all of its copies, before each U; 0: synchronous */
+    uint32_t overlap; /* percentage of the consecutive passes that could be an F&B and become one */
+    /* > 0: the program is asynchronous, with a U after so many backwards of a stage, all copies together; 0:
+       synchronous */
     uint32_t update;
-    bool delayed; /* asynchronous: microbatch m uses version max(m / update - 1, 0), else the newest */
+    /* asynchronous programs: true: microbatch m uses version max(m / update - 1, 0); false: the newest one */
+    bool delayed;
     uint64_t seed;
 } Shape;
 
@@ -39,11 +43,12 @@ static inline uint32_t random_below(uint64_t *state, uint32_t limit) { return (u
 
 typedef struct PassState {
     uint16_t x, y, dx, dy, context, stash, gradient; /* slots on the rank of the stage */
-    uint32_t version;                                /* version of the weights that its F has used */
+    /* the version of the weights that the F of this microbatch has used */
+    uint32_t version;
     bool f, i, w, x_in_flight, dy_in_flight;
 } PassState;
 
-/* The weights of a copy of a stage: the contents of its slots. */
+/* The weights of a copy of a stage: which version each of its slots holds. */
 typedef struct WeightState {
     uint16_t *slots;
     uint32_t *versions, count;
@@ -67,11 +72,12 @@ typedef struct Generator {
     Shape shape;
     Arena *arena;
     Program *program;
-    PassState *passes;              /* [pipe][stage][microbatch] */
-    Home *places;                   /* [pipe][stage][microbatch] */
-    WeightState *weights;           /* [rank][chunk] */
-    uint32_t *gathered, *completed; /* [stage]: backwards since the last U; backwards in all */
-    bool *posted;                   /* [stage]: its sum is posted */
+    PassState *passes;    /* [pipe][stage][microbatch] */
+    Home *places;         /* [pipe][stage][microbatch] */
+    WeightState *weights; /* [rank][chunk] */
+    /* [stage]: the number of backwards since the last U; the number of backwards so far */
+    uint32_t *gathered, *completed;
+    bool *posted; /* [stage]: its sum is posted */
     Stream *streams;
 } Generator;
 
@@ -139,7 +145,8 @@ static inline Instruction *emit_pass(Generator *generator, Opcode opcode, Pass p
     return instruction;
 }
 
-/* A message from `from` to the stage `to`, or a direct transfer if both are on one rank. */
+/* Makes the result of pass `from` available to stage `to`: by a message, or in the same slot if both are on one
+   rank. */
 static inline void hand_over(Generator *generator, Pass from, uint32_t to, bool forward)
 {
     const Pass target = {from.pipe, to, from.microbatch};
@@ -193,7 +200,7 @@ static inline uint32_t wanted_version(const Shape *shape, uint32_t microbatch)
     return microbatch / shape->update > 0 ? microbatch / shape->update - 1 : 0;
 }
 
-/* Whether microbatches of a copy use the version, now or later. */
+/* Whether microbatches that use this copy need a version, now or later. */
 static inline bool is_needed(const Generator *generator, Home place, uint32_t version)
 {
     const Shape *shape = &generator->shape;
@@ -252,8 +259,8 @@ static inline void update_stage_async(Generator *generator, uint32_t stage, bool
     generator->gathered[stage] = 0;
 }
 
-/* Called after each backward: may add the stage's U, or post the sum of a synchronous program, which may also be left
-   for the end. The U at the end takes the gradients of the last passes. */
+/* Called after each backward. In an asynchronous program it may add the U of the stage; the last U uses the remaining
+   gradients. In a synchronous one it may post the sum; a sum that is not posted here is posted at the end. */
 static inline void gather(Generator *generator, Pass pass)
 {
     const Shape *shape = &generator->shape;
@@ -451,7 +458,8 @@ static inline bool has_empty_rank(const Program *program)
     return has;
 }
 
-/* The rank of a stage. If placement is random: ranks without a chunk first, so at the end each has one. */
+/* Chooses the rank of a stage. With placement RANDOM it prefers ranks without a chunk, so that in the end each rank has
+   one. */
 static inline uint32_t place_rank(Generator *generator, uint32_t pipe, uint32_t stage)
 {
     const Shape *shape = &generator->shape;
@@ -480,7 +488,8 @@ static inline uint32_t random_copies(Generator *generator, uint32_t pipe)
     return 1 + random_below(&generator->shape.seed, most);
 }
 
-/* Places a stage of a pipe: its copies, and the copy of each microbatch; each copy gets at least one. */
+/* Places a stage of a pipe: the ranks of its copies, and the copy that each microbatch uses. Each copy gets at least
+   one microbatch. */
 static inline void place_stage(Generator *generator, uint32_t p, uint32_t s)
 {
     const Shape *shape = &generator->shape;
@@ -598,7 +607,7 @@ static inline Recipe random_recipe(uint64_t *seed)
     return recipe;
 }
 
-/* If there is no memory the arena fails the test: set no `exhausted`. */
+/* Generates a program. The arena must not have `exhausted` set; if there is no memory, the test fails. */
 static inline Program *generate(Arena *arena, Shape shape)
 {
     Generator generator = {.shape = shape, .arena = arena};
@@ -638,7 +647,7 @@ static inline Program *generate(Arena *arena, Shape shape)
         if (step_rank(&generator, rank))
             idle = 0;
     }
-    for (uint32_t r = 0; r < shape.ranks; r++) /* random picks may have left passes on some ranks */
+    for (uint32_t r = 0; r < shape.ranks; r++) /* finishes passes that the random picks have left on some ranks */
         if (step_rank(&generator, r))
             r = UINT32_MAX;
     finish(&generator);

@@ -14,8 +14,8 @@ static bool is_message(const Instruction *instruction)
            instruction->opcode == OP_SEND_BACKWARD || instruction->opcode == OP_RECEIVE_BACKWARD;
 }
 
-/* Checks that every instruction is there once, that instructions other than messages keep their order, and that
-   messages come no later among them. Counts the moved ones. */
+/* Checks that every instruction is there once, that instructions other than messages keep their order, and that no
+   message comes later among these. Returns how many messages have moved. */
 static uint32_t check_rank(const RankProgram *before, const RankProgram *after)
 {
     bool *seen = calloc(before->instruction_count, sizeof *seen);
@@ -28,7 +28,7 @@ static uint32_t check_rank(const RankProgram *before, const RankProgram *after)
         seen[number] = true;
         assert_true(same_instruction(&after->instructions[i], &before->instructions[number]));
         if (is_message(&after->instructions[i])) {
-            /* The number of other instructions before it must not grow. */
+            /* fewer or equally many other instructions may come before a message than before */
             uint32_t others = 0;
             for (uint32_t k = 0; k < number; k++)
                 others += !is_message(&before->instructions[k]);
@@ -78,7 +78,8 @@ static void the_step_stays_the_same(void **state)
     assert_true(moved > 500);
 }
 
-/* On a blocking transport a send may come late, where its receiver is ready; here it is posted right after its pass. */
+/* In a program for blocking transports, a send comes where its receiver is ready, perhaps late. Here it is posted right
+   after its pass. */
 static void a_send_follows_its_pass(void **state)
 {
     (void)state;

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-/* The rules of a recipe, implemented again: the F of a layer in order, the B in reverse order, each W after its B. */
+/* Checks the rules of a recipe independently: the F of a layer in order, the B in reverse order, each W after its B. */
 static bool in_order(const RecipeEntry *order, uint32_t count)
 {
     int forward = -1, backward = RECIPE_COMPONENTS;
@@ -24,7 +24,7 @@ static bool in_order(const RecipeEntry *order, uint32_t count)
     return true;
 }
 
-/* Whether the entries of one stream have in `order` the order of the recipe. */
+/* Whether `order` has the entries of one stream in the order in which the recipe has them. */
 static bool keeps_stream(const Recipe *recipe, RecipeStream stream, const RecipeEntry *order, uint32_t count)
 {
     uint32_t next = 0;
@@ -107,7 +107,7 @@ static const RecipeSpan *span_of(const RecipeTimes *times, uint32_t layer, Recip
     return NULL;
 }
 
-/* The end of the layer's last F or B. */
+/* When the last entry of a pass in a layer ends. */
 static double end_of_layer(const RecipeTimes *times, uint32_t layer, RecipePass pass)
 {
     double end = 0;
@@ -131,7 +131,7 @@ static double slowed(const Recipe *recipe, const Costs *costs, RecipeStream stre
     return own < costs->multiprocessors ? time * costs->multiprocessors / own : time;
 }
 
-/* Every entry starts exactly when its stream is free and its inputs are there. */
+/* Every entry starts at the earliest time at which its stream is free and the entry that it needs has ended. */
 static void nothing_waits_for_nothing(void **state)
 {
     (void)state;
@@ -169,7 +169,8 @@ static void nothing_waits_for_nothing(void **state)
         assert_true(fabs(times.busy[RECIPE_COMPUTE] + times.busy[RECIPE_COMM] - work) < 1e-6);
         assert_true(times.hidden >= 0 && times.hidden <= times.busy[RECIPE_COMM] &&
                     times.hidden <= times.busy[RECIPE_COMPUTE]);
-        assert_true(times.makespan >= work - times.hidden - 1e-6); /* idle times of both streams add to it */
+        /* not equal: times at which both streams are idle add to the makespan */
+        assert_true(times.makespan >= work - times.hidden - 1e-6);
         arena_free(&arena);
     }
 }

@@ -19,10 +19,13 @@ typedef struct ReplayRank {
     uint32_t next;
     uint64_t *slots[SLOT_CLASSES];
     ReplayMessage **in_flight; /* [message slot] */
-    ReplayMessage **posted;    /* [peer]: messages of the channels to and from it whose other end is not posted yet */
+    ReplayMessage **posted;    /* [peer]: messages to and from this peer whose other end is not posted yet */
     uint32_t *first, *last;    /* [2 * peer + sends]: posted[...][first..last) */
-    uint64_t *gradients, *posted_gradients, *sums; /* [chunk]: now; as REDUCE found them; sums over all copies */
-    uint32_t *updates, *posts, *completed;         /* [chunk]; posts: REDUCE so far; completed: by all copies */
+    /* [chunk]: the gradient now; the gradient when REDUCE posted it; the sum over all copies */
+    uint64_t *gradients, *posted_gradients, *sums;
+    /* [chunk]: how many updates this copy has run; how many REDUCEs it has posted; how many sums all copies have
+       completed */
+    uint32_t *updates, *posts, *completed;
     bool ended;
 } ReplayRank;
 
@@ -46,7 +49,7 @@ static inline uint64_t pass_value(uint32_t kind, uint32_t stage, uint32_t data, 
     return mix(mix(mix(kind, stage), data), mix(input, other));
 }
 
-/* The gradient of a correct step for one microbatch, stage by stage, if all weights are 0. */
+/* The gradient of a stage that a correct step computes for one microbatch if all weights are 0. */
 static inline uint64_t expected_gradient(const Program *program, uint32_t stage, uint32_t data, uint64_t *loss)
 {
     uint64_t *activation = calloc(program->stages + 1, sizeof *activation), result = 0;
@@ -71,20 +74,21 @@ static inline uint64_t next_weights(uint64_t weights, uint32_t count, uint64_t g
 
 /* In an asynchronous program the results depend on the version of the weights that each pass uses, and so on the
    position of each U in the order of its stage. The orders of the stages are run on tables by microbatch, without
-   slots. The U of all copies of a stage are one event. */
+   slots. The U of all copies of a stage count as one event. */
 typedef struct Spot {
     uint64_t y, context, stash, weights, gradient, dx;
     bool f, i;
 } Spot;
 
 typedef struct Recurrence {
-    Spot *spots;                 /* [stage][microbatch of the step] */
-    uint64_t *versions;          /* [stage][microbatches + 1] */
-    uint32_t *newest, *count;    /* [stage] */
-    uint64_t *sum;               /* [stage]: sum of the gradients since the last U */
-    uint32_t *copies, *arrivals; /* each [stage]: number of copies; copies that have reached a U, over all versions */
-    uint32_t *own;               /* [rank][stage]: the version that the copy has */
-    bool *waiting;               /* [rank][stage]: the copy waits at its U */
+    Spot *spots;              /* [stage][microbatch of the step] */
+    uint64_t *versions;       /* [stage][microbatches + 1] */
+    uint32_t *newest, *count; /* [stage] */
+    uint64_t *sum;            /* [stage]: sum of the gradients since the last U */
+    /* [stage]: the number of copies; how often a copy has reached a U, over all copies and versions */
+    uint32_t *copies, *arrivals;
+    uint32_t *own; /* [rank][stage]: the newest version that this copy has */
+    bool *waiting; /* [rank][stage]: the copy waits at its U for other copies */
 } Recurrence;
 
 /* Runs a U. False: not all copies have reached it. */
@@ -106,7 +110,7 @@ static inline bool recur_update(const Program *program, Recurrence *tables, uint
     return true;
 }
 
-/* Runs one half. False: its inputs are not there. */
+/* Runs a pass, which may be one half of a pair. False: its inputs are not ready. */
 static inline bool recur_half(const Program *program, Recurrence *tables, uint32_t rank, const Instruction *instruction)
 {
     const Chunk chunk = program->ranks[rank].chunks[instruction->chunk];
@@ -145,7 +149,8 @@ static inline bool recur_half(const Program *program, Recurrence *tables, uint32
     return true;
 }
 
-/* Running a first half again gives the same result. */
+/* Runs an instruction; false: it has to wait. If the second half of a pair has to wait, the first half runs again
+   later, with the same result. */
 static inline bool recur(const Program *program, Recurrence *tables, uint32_t rank, const Instruction *instruction)
 {
     for (const Instruction *half = instruction; half; half = half->second)
@@ -234,7 +239,8 @@ static inline bool replay_wait(Replay *replay, ReplayRank *rank, uint16_t slot)
     move_message(message);
     rank->in_flight[slot] = NULL;
     if (message->sends)
-        *message->slot = replay->garbage++; /* the transport may have exchanged the block for another */
+        /* garbage, because the transport may have exchanged the block for another one */
+        *message->slot = replay->garbage++;
     return true;
 }
 
@@ -287,7 +293,7 @@ static inline void replay_pass(Replay *replay, ReplayRank *rank, const Instructi
     }
 }
 
-/* The last copy to post computes the sum for all. */
+/* Runs a REDUCE. The last copy of the stage to post computes the sum for all copies. */
 static inline void replay_reduce(Replay *replay, uint32_t rank, uint32_t chunk)
 {
     const Program *program = replay->program;
@@ -309,7 +315,8 @@ static inline void replay_reduce(Replay *replay, uint32_t rank, uint32_t chunk)
     }
 }
 
-/* False: not all copies have posted. Checks that no pass has changed the gradient since REDUCE. */
+/* Runs a WAIT_REDUCE. False: not all copies have posted. Checks that no pass has changed the gradient since its
+   REDUCE. */
 static inline bool replay_wait_reduce(Replay *replay, ReplayRank *rank, uint32_t chunk)
 {
     if (rank->completed[chunk] < rank->posts[chunk])

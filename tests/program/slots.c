@@ -23,7 +23,7 @@ static Instruction without_slots(const Instruction *old, Arena *arena)
     return instruction;
 }
 
-/* The instructions of a rank without slots and WAITs. */
+/* Copies the instructions of a rank without slots and WAITs. Returns their number. */
 static uint32_t stripped(const RankProgram *rank, Instruction *instructions, Arena *arena)
 {
     uint32_t count = 0;
@@ -49,8 +49,8 @@ static Program *assigned(const Program *program, Arena *arena)
     return again;
 }
 
-/* Passes free the slots of these classes themselves, so a rank needs as many as it holds at once: as many as the
-   generator, which always takes a free one. */
+/* Passes free the slots of these classes themselves, so a rank needs as many slots as it holds at once. The generator
+   always takes a free slot, so it uses that number, too. */
 static void check_counts(const RankProgram *before, const RankProgram *after)
 {
     assert_int_equal(after->slots[SLOT_CONTEXT], before->slots[SLOT_CONTEXT]);
@@ -89,7 +89,7 @@ static void a_program_keeps_its_meaning(void **state)
     assert_true(waits > 1000 && overlaps > 100 && updates > 100);
 }
 
-/* The wait for a send comes after at least two more passes; then its slot is used again. */
+/* The slot of a send is used again only after at least two more passes; the WAIT comes right before that. */
 static void a_send_has_two_passes_of_time(void **state)
 {
     (void)state;

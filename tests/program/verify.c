@@ -40,7 +40,7 @@ static void mutate(Program *program, uint64_t *seed)
     RankProgram *rank = &program->ranks[random_below(seed, program->rank_count)];
     Instruction *instructions = rank->instructions;
     const uint32_t count = rank->instruction_count, i = count ? random_below(seed, count) : 0;
-    if (!count) /* a rank without stages had only an END */
+    if (!count) /* the rank has no stages: it had only an END, and now has nothing */
         return;
     switch (random_below(seed, 4)) {
     case 0: /* remove */
@@ -91,7 +91,8 @@ static void mutations_are_refused_or_harmless(void **state)
         }
         arena_free(&arena);
     }
-    assert_true(accepted > 500); /* swaps of independent instructions, changed lines, unused operands */
+    /* harmless changes: swaps of independent instructions, changed source lines, changes of unused operands */
+    assert_true(accepted > 500);
     assert_true(refused > 5000);
 }
 

@@ -42,11 +42,11 @@ static void *run_rank(void *argument)
     Rank *rank = argument;
     rank->good = connect_everybody(rank) && rank->body(rank);
     if (!rank->good)
-        world_abort(rank->world, "its test failed"); /* the other ranks need not wait until the deadline */
+        world_abort(rank->world, "its test failed"); /* so that the other ranks do not wait until the deadline */
     return NULL;
 }
 
-static LinkModel network; /* of the worlds that are opened */
+static LinkModel network; /* the network that the worlds of the next tests imitate */
 
 static void open_world(int count, double deadline, int replicas, World **members)
 {
@@ -138,8 +138,8 @@ static bool sums_body(Rank *rank)
            sum_at_once(rank->everybody, rank->rank, rank->ranks);
 }
 
-/* Rank 0 waits for a message that rank 1 sends after the sum of both is done. So rank 0 must add up the sum while it
-   waits. */
+/* Rank 0 waits for a message that rank 1 sends only after their common sum is done. So rank 0 must help to add up the
+   sum while it waits. */
 static bool waiting_body(Rank *self)
 {
     const int rank = self->rank, members[] = {0, 1};
@@ -253,7 +253,8 @@ static bool stuck_body(Rank *self)
     AllToAll uneven = {send, receive, begins[rank][0], begins[rank][1], 0, 0};
     EXPECT(connect_all_to_all(self->world, rank, members, 3, 1, &communicator));
     EXPECT_GOOD(communicator->run->all_to_all_post(communicator, &uneven, &error));
-    enum { PIECE = (1 * 3 + 0) * 3 + 1 }; /* of all-to-all 1, from rank 0 to rank 1 */
+    /* the index of the state of the piece from rank 0 to rank 1 in all-to-all 1 */
+    enum { PIECE = (1 * 3 + 0) * 3 + 1 };
     _Atomic uint64_t *piece = &((LocalCommunicator *)communicator)->shared->states[PIECE];
     const int64_t end = clock_nanoseconds() + 20000000000;
     while (rank == 1 && atomic_load(piece) == 0)
@@ -287,7 +288,7 @@ static void the_order_of_a_sum_shows(void **state)
 
 static bool vain_body(Rank *rank) { return wait_in_vain(rank->everybody, rank->rank, "0.05"); }
 
-/* Nobody receives the message, so the send does not end: it is a rendezvous. */
+/* No rank receives the message, so the wait for the send does not end: a transfer is a rendezvous. */
 static bool unreceived_body(Rank *self)
 {
     if (self->rank != 0)
@@ -364,8 +365,8 @@ static void a_deadline_names_who_is_missing(void **state)
         free_all_to_all(&of_missing[i]);
 }
 
-/* Two replicas of two ranks, each with its own communicator: peers are numbered within it, and names are the
-   caller's. */
+/* Two replicas of two ranks, each with its own communicator: peers are numbered within the communicator, and messages
+   name ranks and replicas. */
 static bool replica_body(Rank *self)
 {
     const int rank = self->rank, members[] = {rank / 2 * 2, rank / 2 * 2 + 1};
@@ -399,7 +400,7 @@ static void members_have_the_names_that_the_caller_gives(void **state)
 static bool abort_body(Rank *rank)
 {
     if (rank->rank == 1) {
-        sleep_milliseconds(20); /* so that some of the others sleep */
+        sleep_milliseconds(20); /* waits until some of the other threads sleep */
         world_abort(rank->world, abort_reason);
         world_abort(rank->world, "a later reason");
     }

@@ -71,7 +71,7 @@ static bool scenario_abort(Communicator *everybody, int rank, int ranks)
     return true;
 }
 
-/* A standstill: each rank waits for a message that is never sent. */
+/* Each rank waits for a message that is never sent. */
 static bool all_wait_in_vain(Communicator *everybody, int rank)
 {
     Error error;
@@ -131,7 +131,7 @@ static void sleep_for(double seconds)
         nanosleep(&(struct timespec){.tv_sec = (end - now) / 1000000000, .tv_nsec = (end - now) % 1000000000}, NULL);
 }
 
-/* All ranks are stopped for longer than the deadline, and continue; rank 1 is the last. */
+/* All ranks are stopped for longer than the deadline, and then continued; rank 1 continues last. */
 static bool stop_and_go_on(Communicator *everybody, int rank)
 {
     Error error;
@@ -157,7 +157,8 @@ static bool stop_and_go_on(Communicator *everybody, int rank)
     return true;
 }
 
-/* Called between the last collective and the end: dprun-mpi.so finds this function before that of MPI. */
+/* Replaces the function of MPI, because dprun-mpi.so finds this one first. It is called between the last collective and
+   the end of the process. */
 int MPI_Finalize(void);
 static bool stops_in_finalize;
 int MPI_Finalize(void)
@@ -266,7 +267,7 @@ static int run_process(const char *scenario, int ranks, const char *folder)
         fprintf(stderr, "%s: good\n", scenario);
         launched_await_reader();
     }
-    /* A rank that exits after a failure ends the run for all, so each first lets the others finish. */
+    /* A rank that exits after a failure ends all others, so each rank first waits until the others have finished. */
     good &= leave_note(folder, rank);
     for (int other = 0; other < ranks; other++)
         good &= find_note(folder, other);
@@ -284,13 +285,14 @@ static int run_process(const char *scenario, int ranks, const char *folder)
 static char program[PATH_MAX], plugin[PATH_MAX];
 static char output[1 << 16]; /* output of the last mpirun */
 
-/* Runs the scenario under mpirun (without it for 0 processes) and stores its output in `output`. Returns its exit
-   status; -1: it took more than two minutes. */
+/* Runs the scenario under mpirun (with `processes` 0: without mpirun) and stores its output in `output`. Returns its
+   exit status; -1: it took more than two minutes. */
 static int run_mpi(int processes, const char *scenario, int ranks)
 {
     char folder[] = "/tmp/transport-XXXXXX", command[3 * PATH_MAX];
     assert_non_null(mkdtemp(folder));
-    /* A search for leaks takes seconds per process, so only runs with few processes do it; they find as much. */
+    /* A search for leaks takes seconds per process, so only runs with few processes do it; more processes would find no
+       other leaks. */
     setenv("LSAN_OPTIONS", processes <= 3 ? OPENMPI_LEAKS : "detect_leaks=0", 1);
     char launcher[256] = "";
     if (processes > 0)
@@ -391,7 +393,7 @@ static void a_wrong_map_is_refused(void **state)
     expect_run(2, "wrong-map", 2, 2, "the rank map must name each of the ranks 0 to 1 once");
 }
 
-/* A failed run exits with 3, whatever the program returns, and nobody waits for the other ranks. */
+/* A failed run exits with 3, whatever the program returns, and does not wait for the ranks that are missing. */
 static void a_deadline_names_who_is_missing(void **state)
 {
     (void)state;
@@ -419,7 +421,7 @@ static void a_stopped_process_ends_the_run(void **state)
     assert_true(clock_nanoseconds() - start < 60000000000);
 }
 
-/* The deadline also applies where no rank waits for a message. */
+/* The deadline also applies while processes start and end, when no rank waits for a message. */
 static void who_stops_at_either_end_keeps_nobody(void **state)
 {
     (void)state;
@@ -439,7 +441,8 @@ static void an_abort_reaches_every_rank(void **state)
     assert_null(strstr(output, "not so"));
 }
 
-/* Checks that a child that writes waits for its reader, who reads after 300 ms, or gives up if nobody reads. */
+/* Checks launched_await_reader: a child that has written waits until the output is read, after 300 ms; if it is never
+   read, the child gives up. */
 static void expect_writer_waits(bool is_read)
 {
     int ends[2];
@@ -475,7 +478,7 @@ static void the_launcher_is_recognised(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);
     assert_int_equal(launched_processes(), 0);
-    setenv("SLURM_PROCID", "0", 1); /* as in the shell of a job */
+    setenv("SLURM_PROCID", "0", 1); /* as Slurm sets it in the shell of a job */
     assert_int_equal(launched_processes(), 0);
     setenv("SLURM_STEP_NUM_TASKS", "1", 1);
     assert_int_equal(launched_processes(), 0);

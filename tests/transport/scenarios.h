@@ -43,7 +43,8 @@ static inline int random_below(uint64_t *state, int limit) { return (int)(random
 enum {
     ROUNDS = 300,
     ROUND_MESSAGES = 6, /* largest number of messages in a round */
-    IN_FLIGHT = 24,     /* blocks of a rank, and its messages in one direction */
+    /* the number of blocks of a rank, and of messages in one direction that it may have in flight */
+    IN_FLIGHT = 24,
     BLOCK_WORDS = 3000,
 };
 
@@ -63,7 +64,8 @@ static inline bool settle(Communicator *everybody, int rank, Flight *flight)
     const size_t count = flight->message.bytes / sizeof *words;
     for (size_t i = 0; !flight->message.is_send && i < count; i++)
         EXPECT(words[i] == flight->number * BLOCK_WORDS + i);
-    memset(words, 0xee, BLOCK_WORDS * sizeof *words); /* the block is ours now: nobody else may read this */
+    /* after the wait the block belongs to this rank again: no other rank may read this content */
+    memset(words, 0xee, BLOCK_WORDS * sizeof *words);
     return true;
 }
 
@@ -75,9 +77,9 @@ static inline bool settle_one_of(Communicator *everybody, int rank, Flight fligh
     return settle(everybody, rank, &flights[chosen]);
 }
 
-/* Every rank draws the same messages from `seed`, posts its own in that order, and waits for them in a random order.
-   The message in flights[0] is in flight for most of the run. `blocks`: the rank's blocks. Afterwards they may be other
-   blocks, because transports exchange them, but their number is the same. */
+/* Every rank draws the same messages at random from `seed`, posts those that it sends or receives in that order, and
+   waits for them in a random order. The message in flights[0] is in flight for most of the run. `blocks`: the rank's
+   blocks. Afterwards they may be other blocks, because transports exchange blocks, but as many. */
 static inline bool exchange_at_random(Communicator *everybody, int rank, int ranks, uint64_t seed,
                                       void *blocks[IN_FLIGHT])
 {
@@ -155,7 +157,7 @@ static inline void add_up(void *sums, const void *addends, bool doubles, size_t 
             ((float *)sums)[i] += ((const float *)addends)[i];
 }
 
-/* A sum on one communicator. All members have the same `seed`, to which each adds its number. */
+/* A sum on one communicator. `seed` is the same on all members; each adds its number to it. */
 typedef struct TestSum {
     Communicator *communicator;
     int number;
@@ -163,7 +165,7 @@ typedef struct TestSum {
     size_t elements, size;
 } TestSum;
 
-static const size_t most_elements = 1300000; /* more than a transport sums in one piece */
+static const size_t most_elements = 1300000; /* more elements than a transport sums in one piece */
 
 static inline bool connect_sum(World *world, int rank, const int *members, int count, int number, TestSum *sum)
 {
@@ -261,7 +263,7 @@ static inline bool sum_in_turn(Communicator *everybody, int rank, int ranks)
     const int count = connect_sums(world, rank, ranks, sums);
     uint32_t *all = malloc((size_t)ranks * 3 * sizeof *all);
     EXPECT(all && count > 0);
-    const uint32_t rounds = ranks <= 3 ? 6 : 5; /* the last one tests the size alone */
+    const uint32_t rounds = ranks <= 3 ? 6 : 5; /* the last round tests only the largest size */
     for (uint32_t round = 0; round < rounds; round++) {
         const uint32_t mine[3] = {(uint32_t)rank, round, 7 * (uint32_t)rank};
         EXPECT_GOOD(world->run->gather(world, mine, sizeof mine, all, &error));
@@ -277,7 +279,7 @@ static inline bool sum_in_turn(Communicator *everybody, int rank, int ranks)
     return true;
 }
 
-/* Posts sums on all communicators, with messages between them. Each rank waits for them in its own order. */
+/* Posts sums on all communicators, with messages between them. Each rank waits for the sums in an order of its own. */
 static inline bool sum_at_once(Communicator *everybody, int rank, int ranks)
 {
     enum { AT_ONCE = 40 };
@@ -323,7 +325,7 @@ static inline bool sum_at_once(Communicator *everybody, int rank, int ranks)
     return true;
 }
 
-/* If a transport has calls of progress, these alone complete a sum. */
+/* If a transport needs calls of progress, a sum completes by such calls alone, before the wait. */
 static inline bool sum_by_progress(Communicator *everybody, int rank, int ranks)
 {
     Error error;
@@ -434,7 +436,8 @@ static inline bool wait_for_all_to_all(Communicator *communicator, int rank, Tes
             EXPECT(piece[i] == piece_word(one->number, m, communicator->self, i));
     }
     EXPECT(one->receive[one->receive_begins[ranks] / sizeof *one->receive] == 42);
-    memset(one->send, 0xee, one->send_begins[ranks]); /* after the wait it is ours: nobody else may read it now */
+    /* after the wait `send` belongs to this member again: no other member may read it now */
+    memset(one->send, 0xee, one->send_begins[ranks]);
     return true;
 }
 
@@ -472,7 +475,7 @@ static inline bool exchange_pieces(Communicator *everybody, int rank, int ranks)
     TestSum sum;
     void *blocks[2] = {malloc(sizeof(uint64_t)), malloc(sizeof(uint64_t))}; /* the ranks exchange their blocks */
     for (int i = 0; i < ranks; i++)
-        members[i] = (i + 1) % ranks; /* members need not be in the order of ranks */
+        members[i] = (i + 1) % ranks; /* a communicator whose members are not in the order of the ranks */
     EXPECT(connect_all_to_all(everybody->world, rank, members, ranks, 200, &communicator) && blocks[0] && blocks[1]);
     EXPECT(connect_sum(everybody->world, rank, members, ranks, 201, &sum));
     for (int i = 0; i < ALL_TO_ALLS; i++)
@@ -496,7 +499,8 @@ static inline bool exchange_pieces(Communicator *everybody, int rank, int ranks)
             EXPECT(wait_for_one_of(communicator, rank, ones, &own));
         EXPECT(wait_for_sum(&sum, rank));
     }
-    EXPECT(post_all_to_all(communicator, rank, &ones[0], number++)); /* it stays in flight during the next ones */
+    /* this all-to-all stays in flight during the next ones */
+    EXPECT(post_all_to_all(communicator, rank, &ones[0], number++));
     for (int i = 1; i < 3 * ALL_TO_ALLS; i++)
         EXPECT(post_all_to_all(communicator, rank, &ones[1], number++) &&
                wait_for_all_to_all(communicator, rank, &ones[1]));
@@ -541,7 +545,7 @@ static inline bool post_too_many(Communicator *everybody, int rank)
 /* 8000 bytes keep a link busy for 4 ms, and every transfer arrives 2 ms after that. */
 static const LinkModel slow_link = {.given = true, .latency = 2e-3, .bandwidth = 2e6, .last = INT_MAX};
 enum { LINK_BUSY = 4000000, LINK_LATENCY = 2000000, LINK_WORDS = 1000 };
-/* Faster than the tests' other transfers. */
+/* A network that is faster than the real transfers, so it must not slow them down. */
 static const LinkModel fast_link = {.given = true, .latency = 1e-6, .bandwidth = 1e12, .last = INT_MAX};
 
 /* Rank 0 sends three messages to rank 1 over one link. */
@@ -569,8 +573,8 @@ static inline bool messages_take_their_time(Communicator *everybody, int rank)
     return true;
 }
 
-/* Each member sends 8000 bytes to every other one. What a member sends shares a link, so the last of its pieces has as
-   many others before it as there are other receivers. */
+/* Each member sends 8000 bytes to every other one. All pieces that a member sends share one link, so the last of them
+   arrives after all the others. */
 static inline bool pieces_take_their_time(Communicator *everybody, int rank, int ranks)
 {
     enum { ROUNDS_IN_FLIGHT = 2 };
@@ -616,7 +620,7 @@ static inline bool sums_take_their_time(Communicator *everybody, int rank, int r
     return true;
 }
 
-/* In a world with slow_link. */
+/* Tests of the imitated network. The world must have slow_link. */
 static inline bool transfers_take_their_time(Communicator *everybody, int rank, int ranks)
 {
     return messages_take_their_time(everybody, rank) && pieces_take_their_time(everybody, rank, ranks) &&

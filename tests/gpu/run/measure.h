@@ -24,7 +24,7 @@ static inline void wait_for_mark(Device *device, size_t number)
         OK(device->run->async->reached(device, number, &reached, &error));
 }
 
-/* Random numbers, a few of them again and again: a product is not the faster for zeros. */
+/* An array filled with a few random numbers over and over. Not zeros, because a GPU may multiply zeros faster. */
 static inline void *random_elements(Device *device, NumberKind kind, size_t count, uint64_t key)
 {
     enum { PIECE = 1 << 20 };

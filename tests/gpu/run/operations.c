@@ -1,5 +1,6 @@
-/* The operations of a GPU against the oracle: operations DEVICE BOUND [small [NAME [fused]]]. NAME: those of one
-   test, or none at all, each call said before it is made; fused: each call by a launch of a table. */
+/* Compares the operations of a GPU with the oracle. Usage: operations DEVICE BOUND [small [NAME [fused]]]. small: only
+   small shapes. NAME: only the test of that name, and each call is printed before it is made. fused: each operation
+   runs as a fused launch. */
 
 #include <stdio.h>
 
@@ -11,7 +12,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: operations DEVICE BOUND [small [NAME [fused]]]\n");
         return 2;
     }
-    setvbuf(stdout, NULL, _IOLBF, 0); /* what hangs has said before where */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* output appears line by line, so that it shows which call hangs */
     char name[64] = "";
     if (argc > 4) {
         snprintf(name, sizeof name, "all_of_%s", argv[4]);

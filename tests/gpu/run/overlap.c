@@ -1,5 +1,5 @@
-/* An F&B of the middle of a GPT on a GPU: both halves in turn, on two streams, each of F, I and W as one
-   launch, and all as one; name, value, unit a line. */
+/* Measures an F&B of the middle of a GPT on a GPU: with one half after the other, with the halves on two streams, with
+   one launch for each of F, I and W, and with one launch for all. Prints a name, a value and a unit per line. */
 
 #include "runtime/model/stage.h"
 #include "tests/gpu/run/measure.h"
@@ -13,7 +13,7 @@ typedef enum Way { IN_TURN, TWO_STREAMS, ALONE, FUSED, WAYS } Way;
 static const char *const names[WAYS] = {"in_turn", "two_streams", "alone", "fused"};
 
 typedef struct Work {
-    Device *devices[STREAMS]; /* the second one for a backward beside a forward of the first */
+    Device *devices[STREAMS]; /* the second device runs the backward beside a forward on the first one */
     Stage *stages[STREAMS];
     DeviceEvent *begun, *ended;
     StagePair pair;
@@ -66,7 +66,7 @@ static void work_on(Work *work, Way way)
     OK(stage_backward_weight(backward, &pair->backward_buffers, &error));
 }
 
-/* Microseconds of one, the mean of TIMED. */
+/* Microseconds of one F&B: the mean of TIMED runs. */
 static double time_of(Work *work, Way way)
 {
     Device *first = work->devices[0], *second = work->devices[1];
@@ -117,7 +117,8 @@ static void measure(unsigned hidden, unsigned sequence)
     OK(stage_bind_overlap(&work.pair, &published, &work.together, &error));
     for (RecipePass pass = RECIPE_F; pass < RECIPE_PASSES; pass++) {
         OpList *list = &work.stages[0]->lists[pass];
-        if (!list->prepared) /* whatever DeviceFusion says of its size */
+        /* prepares the list even if DeviceFusion.small says that its products are too large for that */
+        if (!list->prepared)
             OK(device->run->fusion->prepare(device, list, 0, 0, &error));
         OK(stage_bind(work.stages[0], pass, pass == RECIPE_F ? &work.pair.forward_buffers : &work.pair.backward_buffers,
                       &work.alone[pass], &error));
@@ -140,7 +141,8 @@ static void measure(unsigned hidden, unsigned sequence)
 
 int main(void)
 {
-    setvbuf(stdout, NULL, _IOLBF, 0); /* whatever becomes of it, what is known is written */
+    /* output appears line by line, so results are printed even if the program fails later */
+    setvbuf(stdout, NULL, _IOLBF, 0);
     measure(256, 512);
     measure(512, 2048);
     measure(1024, 2048);

@@ -1,5 +1,5 @@
-/* Matrix products of the CUDA device beside cuBLAS, in one process on the same random data: name, value, unit a line.
-   Then causal attention, of which half of all pairs count. */
+/* Measures matrix products of the CUDA device and of cuBLAS, in one process on the same random data. Then causal
+   attention, for which half of all pairs of a query and a key count. Prints a name, a value and a unit per line. */
 
 #include "tests/device/run_op.h"
 #include "tests/gpu/run/measure.h"
@@ -7,7 +7,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-/* --- cuBLAS, as far as it is needed --- */
+/* --- the declarations of cuBLAS that are used --- */
 
 enum { NORMAL = 0, TRANSPOSED = 1, FLOAT = 0, BF16 = 14, SUMS_IN_FLOAT = 68, ANY_ALGORITHM = -1 };
 
@@ -88,7 +88,7 @@ static void multiply(const void *product)
 
 enum { WARM = 3, TIMED = 10 };
 
-/* A second, the mean of TIMED times. */
+/* How often `run` runs in a second: the mean over TIMED runs. */
 static double times_a_second(Device *device, void (*run)(const void *), const void *work)
 {
     const DeviceAsync *queues = device->run->async;
@@ -155,7 +155,8 @@ static void print_attention(Device *device, size_t samples, size_t sequence, siz
 
 int main(void)
 {
-    setvbuf(stdout, NULL, _IOLBF, 0); /* whatever becomes of it, what is known is written */
+    /* output appears line by line, so results are printed even if the program fails later */
+    setvbuf(stdout, NULL, _IOLBF, 0);
     static const size_t shapes[][3] = {{8192, 8192, 8192},  {4096, 4096, 16384}, {4096, 16384, 4096},
                                        {4096, 4096, 12288}, {1024, 1024, 4096},  {512, 512, 2048}};
     Device *device;
