@@ -371,6 +371,7 @@ void diff_print(const Comparison *comparison, Arena *arena, FILE *stream)
     print_ranks(comparison, stream);
     print_makespan(comparison, arena, stream);
     print_worst(comparison, arena, stream);
+    diff_print_all_to_alls(comparison, stream);
     print_derived(comparison, stream);
 }
 

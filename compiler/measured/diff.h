@@ -31,6 +31,9 @@ void diff_scale(Comparison *comparison, Arena *arena);
    of both makespans, and the passes that differ most from their prediction. */
 void diff_print(const Comparison *comparison, Arena *arena, FILE *stream);
 
+/* Prints the times of the all-to-alls of layers; nothing if the trace has none. */
+void diff_print_all_to_alls(const Comparison *comparison, FILE *stream);
+
 /* The order of a trace as the text of a .csv. */
 Source diff_order(const Trace *trace, uint32_t step, Arena *arena);
 

@@ -1,6 +1,7 @@
 #include "compiler/measured/trace_read.h"
 
 #include "compiler/measured/json_read.h"
+#include "runtime/base/recipe.h"
 #include "runtime/base/text.h"
 
 #include <ctype.h>
@@ -37,6 +38,10 @@ typedef enum Key {
     KEY_PASS,
     KEY_MESSAGE,
     KEY_HALVES,
+    KEY_COMPONENT,
+    KEY_DIRECTION,
+    KEY_WAITED,
+    KEY_NAME,
     KEYS
 } Key;
 
@@ -65,6 +70,10 @@ static const struct {
     [KEY_PASS] = {"pass", ARGUMENTS},
     [KEY_MESSAGE] = {"message", ARGUMENTS},
     [KEY_HALVES] = {"halves", ARGUMENTS},
+    [KEY_COMPONENT] = {"component", ARGUMENTS},
+    [KEY_DIRECTION] = {"direction", ARGUMENTS},
+    [KEY_WAITED] = {"waited", ARGUMENTS},
+    [KEY_NAME] = {"name", EVENT},
 };
 
 typedef struct Reader {
@@ -126,11 +135,35 @@ static void append(Reader *reader, const TraceEvent *event)
     trace->events[trace->count++] = *event;
 }
 
-/* Keeps passes, and waits for messages. */
+/* Keeps an all-to-all of rows of the first replica. Those of the numbers of rows are left out, and so are events that
+   lack something. */
+static void take_all_to_all(Reader *reader)
+{
+    Trace *trace = reader->trace;
+    const double *numbers = reader->numbers;
+    const ModelPart component = recipe_component(reader->texts[KEY_COMPONENT]);
+    const double time = numbers[KEY_DURATION], waited = numbers[KEY_WAITED], step = numbers[KEY_STEP];
+    const bool known = component < RECIPE_NAMES && recipe_communicates[component];
+    if (!known || !(numbers[KEY_PROCESS] < trace->ranks) || strncmp(reader->texts[KEY_NAME], "counts", 6) == 0 ||
+        !(time >= 0 && time < INFINITY && waited >= 0 && waited < INFINITY && step >= 1 && step < UINT32_MAX))
+        return;
+    trace->all_to_alls =
+        arena_extend(reader->arena, trace->all_to_alls, trace->all_to_all_count, sizeof *trace->all_to_alls);
+    trace->all_to_alls[trace->all_to_all_count++] =
+        (TraceAllToAll){.component = (uint8_t)component,
+                        .pass = strcmp(reader->texts[KEY_DIRECTION], "B") == 0 ? RECIPE_B : RECIPE_F,
+                        .step = (uint32_t)step,
+                        .time = time * 1e-3,
+                        .waited = waited * 1e-3};
+}
+
+/* Keeps passes, waits for messages, and all-to-alls. */
 static Status take_event(Reader *reader)
 {
     const Trace *trace = reader->trace;
     const double *numbers = reader->numbers;
+    if (strcmp(reader->texts[KEY_CATEGORY], "all-to-all") == 0)
+        take_all_to_all(reader);
     const bool is_pass = strcmp(reader->texts[KEY_CATEGORY], "compute") == 0;
     const char *name = reader->texts[is_pass ? KEY_PASS : KEY_MESSAGE];
     if (strcmp(reader->texts[KEY_PHASE], "X") != 0 || (!is_pass && strcmp(reader->texts[KEY_CATEGORY], "wait") != 0))

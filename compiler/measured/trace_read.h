@@ -1,8 +1,8 @@
 #ifndef MEASURED_TRACE_READ_H
 #define MEASURED_TRACE_READ_H
 
-/* Reads a trace of dprun --trace or dpc --emit=trace (runtime/program/trace.h): its passes and its waits for
-   messages. All replicas run the same passes; only those of the first replica are read. */
+/* Reads a trace of dprun --trace or dpc --emit=trace (runtime/program/trace.h): its passes, its waits for
+   messages and its all-to-alls. All replicas run the same passes; only those of the first replica are read. */
 
 #include "compiler/schedule/schedule.h"
 #include "runtime/base/status.h"
@@ -19,6 +19,13 @@ typedef struct TraceEvent {
     double half;
 } TraceEvent;
 
+/* An all-to-all of rows inside a layer. Times are in ms. */
+typedef struct TraceAllToAll {
+    uint8_t component, pass; /* RECIPE_DISPATCH or RECIPE_COMBINE; RECIPE_F or RECIPE_B */
+    uint32_t step;
+    double time, waited; /* from its post to its arrival; the part in which its rank waited for it */
+} TraceAllToAll;
+
 typedef struct Trace {
     const char *path, *schedule, *source;
     uint32_t ranks, stages, pipe_count;
@@ -30,6 +37,8 @@ typedef struct Trace {
     uint32_t processors;  /* number of processors that all ranks shared; 0: unknown, or GPUs computed */
     TraceEvent *events;   /* step after step, in a step rank after rank, and on a rank in the order in which they ran */
     size_t count;
+    TraceAllToAll *all_to_alls; /* [all_to_all_count], in the order of the file */
+    size_t all_to_all_count;
     uint32_t *steps;     /* [step_count], ascending */
     size_t *step_events; /* [step_count + 1]: the first event of each step */
     uint32_t step_count;
