@@ -57,7 +57,9 @@ typedef struct All {
     const BalanceShape *shape;
     const double *loads;
     uint32_t placement[MOST];
-    double least, least_distinct; /* the least largest loads, without a condition and without duplicates */
+    /* the smallest possible largest load of a GPU: of any placement, and of placements in which no GPU has two replicas
+       of one expert */
+    double least, least_distinct;
 } All;
 
 static void enumerate(All *all, uint32_t slot, uint32_t gpu)
@@ -75,7 +77,8 @@ static void enumerate(All *all, uint32_t slot, uint32_t gpu)
         return;
     }
     const bool next = slot == balance_first_slot(shape, gpu + 1);
-    const bool again = !next && slot > balance_first_slot(shape, gpu); /* the order within a GPU does not matter */
+    /* the order of the experts within a GPU does not matter, so only one order is enumerated */
+    const bool again = !next && slot > balance_first_slot(shape, gpu);
     for (uint32_t e = again ? all->placement[slot - 1] : 0; e < shape->experts; e++) {
         all->placement[slot] = e;
         enumerate(all, slot + 1, gpu + next);
@@ -133,7 +136,7 @@ static void none_is_better(void **state)
     assert_true(hierarchical > 20 && uneven > 20 && better_with_duplicates > 5); /* all kinds of cases occur */
 }
 
-/* The largest load of a GPU in the published worked example: the best value, and that nothing is better. */
+/* The published worked example: the largest load of a GPU is the best possible one. */
 static void the_worked_example(void **state)
 {
     (void)state;
@@ -212,7 +215,7 @@ static void odd_loads(void **state)
         }
 }
 
-/* This number of groups is not enumerated. */
+/* A shape with more groups than the search enumerates. */
 static void many_groups(void **state)
 {
     (void)state;

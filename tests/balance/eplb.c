@@ -48,7 +48,7 @@ static void slow_packing(const float *weights, uint32_t count, uint32_t packs, u
         for (uint32_t p = 0; p < packs; p++)
             if (held[p] < each && (to == packs || sums[p] < sums[to]))
                 to = p;
-        if (each == 1) /* the published code packs these in order */
+        if (each == 1) /* the published code packs one item per pack without sorting */
             item = to = n;
         done[item] = true;
         pack[item] = to;
@@ -60,7 +60,7 @@ static void slow_packing(const float *weights, uint32_t count, uint32_t packs, u
     free(done);
 }
 
-/* phy[r], for count[i] replicas of item i. */
+/* Computes phy[r], the item of replica r, if item i gets count[i] replicas. */
 static void slow_replication(const float *weights, uint32_t items, uint32_t replicas, uint32_t *phy, uint32_t *count)
 {
     for (uint32_t r = 0; r < replicas; r++) {
@@ -123,7 +123,7 @@ static void random_cases(void **state)
     }
 }
 
-/* Layers do not affect each other. */
+/* The placement of a layer does not depend on the other layers. */
 static void layers_are_apart(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* From a current placement: properties of every plan, and what few moves gain. */
+/* Placements that start from a current placement: properties that every result has, and how much a few moves gain. */
 
 #include "tests/balance/random.h"
 
@@ -119,7 +119,7 @@ static void more_moves_win_more(void **state)
         assert_true(mean[i] > mean[i - 1]);
 }
 
-/* Two GPUs with their busy experts together: one swap, or one replica, is the right move. */
+/* The two busiest experts are on one GPU: one swap, or one replica elsewhere, is the right move. */
 static void the_right_move(void **state)
 {
     (void)state;
@@ -135,7 +135,8 @@ static void the_right_move(void **state)
     assert_true(balance_of(&pairs, hot, to, &arena) == 1);
     const BalanceRequest one = {.from = swap.from, .moves = 1};
     balance_best(&pairs, &one, hot, to, &bound, &arena, &error);
-    assert_memory_equal(to, swap.from, 4 * sizeof *to); /* an expert must keep one replica */
+    /* no move is possible, because each expert must keep a replica */
+    assert_memory_equal(to, swap.from, 4 * sizeof *to);
     const BalanceRequest replica = {.from = (const uint32_t[]){0, 0, 1, 1}, .moves = 2};
     balance_best(&spare, &replica, (const double[]){10, 1}, to, &bound, &arena, &error);
     assert_int_equal(balance_moves(&spare, replica.from, to, &arena), 2);

@@ -38,7 +38,7 @@ static inline BalanceShape random_shape(Random *random, uint32_t most, bool even
     }
 }
 
-/* Similar, skewed, or with zeros; some are equal. */
+/* Random loads: of similar size, skewed, or with zeros; some are equal to others. */
 static inline void random_loads(Random *random, uint32_t experts, double *loads)
 {
     const uint32_t kind = below(random, 4);

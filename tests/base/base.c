@@ -55,7 +55,8 @@ static void arena_extends_arrays_that_keep_their_elements(void **state)
         numbers = arena_extend(&arena, numbers, i, sizeof *numbers);
         moves += numbers != before;
         numbers[i] = i;
-        memset(arena_allocate(&arena, 16), 0xff, 16); /* an element beyond the array would be in this memory */
+        /* if the array grew in place beyond its end, an element would overwrite this memory */
+        memset(arena_allocate(&arena, 16), 0xff, 16);
     }
     for (uint32_t i = 0; i < COMPUTE_TYPE; i++)
         assert_int_equal(numbers[i], i);
@@ -64,7 +65,7 @@ static void arena_extends_arrays_that_keep_their_elements(void **state)
 }
 
 typedef struct CountedBlocks {
-    int live, left; /* blocks that exist; blocks that it may still allocate */
+    int live, left; /* live: how many blocks exist; left: how many more may be allocated before allocation fails */
 } CountedBlocks;
 
 static void *counted_allocate(void *user, size_t size)
@@ -270,7 +271,8 @@ static void a_check_opens_no_pipe(void **state)
     Error error;
     const int before = entries();
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_int_equal(file_check(path, &error), STATUS_OK); /* opening it would wait for a reader */
+    /* the check must not open the pipe: that would wait for a reader */
+    assert_int_equal(file_check(path, &error), STATUS_OK);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(file_check(path, &error), STATUS_OK);
     assert_int_equal(entries(), before);
@@ -314,7 +316,7 @@ static void a_machine_without_proc_will_do(void **state)
     assert_int_equal(entries(), 1);
 }
 
-/* If the file system supports files without names. */
+/* Whether the file system supports files without names. */
 static void of_a_killed_process_nothing_is_left(void **state)
 {
     (void)state;
@@ -390,7 +392,7 @@ static pid_t start_writer(const char *path, int pipe[2])
     if (child == 0) {
         OutputFile file;
         Error error;
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no process */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* the writer ends with the test program, also if a test fails */
         if (file_begin(path, &file, &error) != STATUS_OK || file.nameless || fputs("half", file.stream) < 0 ||
             fflush(file.stream) != 0 || write(pipe[1], "", 1) != 1)
             _exit(1);
@@ -479,7 +481,7 @@ static void unwritable_and_unreadable_paths_are_named(void **state)
     size_t size;
     assert_int_equal(file_begin("/nowhere/at/all", &file, &error), STATUS_RUN_FAILED);
     assert_string_equal(error.text, "cannot write /nowhere/at/all: No such file or directory");
-    /* although a temporary name in the same folder could be opened */
+    /* an empty path fails, although a temporary file in the same folder could be opened */
     assert_int_equal(file_begin("", &file, &error), STATUS_RUN_FAILED);
     assert_int_equal(file_read("/nowhere/at/all", &arena, &text, &size, &error), STATUS_BAD_INPUT);
     assert_int_equal(file_read(folder, &arena, &text, &size, &error), STATUS_BAD_INPUT);
@@ -521,7 +523,7 @@ static void a_file_is_read_at_its_size(void **state)
     fclose(stream);
     const size_t used = address_space();
     if (used > (size_t)1 << 40)
-        skip(); /* a sanitizer's shadow memory does not fit any limit */
+        skip(); /* the shadow memory of a sanitizer exceeds every limit of this test */
     struct rlimit before, small;
     getrlimit(RLIMIT_AS, &before);
     small = before;

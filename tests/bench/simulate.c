@@ -37,7 +37,7 @@ static double measure(const char *build, const char *priority, const char *folde
 
 /* Makespans of many steps of one run, and the one that dpc predicts, in ms. */
 typedef struct Makespans {
-    double fastest, tenth, median; /* tenth: the mean of the fastest tenth */
+    double fastest, tenth, median; /* makespans in ms: of the fastest step, the mean of the fastest tenth, the median */
     double predicted;
 } Makespans;
 
@@ -69,7 +69,8 @@ static Makespans run_steps(const char *build, const char *priority, const char *
 /* Prints how much shorter ebb-v (schedules/DISCOVERY.md) is than DualPipeV, measured and predicted, in percent. */
 static void print_gain(const char *build, const char *priority, const char *folder)
 {
-    static const char times[] = "F=2,I=2.4,W=1.6,FB=4.8,comm=0.2"; /* ms; an F&B takes 0.8 of its halves */
+    /* in ms; an F&B takes 0.8 of the time of its halves */
+    static const char times[] = "F=2,I=2.4,W=1.6,FB=4.8,comm=0.2";
     const Makespans published = run_steps(build, priority, folder, "dualpipev", times, false),
                     found = run_steps(build, priority, folder, "ebb-v", times, false);
     printf("simulate.gain_of_ebb_v_over_dualpipev_measured %.2f %% (fastest of 25 steps: %.2f ms instead of %.2f)\n",

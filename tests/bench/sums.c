@@ -1,8 +1,8 @@
 /* Measures how much of the time of the sums of gradients is hidden behind the rest of the step. Trains the same model,
    in turn, with each sum posted where the compiler puts it, and with each posted directly before its wait. There are
    two ranks, each with a copy of both stages, either by a schedule or as two replicas. The sum of stage 1 can run
-   during the last backward of stage 0; the sum of stage 0 has nothing to hide behind. Prints lines: name value unit.
-   Run from the top folder with BUILD set. */
+   during the last backward of stage 0; the sum of stage 0 comes last, so nothing can hide it. Prints lines: name value
+   unit. Run from the top folder with BUILD set. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,8 +77,8 @@ static void run(const char *program, uint32_t replicas, const char *trace, bool 
     arena_free(&arena);
 }
 
-/* Microseconds that the sums of a step cost, from a trace: the wait of the rank that waits least, as the other one also
-   waits for that rank; of the step with the least. */
+/* How many microseconds the sums of a step cost, from a trace. In each step it is the wait of the rank that waits less,
+   because the other rank also waits for this one. The result is the smallest value of any step. */
 static double waited(const char *trace)
 {
     double sums[STEPS + 1][RANKS] = {{0}}, least = 1e9;

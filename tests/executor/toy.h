@@ -130,7 +130,7 @@ static void *toy_thread(void *toy)
     return NULL;
 }
 
-/* Call it when all ranks have finished: other ranks may hold blocks of this rank's memory. */
+/* Frees a rank. Call it when all ranks have finished: until then other ranks may use blocks of this rank's memory. */
 static void toy_close(Toy *toy)
 {
     executor_close(toy->executor);

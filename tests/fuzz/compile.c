@@ -30,7 +30,7 @@ static Status stop_large(const Compilation *c, Form form)
     return large ? STATUS_RUN_FAILED : STATUS_OK;
 }
 
-/* Checks that formatting changes nothing but blanks, and changes nothing the second time. */
+/* Checks that formatting a source changes only blanks, and that formatting the result changes nothing. */
 static void check_format(const Source *source, Arena *arena)
 {
     Source formatted = {.path = "formatted", .text = source->text, .size = source->size}, again = formatted;
@@ -64,8 +64,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     source_lines(&source, &arena);
     static const atomic_int stopped = 1;
     const Parameters parameters = {0};
-    /* `overlap F&B auto` needs times of components: sources with an odd number of bytes get them, the others reach its
-       error. */
+    /* `overlap F&B auto` needs times of components: the costs of components are given for sources with an odd number of
+       bytes; the others test the error without them. */
     Costs costs = costs_unit;
     costs.parts[RECIPE_ATTENTION][RECIPE_F] = costs.parts[RECIPE_MLP][RECIPE_B] = 3;
     costs.parts[RECIPE_DISPATCH][RECIPE_F] = costs.parts[RECIPE_COMBINE][RECIPE_B] = 2;

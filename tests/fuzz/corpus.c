@@ -64,7 +64,8 @@ static void survives(void **state)
     for (int i = 0; i < CHANGES; i++) {
         random_state = (uint64_t)i;
         memcpy(data, seed, size);
-        uint8_t *exact = malloc(CAPACITY); /* of the exact size, so that a read past the end is found */
+        /* a copy of exactly this size, so that a sanitizer finds reads past the end */
+        uint8_t *exact = malloc(CAPACITY);
         assert_non_null(exact);
         const size_t changed = change(data, size, CAPACITY);
         memcpy(exact, data, changed);

@@ -59,7 +59,7 @@ typedef struct Expected {
     char *command;
     int status;
     char *out, *error;
-    size_t kept; /* bytes of the file up to the end of the command */
+    size_t kept; /* how many bytes of the .test file a rebase keeps: up to the end of the command */
 } Expected;
 
 static Expected read_test(const char *text, const char *folder)

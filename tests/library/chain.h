@@ -18,7 +18,8 @@ typedef struct Host {
     uint32_t number, stages, microbatches;
     dps_rank *rank;
     Vector *slots[DPS_SLOT_CLASSES]; /* [class][slot], weights included: weights slot c has those of chunk c */
-    void **messages;                 /* [message slots]: the slots; threads exchange these pointers */
+    /* [message slots]: the memory of each slot; ranks that are threads exchange these pointers */
+    void **messages;
     Vector gradients[CHUNKS_MAX];
     double loss;
 } Host;
@@ -174,7 +175,7 @@ static inline void assert_equal_numbers(double one, double other)
         fail_msg("%.17g, and without a pipeline %.17g", one, other);
 }
 
-/* Checks that the weights of the rank's chunks equal `weights`, those without a pipeline. */
+/* Checks that the weights of the rank's chunks equal `weights`, which a training without a pipeline has computed. */
 static inline void assert_weights(const Host *host, const Vector *weights)
 {
     dps_chunk_info chunk = {.size = sizeof chunk};

@@ -149,7 +149,8 @@ static void a_mistake_is_data_and_text(void **state)
     assert_non_null(strstr(dps_error(d), "^"));
     assert_int_equal(dps_get_diagnostic(d, dps_diagnostic_count(d), &first), DPS_BAD_USAGE);
 
-    dps_program_free(compiled(d, DUALPIPE, 4, 8)); /* it succeeded: the diagnostics of the error before are gone */
+    /* this call succeeds, so the diagnostics of the earlier error are gone */
+    dps_program_free(compiled(d, DUALPIPE, 4, 8));
     assert_int_equal(dps_diagnostic_count(d), 0);
     dps_free(d);
 }
@@ -218,7 +219,7 @@ static void structs_of_other_versions_are_taken(void **state)
     assert_int_equal(dps_compile_file(d, DUALPIPE, &newer.known, &program), DPS_BAD_USAGE);
     assert_non_null(strstr(dps_error(d), "dps_options"));
 
-    /* An older version of the struct ends after the number of microbatches. */
+    /* A host built with an older dps.h: its struct ends after the number of microbatches. */
     const dps_options older = {
         .size = offsetof(dps_options, parameter_count), .ranks = 4, .microbatches = 8, .parameter_count = 99};
     assert_int_equal(dps_compile_file(d, DUALPIPE, &older, &program), DPS_OK);
@@ -227,7 +228,7 @@ static void structs_of_other_versions_are_taken(void **state)
     info.size = offsetof(dps_program_info, stages);
     assert_int_equal(dps_get_program_info(program, &info), DPS_OK);
     assert_int_equal(info.ranks, 4);
-    assert_int_equal(info.stages, 0xeeeeeeee); /* not written: the older struct does not have it */
+    assert_int_equal(info.stages, 0xeeeeeeee); /* unchanged, because the older struct does not have this field */
     info.size = 0;
     assert_int_equal(dps_get_program_info(program, &info), DPS_BAD_USAGE);
     dps_program_free(program);
@@ -247,8 +248,7 @@ static void same_text(dps *d, const dps_prediction *one, const dps_prediction *o
     dps_release(d, b);
 }
 
-/* Pictures and predictions of a loaded program equal those of the compiled one: its placement, orders, messages and
-   lines are all there. */
+/* Pictures and predictions of a program that was loaded from prog.bin equal those of the compiled one. */
 static void a_loaded_program_is_the_one_that_was_saved(void **state)
 {
     (void)state;
@@ -274,7 +274,7 @@ static void a_loaded_program_is_the_one_that_was_saved(void **state)
             same_text(d, one, other, formats[f]);
         dps_program_info info = {.size = sizeof info};
         assert_int_equal(dps_get_program_info(program, &info), DPS_OK);
-        if (info.pipes == 1) /* else the text has the names of pipes, which a program does not store */
+        if (info.pipes == 1) /* with several pipes the text has their names, which a program does not store */
             same_text(d, one, other, DPS_SVG);
         dps_prediction_free(one);
         dps_prediction_free(other);
@@ -413,7 +413,7 @@ static void numbers_have_points_in_every_locale(void **state)
 /* --- the host's functions --- */
 
 typedef struct Host {
-    int live, left; /* blocks that exist; blocks that it may still allocate */
+    int live, left; /* live: how many blocks exist; left: how many more may be allocated before allocation fails */
     int told;       /* how often progress was called */
     uint32_t planned;
 } Host;
@@ -445,7 +445,7 @@ static int stop_at_third(void *user, const dps_progress *progress)
     return host->told >= 3;
 }
 
-/* Uses everything once. False: there was no memory. */
+/* Calls every function of the library once. False: memory was exhausted. */
 static bool use(dps *d, const void *bytes, size_t length)
 {
     static const char *const costs[] = {"F=1,I=1.5,W=1", "F[0]=2,comm=0.1"};
@@ -623,7 +623,7 @@ static void experts_are_placed(void **state)
 
 /* --- several schedules --- */
 
-/* Runs compare and advise. False: there was no memory. */
+/* Runs compare and advise. False: memory was exhausted. */
 static bool study(dps *d)
 {
     static const char *const paths[] = {"schedules/gpipe.dps", "schedules/zb1p.dps", "schedules/zb-h1.dps"};

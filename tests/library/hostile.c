@@ -1,11 +1,12 @@
-/* Hosts that fail or make mistakes while ranks run: functions that fail at every call in turn, memory that runs out
-   anywhere, calls in the wrong order, other programs, other versions of the header. */
+/* Hosts that fail or make mistakes while ranks run: a function of the host fails, at each call in turn; memory runs out
+   at any point; calls come in the wrong order; ranks have different programs; the host has another version of dps.h. */
 
 #include "tests/library/ranks.h"
 
 /* --- functions that fail --- */
 
-/* Runs all ranks. The functions of rank `failing` fail at call number `at`. False: it has fewer calls. */
+/* Runs all ranks. The functions of rank `failing` fail at call number `at`. False: the rank makes fewer calls, so none
+   has failed. */
 static bool fail_one(dps *d, dps_program *program, Way way, uint32_t failing, int at)
 {
     Thread threads[RANKS];
@@ -24,7 +25,8 @@ static bool fail_one(dps *d, dps_program *program, Way way, uint32_t failing, in
         assert_int_equal(dps_step(threads[failing].host.rank, &functions), DPS_FAILED);
     }
     for (uint32_t r = 0; r < RANKS; r++)
-        if (threads[r].status != DPS_OK && r != failing) /* its message contains that of the failing rank */
+        /* the message of another rank contains that of the failing rank */
+        if (threads[r].status != DPS_OK && r != failing)
             assert_non_null(strstr(dps_rank_error(threads[r].host.rank), error));
         else if (!failed)
             assert_int_equal(threads[r].status, DPS_OK);
@@ -52,7 +54,7 @@ static void a_rank_that_fails_ends_all_others(void **state)
 /* --- memory --- */
 
 typedef struct Memory {
-    int live, left; /* blocks that exist; blocks that it may still allocate */
+    int live, left; /* live: how many blocks exist; left: how many more may be allocated before allocation fails */
 } Memory;
 
 static void *give(void *user, size_t size)
@@ -174,7 +176,7 @@ static void calls_in_the_wrong_order_are_refused(void **state)
     assert_string_equal(dps_rank_error(running), "rank 0: dps_step: a step has begun, and is not at its end");
     assert_int_equal(dps_join(running, threads, &buffers), DPS_BAD_USAGE);
     assert_int_equal(dps_done(running, action, DPS_OK), DPS_OK);
-    assert_int_equal(dps_step(running, &calls), DPS_BAD_USAGE); /* in the middle of a step */
+    assert_int_equal(dps_step(running, &calls), DPS_BAD_USAGE); /* refused: the rank is in the middle of a step */
     dps_rank_free(running);
     dps_threads_free(threads);
     dps_threads_free(NULL);

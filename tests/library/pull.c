@@ -243,7 +243,8 @@ static void the_forward_half_evaluates(void **state)
     dps *d = dps_new(NULL);
     dps_program *program = compiled(d, "schedules/zb-v.dps", RANKS, MICROBATCHES), *forward, *again;
     assert_int_equal(dps_forward_half(d, program, &forward), DPS_OK);
-    assert_int_equal(dps_forward_half(d, forward, &again), DPS_OK); /* a forward-only program is its own half */
+    /* the forward half of a forward-only program is the program itself */
+    assert_int_equal(dps_forward_half(d, forward, &again), DPS_OK);
     dps_program_free(again);
     dps_program_info info = {.size = sizeof info};
     assert_int_equal(dps_get_program_info(forward, &info), DPS_OK);
@@ -292,7 +293,8 @@ static void calls_in_the_wrong_order_are_refused(void **state)
                         "rank 0: dps_next: the action before this one is not done: call dps_done first");
     assert_int_equal(dps_done(rank, first + 1, DPS_OK), DPS_BAD_USAGE);
     assert_int_equal(dps_done(rank, NULL, DPS_OK), DPS_BAD_USAGE);
-    assert_int_equal(dps_done(rank, first, DPS_OK), DPS_OK); /* no mistake so far has changed anything */
+    /* the refused calls above have changed nothing, so the rank can continue */
+    assert_int_equal(dps_done(rank, first, DPS_OK), DPS_OK);
     assert_int_equal(dps_done(rank, first, DPS_OK), DPS_BAD_USAGE);
     assert_non_null(strstr(dps_rank_error(rank), "dps_done: this is not the action"));
     assert_int_equal(dps_next(rank, &next), DPS_OK);
@@ -323,7 +325,7 @@ static void a_failure_names_its_instruction(void **state)
     snprintf(expected, sizeof expected, "rank 1, instruction 2 (%s, 1f1b.dps:%d): no memory for the activations", text,
              action->line);
     assert_string_equal(dps_rank_error(rank), expected);
-    assert_int_equal(dps_next(rank, &none), DPS_NO_MEMORY); /* the rank has failed for good */
+    assert_int_equal(dps_next(rank, &none), DPS_NO_MEMORY); /* a rank that has failed once fails at every later call */
     assert_null(none);
     assert_int_equal(dps_done(rank, action, DPS_OK), DPS_NO_MEMORY);
     assert_string_equal(dps_rank_error(rank), expected);

@@ -67,7 +67,7 @@ static inline int update(void *user, const dps_instruction *instruction)
                                                    : chain_update(user, instruction);
 }
 
-/* Counts the calls. True: this call is to fail. */
+/* Counts a call. True: this call must fail. */
 static inline bool fails(Thread *thread)
 {
     if (++thread->calls != thread->fail_at)

@@ -260,13 +260,14 @@ static void launches_belong_to_annotations_on_any_thread(void **state)
     put_annotation(&made, "attn", 3, 45, 10);
     put_launch(&made, 1, 12);
     put_kernel(&made, "a", 0, 7, 100, 10);
-    put_launch(&made, 2, 50); /* thread 2 has no annotations: takes the innermost one that started last, on thread 3 */
+    /* thread 2 has no annotations, so the innermost annotation that started last counts, which is on thread 3 */
+    put_launch(&made, 2, 50);
     put_kernel(&made, "b", 0, 7, 120, 10);
-    put_launch(&made, 1, 51); /* an annotation of its own thread comes first */
+    put_launch(&made, 1, 51); /* thread 1 has an annotation of its own, which takes precedence */
     put_kernel(&made, "c", 0, 7, 140, 10);
     put_launch(&made, 2, 57); /* that of thread 3 has ended */
     put_kernel(&made, "d", 0, 7, 160, 10);
-    put_launch(&made, 2, 70); /* only in the outer one, which is not in the map */
+    put_launch(&made, 2, 70); /* this launch is only inside the outer annotation, which is not in the map */
     put_kernel(&made, "e", 0, 7, 180, 10);
     profile(&profiled, &made, "attention.F = attn\nmlp.F = mlp\n");
     assert_int_equal(profiled.profile.span_count, 3);
@@ -318,7 +319,8 @@ static void devices_are_apart(void **state)
     arena_free(&profiled.arena);
 }
 
-/* Without annotations a component starts with its first kernel, but only if it is its turn. */
+/* Without annotations a component begins with its first kernel, but only if the component comes next in the order of
+   the map. */
 static void cycles_tell_components(void **state)
 {
     (void)state;

@@ -56,7 +56,7 @@ static void none(void **state)
     arena_free(&tried.arena);
 }
 
-/* The file's own value comes first and is marked; values that a require does not admit are not tried. */
+/* The file's own value comes first and is marked as such. Values that a `require` refuses are not tried. */
 static void a_number(void **state)
 {
     (void)state;
@@ -68,7 +68,7 @@ static void a_number(void **state)
     arena_free(&tried.arena);
 }
 
-/* A computed value is left out if it is the file's own. */
+/* A value that the table computes is left out if it equals the file's own value. */
 static void a_formula(void **state)
 {
     (void)state;

@@ -132,7 +132,7 @@ static void slots(void **state)
     assert_order(ONE(2) "W0 : 3; at 0 : F0 F1 : 3; at 10 : I1; at 12 : I0 : 3; at 20 : I1 : 2; W1 : 3;",
                  "0F0,1F0,0F1,1F1,0F2,1F2,1I0,0I0,0I1,0I2,0W0,0W1,0W2,1W0,1I1,1I2,1W1,1W2\n");
     assert_order(ONE(1) "W[2]; at 0 : F I : 3; W[0]; at 4 : W;", "0F0,0I0,0F1,0I1,0F2,0I2,0W2,0W0,0W1\n");
-    /* a rank of such a file need not have slots */
+    /* if one rank has slots, other ranks need not have any */
     assert_order("schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M microbatches;\n"
                  "if r == 0 { at 1 : B : M; at 0 : F : M; } else { nFIW : M; }",
                  "0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1I1,1W1\n");
@@ -234,9 +234,10 @@ static void pipes_and_messages(void **state)
 static void replicas(void **state)
 {
     (void)state;
-    assert_order(REPLICAS "nF : r == 2 ? M : 3-r; nB : r == 2 ? M : 3-r;", /* each runs its own, in order */
+    /* each replica runs its own microbatches, in order */
+    assert_order(REPLICAS "nF : r == 2 ? M : 3-r; nB : r == 2 ? M : 3-r;",
                  "0F0,0F2,0F4,0B0,0B2,0B4\n0F1,0F3,0B1,0B3\n1F0,1F1,1F2,1F3,1F4,1B0,1B1,1B2,1B3,1B4\n");
-    /* named by their numbers in the pipe */
+    /* F[e] names a microbatch by its number in the pipe */
     assert_order(
         REPLICAS "if r == 2 { nFB : M; } else { let n = 3-r; repeat k < n { F[2*k+r]; } nBW : n; }",
         "0F0,0F2,0F4,0I0,0W0,0I2,0W2,0I4,0W4\n0F1,0F3,0I1,0W1,0I3,0W3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3,1F4,1B4\n");

@@ -164,7 +164,7 @@ static void foreign_words_may_be_names(void **state)
     front_close(&front);
 }
 
-/* A long line of them takes time proportional to its length. */
+/* A long line of such mistakes takes time proportional to its length. */
 static void long_lines(void **state)
 {
     (void)state;

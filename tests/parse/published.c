@@ -41,10 +41,11 @@ static bool enough_and_even(Size size) { return enough(size) && size.ranks % 2 =
 
 static const struct Published {
     const char *schedule;
-    bool (*admits)(Size size); /* admitted by the generator and by us, from 1 to 4P microbatches */
-    bool chunks;               /* with 1, 2 and 3 chunks */
-    uint32_t rows_left_out;    /* rows of the last ranks */
-    uint32_t crc[RANKS];       /* for 1, 2, ... ranks; 0: no size is admitted */
+    /* whether the published generator and the schedule admit this size; from 1 to 4P microbatches are tried */
+    bool (*admits)(Size size);
+    bool chunks;            /* with 1, 2 and 3 chunks */
+    uint32_t rows_left_out; /* rows of the last ranks */
+    uint32_t crc[RANKS];    /* [i]: for i + 1 ranks; 0: no size is admitted */
 } published[] = {
     {"gpipe",
      every,

@@ -11,10 +11,10 @@ typedef struct Run {
     unsigned char *seen;     /* indexed alike: bits of ActionKind */
     size_t per_pipe;
     int makespan, cost; /* cost: the largest end-start of a rank */
-    uint32_t *peak;     /* [rank]: activations, held from F to B or W */
+    uint32_t *peak;     /* [rank]: the most activations that are held at once, each from its F to its B or W */
     /* [pipe][stage][microbatch], flat: the version of the weights at its F; there is one chunk */
     uint32_t *used;
-    uint32_t *versions; /* [rank]: versions made by its U */
+    uint32_t *versions; /* [rank]: how many versions its U have made */
 } Run;
 
 static size_t place_of(const Run *run, const Action *action, uint32_t stage)
@@ -23,7 +23,8 @@ static size_t place_of(const Run *run, const Action *action, uint32_t stage)
     return action->pipe * run->per_pipe + (size_t)stage * pipe->microbatches + action->microbatch;
 }
 
-/* Whether all inputs of a pass are there; `start` is then at least the time when they are. */
+/* Whether all inputs of a pass have been computed. Then raises *start to the time at which the last of them was
+   ready. */
 static bool is_ready(const Run *run, const Action *action, int *start)
 {
     const PlacedPipe *pipe = &run->schedule->pipes[action->pipe];
@@ -432,7 +433,8 @@ static void pipedream_facts(const Run *run, Size size)
     }
 }
 
-/* The same for replicas of a stage, which take the microbatches in turns: each round of them makes a version. */
+/* The same for stages with replicas, which take the microbatches in turn: one microbatch of each replica makes a
+   version. */
 static void rr_facts(const Run *run, Size size, int replicated)
 {
     const int shared = replicated * size.parameter, stages = size.ranks - shared + replicated;
