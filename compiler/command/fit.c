@@ -20,6 +20,7 @@ typedef struct Fitter {
     Arena *arena;
     FitSizes sizes;
     bool by_costs; /* the order may depend on the costs */
+    bool searched; /* the file has `order auto` */
     uint64_t seed;
     /* the formula that is being fitted */
     Quantity quantity;
@@ -62,7 +63,7 @@ static Costs costs_at(const Fitter *f, const int64_t *values)
 
 /* Makes sure that the size's order is the one under these costs: compiles the size again if orders may depend on costs.
    To fit a peak, compiles as far as the program, which has the peak; otherwise as far as the messages, which suffice
-   for times. False: the size does not compile. */
+   for times. False: the size does not compile, or its order was searched and is longer than the search's bound. */
 static bool take_order(const Fitter *f, FitSize *size, const int64_t *values)
 {
     int64_t costs[FIT_COSTS];
@@ -73,7 +74,7 @@ static bool take_order(const Fitter *f, FitSize *size, const int64_t *values)
     if (memcmp(size->costs, costs, sizeof costs) == 0 && size->lowered >= lowered)
         return true;
     const Costs given = costs_at(f, values);
-    const bool compiled = fit_size_compile(&f->sizes, size, &given, lowered);
+    const bool compiled = fit_size_compile(&f->sizes, size, &given, lowered) && fit_size_at_bound(size);
     memcpy(size->costs, costs, sizeof costs);
     size->costs[0] = compiled ? costs[0] : 0;
     return compiled;
@@ -303,10 +304,11 @@ static uint32_t fit_domain(Fitter *f, FILE *stream)
    formula for each domain that has one, if it covers sizes that no formula printed before covers. */
 static void fit_quantity(Fitter *f, FILE *stream)
 {
-    const size_t cost_count = f->quantity == PEAK ? 1 : cost_domain_count;
+    const size_t first = f->searched ? cost_domain_of_searches : 0;
+    const size_t end = f->quantity == PEAK ? first + 1 : cost_domain_count;
     uint32_t found = 0;
     clear_sizes(f);
-    for (size_t c = 0; c < cost_count; c++) {
+    for (size_t c = first; c < end; c++) {
         take_domain(f, &cost_domains[c]);
         for (size_t s = 0; s < size_domain_count && (f->sizes.has_pairs || !f->costs->by_turns); s++) {
             f->domain = &size_domains[s];
@@ -328,11 +330,9 @@ Status fit(const Options *options, Arena *arena, Diagnostics **diagnostics, FILE
     *diagnostics = own.diagnostics;
     if (status != STATUS_OK)
         return status;
-    if (own.tree->order)
-        return error_set(error, STATUS_BAD_USAGE,
-                         "%s searches its order, so it has no formula; fit takes files with steps", source->path);
     Fitter f = {.arena = arena, .sizes = {.options = options, .source = source}};
-    f.by_costs = own.tree->cost != NULL;
+    f.searched = own.tree->order != NULL;
+    f.by_costs = own.tree->cost || f.searched;
     fit_sizes_compile(&f.sizes, arena);
     fit_sizes_print(&f.sizes, own.schedule.name, stream);
     for (f.quantity = 0; f.quantity < QUANTITIES; f.quantity++)

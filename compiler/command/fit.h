@@ -7,7 +7,9 @@
    whole numbers as coefficients. Differences of exact timelines give these coefficients. Each coefficient is fitted
    over many sizes as a polynomial in P and M, in exact fractions. Such a linear form is one piece, and a formula is the
    maximum of its pieces. Costs for which that maximum is wrong give the next piece, until the check finds none. A
-   formula that holds only for some sizes or costs says for which. The result is checked, not proven. */
+   formula that holds only for some sizes or costs says for which. The result is checked, not proven.
+
+   A searched order (`order auto`) is fitted only where it meets the search's bound, which ends the search. */
 
 #include "compiler/command/options.h"
 

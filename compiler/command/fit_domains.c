@@ -25,6 +25,7 @@ const CostDomain cost_domains[] = {
     {"comm = 0, F = I = W, FB = F+B", {{"F", {1, 1, 1}}}, true, all},
 };
 const size_t cost_domain_count = sizeof cost_domains / sizeof *cost_domains;
+const size_t cost_domain_of_searches = 4; /* W <= F <= I */
 
 const SizeDomain size_domains[] = {
     {"", 0, 0, 1, 1, false},

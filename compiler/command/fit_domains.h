@@ -26,6 +26,8 @@ typedef struct CostDomain {
 
 extern const CostDomain cost_domains[];
 extern const size_t cost_domain_count;
+/* Searched orders are fitted from this domain on: in wider ones a search seldom meets its bound. */
+extern const size_t cost_domain_of_searches;
 
 /* A domain of sizes: those with M >= times*P - less. The sizes with equal P % modulus are a class; each class may have
    a formula of its own. */

@@ -6,10 +6,20 @@
 
 enum { SIZES_MAX = 400 };
 
+/* A search of an order ends after its first orders. If the best of them meets the search's bound, a longer search would
+   return the same one. */
+static const atomic_int stop = 1;
+static const SearchControl first_orders = {.stop = &stop};
+
 static Status stop_before_lowering(const Compilation *c, Form form)
 {
     (void)c;
     return form == FORM_COMMS ? STATUS_RUN_FAILED : STATUS_OK;
+}
+
+bool fit_size_at_bound(const FitSize *size)
+{
+    return !size->c.tree->order || size->c.found.cost <= size->c.found.bound * (1 + 1e-9);
 }
 
 bool fit_size_compile(const FitSizes *sizes, FitSize *size, const Costs *costs, bool lowered)
@@ -25,6 +35,7 @@ bool fit_size_compile(const FitSizes *sizes, FitSize *size, const Costs *costs, 
                             .source = sizes->source,
                             .parameters = parameters,
                             .costs = costs,
+                            .search = &first_orders,
                             .reached = lowered ? NULL : stop_before_lowering};
     const Status status = compile(&size->c, &ignored);
     size->c.costs = NULL;
@@ -76,6 +87,8 @@ void fit_sizes_print(const FitSizes *sizes, const char *name, FILE *stream)
     if (sizes->count)
         fprintf(stream, "; tried at %s, P = %" PRId64 "..%" PRId64 ", M = %" PRId64 "..%" PRId64,
                 counted(sizes->count, "size").text, ranks[0], ranks[1], microbatches[0], microbatches[1]);
+    if (sizes->count && sizes->all[0].c.tree->order)
+        fprintf(stream, "; the order is searched: formulas hold where it meets the search's bound");
     putc('\n', stream);
 }
 

@@ -34,6 +34,9 @@ void fit_sizes_free(FitSizes *sizes);
    which suffice for times. False: the size does not compile. */
 bool fit_size_compile(const FitSizes *sizes, FitSize *size, const Costs *costs, bool lowered);
 
+/* Whether the order, if it was searched, takes no longer than the search's bound. */
+bool fit_size_at_bound(const FitSize *size);
+
 /* Prints the name of the schedule and the ranges of the sizes. */
 void fit_sizes_print(const FitSizes *sizes, const char *name, FILE *stream);
 

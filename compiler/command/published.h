@@ -20,6 +20,9 @@ typedef struct PublishedBubble {
     char breach[128]; /* "W > F": why sizes or times are outside its domain; empty: they are inside */
 } PublishedBubble;
 
+/* The schedule of that row of the table of formulas; NULL: after the last row. */
+const char *published_schedule(size_t row);
+
 /* False if there is no formula for a schedule of this name. */
 bool published_bubble(const Schedule *schedule, const Costs *costs, uint32_t peak_activations,
                       PublishedBubble *published);
