@@ -4,37 +4,24 @@
    figures: for the FASTEST steps of every run, which show the undisturbed machine, and for all steps, together with the
    spread of the runs themselves. */
 
+#include "tests/bench/numbers.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS = 5, STEPS = 1000, FASTEST = 50, LINE_BYTES = 1 << 16 };
+enum { RUNS = 5, STEPS = 1000, FASTEST = 50 };
 static const char schedule[] = "--ranks 2 --microbatches 8 schedules/1f1b.dps";
 static const char model[] = "--set hidden=64 --set heads=4 --set sequence=64 --set microbatch_size=1 --set layers=4";
 
-static int compare(const void *left, const void *right)
+/* The makespans that the command prints, ascending, without that of the first step, which is slower. Returns their
+   number; 0: the command failed. */
+static int steps_of(const char *command, double *makespans)
 {
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-/* The numbers after `name` in the output of the command, ascending, without the first one if there are several. Returns
-   how many numbers it has found; 0: the command failed. */
-static int numbers(const char *command, const char *name, double *values)
-{
-    static char line[LINE_BYTES];
-    int count = 0;
-    FILE *pipe = popen(command, "r");
-    while (pipe && fgets(line, sizeof line, pipe)) {
-        const char *found = strstr(line, name);
-        if (found && count < STEPS)
-            values[count++] = strtod(found + strlen(name), NULL);
-    }
-    if (!pipe || pclose(pipe) != 0)
-        return 0;
-    if (count > 1)
-        memmove(values, values + 1, (size_t)--count * sizeof *values);
-    qsort(values, (size_t)count, sizeof *values, compare);
+    int count = numbers_of(command, "\"makespan_ms\":", makespans, STEPS);
+    if (count)
+        memmove(makespans, makespans + 1, (size_t)--count * sizeof *makespans);
+    qsort(makespans, (size_t)count, sizeof *makespans, compare_numbers);
     return count;
 }
 
@@ -50,11 +37,11 @@ static double mean(const double *values, int count)
 static double predict(const char *build, const char *folder, const char *options)
 {
     char command[2048];
-    double makespan[STEPS];
+    double makespan = 0;
     snprintf(command, sizeof command,
              "%s/dpc calibrate %s -o %s/costs %s/trace && %s/dpc %s --cost @%s/costs --emit=stats", build, options,
              folder, folder, build, schedule, folder);
-    return numbers(command, "\"makespan\": ", makespan) == 1 ? makespan[0] : 0;
+    return numbers_of(command, "\"makespan\": ", &makespan, 1) ? makespan : 0;
 }
 
 /* Prints one row: the distance of the runs from the prediction, and from each other. */
@@ -77,7 +64,7 @@ int main(void)
 {
     char folder[] = "/tmp/calibrate.XXXXXX", command[2048];
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
-    const char *priority = system("chrt -f 1 true 2>/dev/null") == 0 ? "chrt -f 1 " : "";
+    const char *priority = priority_of_bench();
     if (!mkdtemp(folder))
         return 1;
     snprintf(command, sizeof command,
@@ -94,7 +81,7 @@ int main(void)
     snprintf(command, sizeof command, "%s%s/dprun %s --steps %d --json %s/prog.bin 2>/dev/null", priority, build, model,
              STEPS, folder);
     for (int i = 0; i < RUNS; i++) {
-        const int count = numbers(command, "\"makespan_ms\":", makespans);
+        const int count = steps_of(command, makespans);
         if (count <= FASTEST)
             return 1;
         quiet[i] = mean(makespans, FASTEST);

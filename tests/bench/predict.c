@@ -11,12 +11,14 @@
    gives the ratio of prediction and measurement for each schedule. The median of the rounds counts, and the quartiles
    say how far it can be trusted. */
 
+#include "tests/bench/numbers.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCHEDULES = 5, ROUNDS = 41, STEPS = 30, LINE_BYTES = 1 << 16, COMMAND_BYTES = 1024 };
+enum { SCHEDULES = 5, ROUNDS = 41, STEPS = 30, COMMAND_BYTES = 1024 };
 
 static const struct {
     const char *name, *options;
@@ -30,27 +32,6 @@ static const double goal = 0.05;
 
 static char folder[] = "/tmp/predict.XXXXXX";
 static const char *build, *priority;
-
-static int compare(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-/* Reads the numbers after `name` in the output of the command, without the first `skipped`. Returns how many; -1: the
-   command failed. */
-static int numbers(const char *command, const char *name, int skipped, double *values, int most)
-{
-    static char line[LINE_BYTES];
-    int count = 0;
-    FILE *pipe = popen(command, "r");
-    while (pipe && fgets(line, sizeof line, pipe)) {
-        const char *found = strstr(line, name);
-        if (found && skipped-- <= 0 && count < most)
-            values[count++] = strtod(found + strlen(name), NULL);
-    }
-    return pipe && pclose(pipe) == 0 ? count : -1;
-}
 
 static int shell(const char *command) { return system(command) == 0; }
 
@@ -77,7 +58,7 @@ static int predict(double *makespans)
     for (int s = 0; s < SCHEDULES; s++) {
         snprintf(command, sizeof command, "%s/dpc %s %s --cost @%s/costs --emit=stats schedules/%s.dps", build, sizes,
                  schedules[s].options, folder, schedules[s].name);
-        if (numbers(command, "\"makespan\": ", 0, &makespans[s], 1) != 1)
+        if (numbers_of(command, "\"makespan\": ", &makespans[s], 1) != 1)
             return 0;
     }
     return 1;
@@ -86,7 +67,7 @@ static int predict(double *makespans)
 static double fastest_tenth(double *values, int count)
 {
     double sum = 0;
-    qsort(values, (size_t)count, sizeof *values, compare);
+    qsort(values, (size_t)count, sizeof *values, compare_numbers);
     for (int i = 0; i < count / 10; i++)
         sum += values[i];
     return sum / (count / 10);
@@ -99,10 +80,9 @@ static int run(double *makespans)
     for (int s = 0; s < SCHEDULES; s++) {
         snprintf(command, sizeof command, "%s%s/dprun %s --steps %d --json %s/%s.bin 2>/dev/null", priority, build,
                  model, STEPS, folder, schedules[s].name);
-        const int count = numbers(command, "\"makespan_ms\":", 1, steps, STEPS);
-        if (count < 10)
+        if (numbers_of(command, "\"makespan_ms\":", steps, STEPS) < STEPS)
             return 0;
-        makespans[s] = fastest_tenth(steps, count);
+        makespans[s] = fastest_tenth(steps + 1, STEPS - 1); /* the first step is slower */
     }
     return 1;
 }
@@ -112,7 +92,7 @@ static double quartile(const double *values, int which)
 {
     double sorted[ROUNDS];
     memcpy(sorted, values, sizeof sorted);
-    qsort(sorted, ROUNDS, sizeof *sorted, compare);
+    qsort(sorted, ROUNDS, sizeof *sorted, compare_numbers);
     return sorted[(ROUNDS - 1) * which / 4];
 }
 
@@ -162,7 +142,7 @@ int main(void)
     static double predicted[SCHEDULES][ROUNDS], measured[SCHEDULES][ROUNDS];
     char command[COMMAND_BYTES];
     build = getenv("BUILD") ? getenv("BUILD") : "build";
-    priority = shell("chrt -f 1 true 2>/dev/null") ? "chrt -f 1 " : "";
+    priority = priority_of_bench();
     if (!mkdtemp(folder) || !compile())
         return 1;
     for (int round = 0; round < ROUNDS; round++) {
