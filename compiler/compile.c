@@ -88,7 +88,7 @@ Status compile(Compilation *c, Error *error)
     const Costs *const costs = c->costs ? c->costs : &costs_unit;
     if (ast_searches_recipe(c->tree))
         PASS(recipe_auto(c->tree->recipe, costs, diagnostics, schedule, &c->recipe_found));
-    c->resolved = costs_resolve(costs, schedule->pipes[0].stages, schedule->recipe, arena);
+    c->resolved = costs_resolve(costs, schedule->pipes[0].stages, &schedule->recipes, arena);
     if (c->tree && c->tree->cost)
         PASS(take_costs(c));
     if (c->tree && c->tree->order)

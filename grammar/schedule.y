@@ -56,6 +56,7 @@ static Symbol *symbol_at(Reader *reader, Span span);
 static Item *item(Reader *reader, Item fields);
 static Item *declared(Reader *reader, ItemKind kind, Span span, Name name, Expression *value);
 static void second_microbatch(Reader *reader, const Pass *pass, Span span, const Expression *second);
+static void recipe_pair(Reader *reader, WrittenPass first, WrittenPass second, Span span);
 static Item *choice(Reader *reader, Span span, Expression *condition, Item *then, Item *otherwise);
 static Item step(Span span, PassList passes, Expression *count, Item modifiers);
 static Item both(Reader *reader, Item modifiers, Item added, Span span);
@@ -101,7 +102,7 @@ static Item both(Reader *reader, Item modifiers, Item added, Span span);
 %type <StreamList> streams
 %type <WrittenStream *> stream
 %type <WrittenShare> share
-%type <bool> pair
+%type <WrittenPair> pair
 %type <EntryList> entries
 %type <WrittenEntry *> entry
 %type <Expression *> expression condition written cost
@@ -150,11 +151,11 @@ item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, 
     }
     | "overlap" pair '{' streams '}'    {
         $$ = item(reader, (Item){.kind = ITEM_RECIPE, .span = {@1.begin, @pair.end},
-                                 .recipe = {.forward = $pair, .streams = $streams.first}});
+                                 .recipe = {.pair = $pair, .streams = $streams.first}});
     }
     | "overlap" pair "auto" share end   {
         $$ = item(reader, (Item){.kind = ITEM_RECIPE, .span = {@1.begin, @3.end},
-                                 .recipe = {.forward = $pair, .automatic = true, .share = $share}});
+                                 .recipe = {.pair = $pair, .automatic = true, .share = $share}});
     }
     | "overlap" error '}'               { $$ = NULL; }
     | step                              { $$ = item(reader, $step); }
@@ -271,11 +272,13 @@ expression: NUMBER                      { $$ = node(reader, EXPRESSION_NUMBER, @
                                         { $b->next = $c; $$ = node(reader, EXPRESSION_CHOOSE, @$, $a, $b); }
 
 pair: PASS[first] '&' PASS[second]      {
-        $$ = $second.kind == ACTION_F;
-        if ($first.kind != ACTION_F || $first.chunk != NO_CHUNK || ($second.kind != ACTION_B && !$$) ||
-            $second.chunk != NO_CHUNK)
-            diag_error(reader->diagnostics, @$, "a recipe is the inside of every F&B: write overlap F&B { ... }, or, "
-                       "for two forwards, overlap F&F { ... }");
+        $$ = (WrittenPair){.forward = $second.kind == ACTION_F, .chunks = {$first.chunk, $second.chunk}};
+        recipe_pair(reader, $first, $second, @$);
+    }
+    | PASS '{' expression '}' '&' PASS '{' expression '}'
+                                        {
+        $$ = (WrittenPair){.chunks = {NO_CHUNK, NO_CHUNK}};
+        diag_error(reader->diagnostics, @$, "a recipe names its chunks with digits: overlap F0&B1 { ... }");
     }
 
 streams: stream                         { $$ = (StreamList){$stream, $stream}; }
@@ -413,6 +416,17 @@ static void second_microbatch(Reader *reader, const Pass *pass, Span span, const
         diag_help(reader->diagnostics, "a computed chunk is written in { }: %c{%s}[%s]",
                   action_letter((uint8_t)pass->kind),
                   text_of(reader, pass->microbatch->span), text_of(reader, second->span));
+}
+
+/* Checks the head of a recipe: overlap F&B, overlap F0&B1, overlap F&F or overlap F0&F1. */
+static void recipe_pair(Reader *reader, WrittenPass first, WrittenPass second, Span span)
+{
+    if (first.kind != ACTION_F || (second.kind != ACTION_B && second.kind != ACTION_F))
+        diag_error(reader->diagnostics, span, "a recipe is the inside of F&Bs: write overlap F&B { ... }, or, for two "
+                   "forwards, overlap F&F { ... }");
+    else if ((first.chunk == NO_CHUNK) != (second.chunk == NO_CHUNK))
+        diag_error(reader->diagnostics, span, "a recipe names the chunks of both halves, as in overlap F0&%c1 { ... }, "
+                   "or of neither", action_letter((uint8_t)second.kind));
 }
 
 static Item *choice(Reader *reader, Span span, Expression *condition, Item *then, Item *otherwise)

@@ -25,7 +25,7 @@ static Status predict_body(dps *d, void *arguments)
     if (request->cost_count) {
         Costs given = costs_unit;
         TRY(costs_take(&given, request->costs, request->cost_count, &made->arena, &d->error));
-        c->resolved = costs_resolve(&given, c->program->stages, c->schedule.recipe, &made->arena);
+        c->resolved = costs_resolve(&given, c->program->stages, &c->schedule.recipes, &made->arena);
     }
     timeline_run(&c->schedule, &c->table, &c->resolved, &made->arena, &made->times);
     c->arena = &made->arena; /* the arena of the program must not change */

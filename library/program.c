@@ -54,7 +54,7 @@ static Status raise_program(dps_program *program, Error *error)
     if (!prove_passes(&c->schedule, arena, c->diagnostics, &c->table))
         return error_set(error, STATUS_BAD_INPUT, "%s", diag_first(c->diagnostics, arena));
     copies_find(&c->schedule, &c->table, arena);
-    c->resolved = costs_resolve(&program->costs, c->program->stages, c->schedule.recipe, arena);
+    c->resolved = costs_resolve(&program->costs, c->program->stages, &c->schedule.recipes, arena);
     return STATUS_OK;
 }
 

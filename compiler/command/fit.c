@@ -87,7 +87,7 @@ static int64_t value_at(const Fitter *f, const FitSize *size, const int64_t *val
     const Costs given = costs_at(f, values);
     const Schedule *schedule = &size->c.schedule;
     Arena *scratch = arena_scratch(f->arena);
-    const Costs costs = costs_resolve(&given, schedule->pipes[0].stages, schedule->recipe, scratch);
+    const Costs costs = costs_resolve(&given, schedule->pipes[0].stages, &schedule->recipes, scratch);
     timeline_run(schedule, &size->c.table, &costs, scratch, &times);
     const Bubble bubble = timeline_bubble(schedule, &times);
     const double quantity = f->quantity == MAKESPAN ? times.makespan : bubble.cost - bubble.work;

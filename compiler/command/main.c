@@ -325,10 +325,11 @@ static Status run_diff_inside(Job *job, const KinetoMap *map, Error *error)
     TRY(kineto_profile(&trace, map, c->arena, &profile, error));
     TRY(source_read(job->options.input, c->arena, &job->source, error));
     TRY(compile(c, error));
-    if (!c->schedule.recipe || recipe_is_forward(c->schedule.recipe))
-        return error_set(error, STATUS_BAD_INPUT, "%s says nothing of the inside of an F&B (overlap F&B { ... })",
+    const Recipe *recipe = c->schedule.recipes.common;
+    if (!recipe || recipe_is_forward(recipe))
+        return error_set(error, STATUS_BAD_INPUT, "%s says nothing of the inside of every F&B (overlap F&B { ... })",
                          job->options.input);
-    RecipeTimes predicted = recipe_times(c->schedule.recipe, &c->resolved, c->arena);
+    RecipeTimes predicted = recipe_times(recipe, &c->resolved, c->arena);
     if (c->resolved.unit < 0 || predicted.makespan <= 0)
         return error_set(error, STATUS_BAD_USAGE,
                          "no component has a cost with a unit; dpc calibrate --map %s -o layer.cost %s writes such "

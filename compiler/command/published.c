@@ -211,6 +211,8 @@ bool published_bubble(const Schedule *schedule, const Costs *costs, uint32_t pea
             add_breach(published, "stages of different times");
         if (!x.quiet)
             add_breach(published, "messages that take time");
+        if (costs->recipes)
+            add_breach(published, "F&Bs of different recipes");
         for (int b = 0; b < BREACHES && known[i].breaches[b].of; b++)
             if (known[i].breaches[b].of(&x))
                 add_breach(published, known[i].breaches[b].text);

@@ -168,8 +168,8 @@ Program *lower(const Schedule *schedule, const Source *source, Arena *arena, Dia
         program->pipes[p] = (Pipe){.microbatches = schedule->pipes[p].microbatches,
                                    .first = schedule->pipes[p].first,
                                    .versions = schedule->pipes[p].versions};
-    if (schedule->recipe && recipe_is_forward(schedule->recipe) == schedule->forward_only)
-        program->recipe = schedule->recipe;
+    if (recipes_are_forward(&schedule->recipes) == schedule->forward_only)
+        program->recipes = schedule->recipes;
     lower_groups(schedule, arena, program);
     program->rank_count = schedule->ranks;
     program->ranks = arena_array(arena, schedule->ranks, sizeof *program->ranks);

@@ -102,7 +102,7 @@ void raise_schedule(const Program *program, Arena *arena, Source *source, Schedu
                            .orders = arena_array(arena, program->rank_count, sizeof *schedule->orders),
                            .has_messages = true,
                            .forward_only = program->forward_only,
-                           .recipe = program->recipe};
+                           .recipes = program->recipes};
     raise_pipes(program, arena, schedule);
     for (uint32_t r = 0; r < program->rank_count; r++)
         raise_rank(program, r, arena, schedule);

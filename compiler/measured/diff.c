@@ -92,10 +92,14 @@ static double work(const Schedule *schedule, const Timeline *times)
 }
 
 /* The costs, converted to milliseconds. `unit`: milliseconds per unit of the costs. */
-static const Costs *in_milliseconds(const Costs *costs, double unit, Arena *arena)
+static Costs *in_milliseconds(const Costs *costs, double unit, Arena *arena)
 {
-    Costs *scaled = arena_allocate(arena, sizeof *scaled);
+    const uint32_t recipes = costs->recipes ? costs->recipes->count : 0;
+    Costs *scaled = arena_allocate(arena, sizeof *scaled), *with_recipes;
     *scaled = *costs;
+    scaled->with_recipes = with_recipes = arena_array(arena, recipes, sizeof *with_recipes);
+    for (uint32_t i = 0; i < recipes; i++)
+        with_recipes[i] = *in_milliseconds(&costs->with_recipes[i], unit, arena);
     scaled->stages = arena_array(arena, costs->stage_count, sizeof *scaled->stages);
     scaled->links = arena_array(arena, costs->link_count, sizeof *scaled->links);
     for (int cost = 0; cost <= COST_FF; cost++)

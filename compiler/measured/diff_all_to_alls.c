@@ -4,14 +4,25 @@
 
 #include <math.h>
 
+/* The factor by which a communication takes longer on its share of the multiprocessors; NAN: recipes of certain chunks
+   give it other shares. */
+static double slowdown_of(const Recipes *recipes, const Costs *costs, RecipeEntry entry)
+{
+    const Recipe *first = recipes->common || !recipes->count ? recipes->common : &recipes->own[0].recipe;
+    const double slowdown = first ? recipe_slowdown(first, costs, RECIPE_COMM, entry) : 1;
+    for (uint32_t i = 0; i < recipes->count; i++)
+        if (recipe_slowdown(&recipes->own[i].recipe, costs, RECIPE_COMM, entry) != slowdown)
+            return NAN;
+    return slowdown;
+}
+
 /* The predicted time of a communication in ms, on the share of the multiprocessors that the recipe gives it; NAN: the
-   costs do not have it, or have no unit. */
+   costs do not have it, or have no unit, or recipes differ in the share. */
 static double predicted_time(const Comparison *comparison, RecipeEntry entry)
 {
     const Costs *costs = comparison->predicted.costs;
-    const Recipe *recipe = comparison->schedule->recipe;
     const double time = comparison->unit > 0 && !comparison->scaled ? costs->parts[entry.component][entry.pass] : -1;
-    return time < 0 ? NAN : time * comparison->unit * (recipe ? recipe_slowdown(recipe, costs, RECIPE_COMM, entry) : 1);
+    return time < 0 ? NAN : time * comparison->unit * slowdown_of(&comparison->schedule->recipes, costs, entry);
 }
 
 static void print_all_to_all(const Comparison *comparison, RecipeEntry entry, FILE *stream)

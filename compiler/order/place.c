@@ -312,23 +312,62 @@ static bool place_chunks(Placer *p)
     return !p->errors.first;
 }
 
-/* Sets the recipe of the schedule, which applies to every F&B or F&F, and evaluates its share of the multiprocessors.
-   The recipe of `overlap F&B auto` has no entries yet. */
-static bool place_recipe(Placer *p)
+/* Makes the recipe of an item and evaluates its share of the multiprocessors. The recipe of `overlap F&B auto` has no
+   entries yet. */
+static bool place_recipe(Placer *p, const Item *item, Recipe *recipe)
 {
     int64_t part, whole;
-    if (!p->ast->recipe)
-        return true;
-    p->schedule->recipe = arena_allocate(p->arena, sizeof *p->schedule->recipe);
-    *p->schedule->recipe = p->ast->recipe->recipe.made;
-    const WrittenShare *share = &p->ast->recipe->recipe.share;
+    const WrittenShare *share = &item->recipe.share;
+    *recipe = item->recipe.made;
     if (!share->part)
         return true;
     if (!evaluate_within(p, share->whole, "multiprocessors", 2, RECIPE_SHARE_MAX, &whole) ||
         !evaluate_within(p, share->part, "multiprocessors for communication", 1, whole - 1, &part))
         return false;
-    p->schedule->recipe->share = (uint16_t)part;
-    p->schedule->recipe->whole = (uint16_t)whole;
+    recipe->share = (uint16_t)part;
+    recipe->whole = (uint16_t)whole;
+    return true;
+}
+
+/* Checks that some rank has a chunk of each number that the head of a recipe names. */
+static bool check_recipe_chunks(const Placer *p, const Item *item)
+{
+    const int *chunks = item->recipe.pair.chunks, highest = chunks[0] > chunks[1] ? chunks[0] : chunks[1];
+    uint32_t most = 0;
+    for (uint32_t rank = 0; rank < p->schedule->ranks; rank++)
+        most = p->schedule->chunk_counts[rank] > most ? p->schedule->chunk_counts[rank] : most;
+    if ((uint32_t)highest < most)
+        return true;
+    diag_error(p->diagnostics, item->span, "no rank has a chunk %d", highest);
+    diag_refuses(p->diagnostics);
+    if (most == 1)
+        diag_help(p->diagnostics, "each rank has one chunk, so one recipe is enough: overlap F&%c { ... }",
+                  item->recipe.pair.forward ? 'F' : 'B');
+    else
+        diag_help(p->diagnostics, "the chunks are 0 to %u", most - 1);
+    return false;
+}
+
+static bool place_recipes(Placer *p)
+{
+    Recipes *recipes = &p->schedule->recipes;
+    for (const Item *item = p->ast->items; item; item = item->next) {
+        if (item->kind != ITEM_RECIPE)
+            continue;
+        Recipe *recipe;
+        if (item_is_chunk_recipe(item)) {
+            if (!check_recipe_chunks(p, item))
+                return false;
+            const int *chunks = item->recipe.pair.chunks;
+            recipes->own = arena_extend(p->arena, recipes->own, recipes->count, sizeof *recipes->own);
+            recipes->own[recipes->count] = (ChunkRecipe){.first = (uint8_t)chunks[0], .second = (uint8_t)chunks[1]};
+            recipe = &recipes->own[recipes->count++].recipe;
+        } else {
+            recipe = recipes->common = arena_allocate(p->arena, sizeof *recipe);
+        }
+        if (!place_recipe(p, item, recipe))
+            return false;
+    }
     return true;
 }
 
@@ -348,8 +387,8 @@ bool place(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnosti
     schedule->orders = arena_array(arena, schedule->ranks, sizeof *schedule->orders);
     for (uint32_t rank = 0; rank < schedule->ranks; rank++)
         require_for_rank(ast, rank, placer.values, &placer.errors);
-    const bool good = !placer.errors.first && place_recipe(&placer) && place_pipes(&placer) &&
-                      chunks_by_pipe(&placer) && place_chunks(&placer);
+    const bool good = !placer.errors.first && place_pipes(&placer) && chunks_by_pipe(&placer) &&
+                      place_chunks(&placer) && place_recipes(&placer);
     rank_errors_report(&placer.errors, diagnostics);
     return good;
 }

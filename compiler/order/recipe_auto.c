@@ -13,9 +13,10 @@ bool recipe_auto(const Item *item, const Costs *costs, Diagnostics *diagnostics,
                   "--profile; or write the order: overlap F&B { compute: attention(F) mlp(B) ...; comm: ...; }");
         return false;
     }
+    Recipe *const common = schedule->recipes.common;
     Costs own = *costs;
     own.layers = costs_layers(costs, schedule->pipes[0].stages);
-    *found = recipe_shortest(components, schedule->recipe->share, schedule->recipe->whole, &own);
-    *schedule->recipe = found->recipe;
+    *found = recipe_shortest(components, common->share, common->whole, &own);
+    *common = found->recipe;
     return true;
 }

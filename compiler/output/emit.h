@@ -48,7 +48,8 @@ void emit_csv(const Schedule *schedule, bool messages, FILE *stream);
    peak_activations, slots of each class, messages_sent; bytes if the memory has sizes; bytes_sent and peak_memory if
    the costs have them (schedule/rank_load.h). critical_path: its passes (schedule/critical_path.h) in order, an F&B as
    one, with rank, start, end and source line. overlap, if components have times and F&Bs a recipe: makespan, compute
-   and comm (the time that each is busy), hidden (the part of comm that compute hides). derived_costs, if costs that it
+   and comm (the time that each is busy), hidden (the part of comm that compute hides). overlap_of_chunks: the same for
+   each recipe of certain chunks, which are first and second. derived_costs, if costs that it
    uses were not given (costs_put_derived_json). proven, after --prove: bound and gap by the solver, and shortest, the
    makespan of the shortest order known. Times are in the unit of the costs. */
 void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream);

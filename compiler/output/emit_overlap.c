@@ -198,14 +198,13 @@ static void put_distance(double makespan, const RecipeFound *found, const char *
         recipe_put(&found->recipe, "    ", ";", stream);
 }
 
-static void put_best(const Compilation *c, double makespan, FILE *stream)
+static void put_best(const Compilation *c, const Recipe *recipe, double makespan, FILE *stream)
 {
-    const Recipe *recipe = c->schedule.recipe;
     const char *unit = costs_unit_text(&c->resolved);
     uint32_t components = 0;
     for (ModelPart component = 0; component < RECIPE_COMPONENTS; component++)
         components |= (uint32_t)recipe_has(recipe, component, RECIPE_F) << component;
-    if (ast_searches_recipe(c->tree)) {
+    if (ast_searches_recipe(c->tree) && recipe == c->schedule.recipes.common) {
         Recipe published = recipe_published(components);
         published.share = recipe->share;
         published.whole = recipe->whole;
@@ -249,16 +248,13 @@ static void put_rounds(const RecipeTimes *times, bool is_forward, FILE *stream)
     }
 }
 
-void emit_overlap(const Compilation *compilation, FILE *stream)
+/* Prints a recipe; `pairs` are those that follow it, such as F0&B1. */
+static void put_recipe(const Compilation *compilation, const Recipe *recipe, const char *pairs, FILE *stream)
 {
     const Schedule *schedule = &compilation->schedule;
     const Costs *costs = &compilation->resolved;
-    if (!schedule->recipe) {
-        fprintf(stream, "%s: says nothing of the inside of an F&B or F&F\n", schedule->name);
-        return;
-    }
-    const RecipeTimes times = recipe_times(schedule->recipe, costs, compilation->arena);
-    const bool is_forward = recipe_is_forward(schedule->recipe);
+    const RecipeTimes times = recipe_times(recipe, costs, compilation->arena);
+    const bool is_forward = recipe_is_forward(recipe);
     const double busy = times.in_turn;
     if (busy <= 0) {
         fprintf(stream, "%s: no component has a time: --cost %s\n", schedule->name,
@@ -266,20 +262,38 @@ void emit_overlap(const Compilation *compilation, FILE *stream)
                            : "attention.F=1,attention.B=1,attention.W=1,mlp.F=2,...");
         return;
     }
-    fprintf(stream, "%s: an F&%c of %s takes %.6g%s, its parts one after the other %.6g (%.1f %%)", schedule->name,
-            is_forward ? 'F' : 'B', counted(times.layers, "layer").text, times.makespan, costs_unit_text(costs), busy,
+    fprintf(stream, "%s: an %s of %s takes %.6g%s, its parts one after the other %.6g (%.1f %%)", schedule->name, pairs,
+            counted(times.layers, "layer").text, times.makespan, costs_unit_text(costs), busy,
             100 * times.makespan / busy);
     if (times.busy[RECIPE_COMM] > 0)
         fprintf(stream, "; of %.6g of communication %.6g is hidden (%.1f %%)", times.busy[RECIPE_COMM], times.hidden,
                 100 * times.hidden / times.busy[RECIPE_COMM]);
     putc('\n', stream);
-    put_share(schedule->recipe, costs, stream);
+    put_share(recipe, costs, stream);
     if (is_forward)
-        put_late(schedule->recipe, &times, stream);
+        put_late(recipe, &times, stream);
     else
-        put_best(compilation, times.makespan, stream);
+        put_best(compilation, recipe, times.makespan, stream);
     put_rounds(&times, is_forward, stream);
-    put_waits(schedule->recipe, &times, "", compilation->arena, stream);
+    put_waits(recipe, &times, "", compilation->arena, stream);
+}
+
+void emit_overlap(const Compilation *compilation, FILE *stream)
+{
+    const Schedule *schedule = &compilation->schedule;
+    const Recipes *recipes = &schedule->recipes;
+    char pairs[20];
+    if (!recipes_any(recipes))
+        fprintf(stream, "%s: says nothing of the inside of an F&B or F&F\n", schedule->name);
+    recipes_pair_text(recipes, recipes->count, pairs, sizeof pairs);
+    if (recipes->common)
+        put_recipe(compilation, recipes->common, pairs, stream);
+    for (uint32_t i = 0; i < recipes->count; i++) {
+        recipes_pair_text(recipes, i, pairs, sizeof pairs);
+        if (i || recipes->common)
+            putc('\n', stream);
+        put_recipe(compilation, &recipes->own[i].recipe, pairs, stream);
+    }
 }
 
 void emit_overlap_diff(const Schedule *schedule, const RecipeTimes *predicted, const RecipeTimes *measured,
@@ -307,5 +321,5 @@ void emit_overlap_diff(const Schedule *schedule, const RecipeTimes *predicted, c
         }
     }
     for (int i = 0; i < 2; i++)
-        put_waits(schedule->recipe, both[i], i ? "measured: " : "predicted: ", arena, stream);
+        put_waits(schedule->recipes.common, both[i], i ? "measured: " : "predicted: ", arena, stream);
 }

@@ -51,18 +51,36 @@ static void put_pass(const Picture *picture, const CriticalPass *at, FILE *strea
             source_line(picture->source, order->actions[at->position].span.begin));
 }
 
-static void put_overlap(const Recipe *recipe, const Costs *costs, Arena *arena, FILE *stream)
+static void put_recipe(const Recipe *recipe, const RecipeTimes *times, FILE *stream)
 {
-    const RecipeTimes times = recipe_times(recipe, costs, arena);
-    if (times.makespan <= 0)
-        return;
-    fprintf(stream,
-            ",\n \"overlap\": {\"makespan\": %.17g, \"in_turn\": %.17g, \"compute\": %.17g, \"comm\": %.17g, "
-            "\"hidden\": %.17g",
-            times.makespan, times.in_turn, times.busy[RECIPE_COMPUTE], times.busy[RECIPE_COMM], times.hidden);
+    fprintf(stream, "\"makespan\": %.17g, \"in_turn\": %.17g, \"compute\": %.17g, \"comm\": %.17g, \"hidden\": %.17g",
+            times->makespan, times->in_turn, times->busy[RECIPE_COMPUTE], times->busy[RECIPE_COMM], times->hidden);
     if (recipe->share)
         fprintf(stream, ", \"share\": %u, \"whole\": %u", recipe->share, recipe->whole);
     putc('}', stream);
+}
+
+static void put_overlap(const Recipes *recipes, const Costs *costs, Arena *arena, FILE *stream)
+{
+    if (recipes->common) {
+        const RecipeTimes times = recipe_times(recipes->common, costs, arena);
+        if (times.makespan > 0) {
+            fputs(",\n \"overlap\": {", stream);
+            put_recipe(recipes->common, &times, stream);
+        }
+    }
+    uint32_t listed = 0;
+    for (uint32_t i = 0; i < recipes->count; i++) {
+        const ChunkRecipe *own = &recipes->own[i];
+        const RecipeTimes times = recipe_times(&own->recipe, costs, arena);
+        if (times.makespan <= 0)
+            continue;
+        fprintf(stream, "%s\n  {\"first\": %u, \"second\": %u, ", listed++ ? "," : ",\n \"overlap_of_chunks\": [",
+                own->first, own->second);
+        put_recipe(&own->recipe, &times, stream);
+    }
+    if (listed)
+        putc(']', stream);
 }
 
 static void put_derived(const Picture *picture, FILE *stream)
@@ -117,8 +135,7 @@ void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE
         put_pass(picture, &path[i], stream);
     }
     putc(']', stream);
-    if (schedule->recipe)
-        put_overlap(schedule->recipe, picture->times->costs, arena, stream);
+    put_overlap(&schedule->recipes, picture->times->costs, arena, stream);
     put_derived(picture, stream);
     put_chosen(schedule, stream);
     if (picture->proven)

@@ -438,20 +438,30 @@ static void print_rank(const Explainer *x, uint32_t rank)
     print_shared_slots(x, rank);
 }
 
-/* Prints the entries of the recipe in the order in which a device runs them that runs one component at a time. */
-static void print_recipe(const Recipe *recipe, FILE *stream)
+/* Prints the entries of a recipe in the order in which a device runs them that runs one component at a time. `pairs`
+   are those that follow the recipe, such as F0&B1. */
+static void print_recipe(const Recipe *recipe, const char *pairs, FILE *stream)
 {
     RecipeEntry order[RECIPE_ENTRIES];
-    const uint32_t count = recipe ? recipe_order(recipe, order) : 0;
-    const char *head = count && recipe_is_forward(recipe) ? "\nin each round over the layers of an F&F: "
-                                                          : "\nin each layer of an F&B: ";
+    const uint32_t count = recipe_order(recipe, order);
+    fprintf(stream, "\nin each %s of an %s:", recipe_is_forward(recipe) ? "round over the layers" : "layer", pairs);
     for (uint32_t i = 0; i < count; i++) {
         char text[32];
         recipe_entry_text(order[i], text, sizeof text);
-        fprintf(stream, "%s%s", i ? " " : head, text);
+        fprintf(stream, " %s", text);
     }
-    if (count)
-        putc('\n', stream);
+    putc('\n', stream);
+}
+
+static void print_recipes(const Recipes *recipes, FILE *stream)
+{
+    char pairs[20];
+    for (uint32_t i = 0; i <= recipes->count; i++) {
+        const Recipe *recipe = i < recipes->count ? &recipes->own[i].recipe : recipes->common;
+        recipes_pair_text(recipes, i, pairs, sizeof pairs);
+        if (recipe)
+            print_recipe(recipe, pairs, stream);
+    }
 }
 
 void explain(const Compilation *compilation, const Timeline *times, FILE *stream)
@@ -483,7 +493,7 @@ void explain(const Compilation *compilation, const Timeline *times, FILE *stream
         else
             print_counts(&x);
     }
-    print_recipe(x.schedule->recipe, stream);
+    print_recipes(&x.schedule->recipes, stream);
     for (uint32_t r = 0; r < ranks; r++) {
         collect_rank(&x, r);
         print_rank(&x, r);

@@ -60,12 +60,14 @@ static void find_times(const Bounder *b, uint32_t rank)
     }
     for (uint32_t i = 0; b->schedule->forward_only && i < count * count; i++) {
         Node *node = &b->nodes[rank][i / count];
-        const double pair = costs_pair(b->costs, node->stage, b->nodes[rank][i % count].stage, COST_F);
+        const double pair = costs_pair(costs_of_pair(b->costs, i / count, i % count), node->stage,
+                                       b->nodes[rank][i % count].stage, COST_F);
         node->least_forward = fmin(node->least_forward, pair);
     }
     for (uint32_t i = 0; !b->schedule->forward_only && i < count * count; i++)
         if (b->nodes[rank][i / count].microbatches && b->nodes[rank][i % count].microbatches)
-            add_pair(b->costs, &b->nodes[rank][i / count], &b->nodes[rank][i % count]);
+            add_pair(costs_of_pair(b->costs, i / count, i % count), &b->nodes[rank][i / count],
+                     &b->nodes[rank][i % count]);
 }
 
 /* --- the path of a microbatch through the stages --- */
@@ -243,7 +245,8 @@ static double forward_work(const Bounder *b, const Rank *rank)
         work += one->microbatches * one->forward;
         for (uint32_t k = 0; k < rank->count; k++) {
             const Node *other = &rank->nodes[k];
-            saved = fmax(saved, one->forward + other->forward - costs_pair(b->costs, one->stage, other->stage, COST_F));
+            const Costs *pair = costs_of_pair(b->costs, i, k);
+            saved = fmax(saved, one->forward + other->forward - costs_pair(pair, one->stage, other->stage, COST_F));
         }
     }
     return work - rank->forwards / 2 * saved;

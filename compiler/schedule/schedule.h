@@ -102,7 +102,7 @@ typedef struct Schedule {
     PlacedChunk **chunks;   /* [ranks][chunk] */
     Order *orders;          /* [ranks] */
     bool has_messages;      /* the source (a .csv) has messages of its own */
-    Recipe *recipe;         /* of every F&B or F&F; NULL: not given */
+    Recipes recipes;        /* of F&Bs or F&Fs */
     /* tells where the actions of the orders were written; NULL: expand did not write the orders */
     const Origin *origin;
     SharedSlots *shared_slots; /* [ranks] if steps have slots; else NULL */

@@ -115,7 +115,8 @@ static double duration(const Simulation *simulation, uint32_t rank, uint32_t fir
         return simulation->measured[rank][first] + (second == first ? 0 : simulation->measured[rank][second]);
     if (second == first)
         return simulation->chunks[rank][pass->chunk].time[pass->kind];
-    return costs_pair(simulation->costs, pass->stage, other->stage, (StageCost)other->kind);
+    return costs_pair(costs_of_pair(simulation->costs, pass->chunk, other->chunk), pass->stage, other->stage,
+                      (StageCost)other->kind);
 }
 
 /* Runs a rank as far as it can. True if it then waits for `*blocker`. */

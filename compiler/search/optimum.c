@@ -30,15 +30,16 @@ static void take_rank(Common *common, const OptimumTask *task, uint32_t rank)
     const Schedule *schedule = task->schedule;
     const uint32_t count = schedule->chunk_counts[rank];
     for (uint32_t i = 0; i < count * count; i++) {
+        const Costs *pair = costs_of_pair(task->costs, i / count, i % count);
         const uint32_t forward = schedule->chunks[rank][i / count].stage;
         const uint32_t backward = schedule->chunks[rank][i % count].stage;
         take(common, costs_pass(task->costs, forward, COST_F));
         take(common, costs_pass(task->costs, forward, COST_I));
         take(common, costs_pass(task->costs, forward, COST_W));
         take(common, costs_pass(task->costs, forward, COST_B));
-        take(common, costs_pair(task->costs, forward, backward, COST_B));
+        take(common, costs_pair(pair, forward, backward, COST_B));
         if (task->with_inputs)
-            take(common, costs_pair(task->costs, forward, backward, COST_I));
+            take(common, costs_pair(pair, forward, backward, COST_I));
     }
     for (uint32_t other = 0; other < schedule->ranks; other++)
         take(common, costs_message(task->costs, rank, other));

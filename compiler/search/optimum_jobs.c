@@ -84,8 +84,8 @@ static void add_jobs(Jobs *jobs, uint32_t rank)
    long as an F&I and a W. */
 static JobPair pair_of(const Jobs *jobs, uint32_t f, uint32_t b)
 {
-    const Costs *costs = jobs->task->costs;
     const Job *forward = &jobs->jobs[f], *backward = &jobs->jobs[b];
+    const Costs *costs = costs_of_pair(jobs->task->costs, forward->chunk, backward->chunk);
     const int weight = job_other(jobs, backward, JOB_W)->time, whole = job_whole_time(jobs, backward);
     JobPair pair = {f, b, ticks_of(jobs, costs_pair(costs, forward->stage, backward->stage, COST_B)),
                     ticks_of(jobs, costs_pair(costs, forward->stage, backward->stage, COST_I))};

@@ -11,10 +11,12 @@ PairProblem pair_problem_new(const SearchProblem *base, const Schedule *schedule
     for (uint32_t r = 0; r < ranks; r++) {
         const uint32_t chunks = base->ranks[r].node_count;
         problem.pair[r] = arena_array(arena, chunks * chunks, sizeof **problem.pair);
-        for (uint32_t i = 0; i < chunks * chunks; i++)
-            problem.pair[r][i] = llround(costs_pair(costs, schedule->chunks[r][i / chunks].stage,
-                                                    schedule->chunks[r][i % chunks].stage, COST_B) *
-                                         base->ticks);
+        for (uint32_t i = 0; i < chunks * chunks; i++) {
+            const uint32_t f = i / chunks, b = i % chunks;
+            const PlacedChunk *placed = schedule->chunks[r];
+            problem.pair[r][i] =
+                llround(costs_pair(costs_of_pair(costs, f, b), placed[f].stage, placed[b].stage, COST_B) * base->ticks);
+        }
     }
     problem.done = arena_array(arena, base->node_count, sizeof *problem.done);
     problem.forward_end = arena_array(arena, base->cells, sizeof *problem.forward_end);

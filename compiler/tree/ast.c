@@ -6,6 +6,11 @@ const char *const setting_names[SETTINGS] = {"memory", "input", "weight", "effor
 
 bool ast_searches_recipe(const Ast *ast) { return ast && ast->recipe && ast->recipe->recipe.automatic; }
 
+bool item_is_chunk_recipe(const Item *item)
+{
+    return item->kind == ITEM_RECIPE && item->recipe.pair.chunks[0] != NO_CHUNK;
+}
+
 const char *expression_text(ExpressionKind kind)
 {
     static const char *const texts[] = {

@@ -123,6 +123,12 @@ typedef struct WrittenStream {
     struct WrittenStream *next;
 } WrittenStream;
 
+/* The head of a recipe: the pairs that follow it. */
+typedef struct WrittenPair {
+    bool forward;  /* F&Fs, not F&Bs */
+    int chunks[2]; /* of the two halves; NO_CHUNK: of all pairs without a recipe of their own */
+} WrittenPair;
+
 typedef enum ItemKind {
     ITEM_RANKS,
     ITEM_MICROBATCHES,
@@ -173,7 +179,7 @@ struct Item {
             Expression *settings[SETTINGS]; /* NULL: not given. Filled in by check */
         } order;
         struct {
-            bool forward;   /* the recipe is of F&Fs; false: of F&Bs */
+            WrittenPair pair;
             bool automatic; /* searched: it has no streams */
             WrittenStream *streams;
             /* the share of multiprocessors after `auto`; in a written recipe the share of comm, filled in by check */
@@ -214,7 +220,8 @@ typedef struct Ast {
     const Item *first_step; /* the first item that is a step, repeat or if; NULL: there is none */
     const Item *order;      /* `order auto`; NULL: steps give the orders */
     const Item *squeeze;    /* NULL: none */
-    const Item *recipe;     /* `overlap F&B ...` or `overlap F&F ...`; NULL: none */
+    const Item *recipe;     /* of all pairs: `overlap F&B ...` or `overlap F&F ...`; NULL: none */
+    const Item *any_recipe; /* the first recipe, of all pairs or of certain chunks; NULL: none */
     bool has_pairs;         /* some step has an F&B */
     bool has_forward_pairs; /* some step has an F&F */
     const Expression *cost; /* the first cost(); NULL: none */
@@ -222,6 +229,8 @@ typedef struct Ast {
 
 /* Whether the source has `overlap F&B auto`. ast may be NULL. */
 bool ast_searches_recipe(const Ast *ast);
+/* Whether the item is a recipe of certain chunks. */
+bool item_is_chunk_recipe(const Item *item);
 
 const char *expression_text(ExpressionKind kind);
 /* Computes depth and size from the operands. */

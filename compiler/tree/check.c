@@ -469,10 +469,48 @@ static void check_share(Checker *c, const WrittenShare *share)
     check_placing(c, share->whole, "the share of communication is");
 }
 
+/* Reports an earlier recipe of the same chunks, and too many recipes. */
+static void check_chunk_recipe(Checker *c, const Item *item)
+{
+    const int *chunks = item->recipe.pair.chunks;
+    uint32_t count = 0;
+    for (const Item *earlier = c->ast->items; earlier != item; earlier = earlier->next) {
+        if (!item_is_chunk_recipe(earlier))
+            continue;
+        if (earlier->recipe.pair.forward == item->recipe.pair.forward &&
+            memcmp(earlier->recipe.pair.chunks, chunks, sizeof item->recipe.pair.chunks) == 0) {
+            diag_error(c->diagnostics, item->span, "a second recipe of these chunks");
+            diag_note(c->diagnostics, earlier->span, "the first");
+        }
+        if (++count == RECIPES_MAX)
+            diag_error(c->diagnostics, item->span, "a schedule has at most %d recipes with chunks", RECIPES_MAX);
+    }
+    if (item->recipe.automatic) {
+        diag_error(c->diagnostics, item->span, "dpc searches one order, for all F&Bs without a recipe of their own");
+        diag_help(c->diagnostics, "write overlap F&B auto; without chunks, or the order of these chunks: { ... }");
+    }
+}
+
+/* Reports a recipe of F&Bs beside one of F&Fs. */
+static void check_one_kind(Checker *c, const Item *item)
+{
+    if (!c->ast->any_recipe)
+        c->ast->any_recipe = item;
+    if (c->ast->any_recipe->recipe.pair.forward == item->recipe.pair.forward)
+        return;
+    diag_error(c->diagnostics, item->span, "a schedule has recipes of F&Bs or of F&Fs, not both");
+    diag_note(c->diagnostics, c->ast->any_recipe->span, "the other kind");
+    diag_help(c->diagnostics, "only a schedule without any B, I and W has F&Fs");
+}
+
 static void check_recipe(Checker *c, Item *item)
 {
-    check_only_one(c, &c->ast->recipe, item, "overlap");
-    if (item->recipe.automatic && item->recipe.forward) {
+    if (item_is_chunk_recipe(item))
+        check_chunk_recipe(c, item);
+    else
+        check_only_one(c, &c->ast->recipe, item, "overlap");
+    check_one_kind(c, item);
+    if (item->recipe.automatic && item->recipe.pair.forward) {
         diag_error(c->diagnostics, item->span, "dpc searches the order inside an F&B, not inside an F&F");
         diag_help(c->diagnostics, "write the order: overlap F&F { compute: attention(1) mlp(0) ...; comm: ...; }");
     }
@@ -546,11 +584,11 @@ static void check_chunk_numbers(Checker *c)
 
 static void check_recipe_used(const Ast *ast, Diagnostics *diagnostics)
 {
-    const bool forward = ast->recipe->recipe.forward;
+    const bool forward = ast->any_recipe->recipe.pair.forward;
     const char *const pair = forward ? "F&F" : "F&B";
     if (forward ? ast->has_forward_pairs : ast->has_pairs)
         return;
-    diag_error(diagnostics, ast->recipe->span, "no step has an %s for this recipe", pair);
+    diag_error(diagnostics, ast->any_recipe->span, "no step has an %s for this recipe", pair);
     diag_help(diagnostics, forward ? "write F&F in a step, or `overlap` after a step of F: nF : M overlap;"
                                    : "write F&B in a step, or `overlap` after it");
 }
@@ -566,7 +604,7 @@ bool check(Ast *ast, Arena *arena, Diagnostics *diagnostics)
     check_chunk_numbers(&checker);
     if (ast->order)
         check_order_alone(&checker);
-    if (ast->recipe)
+    if (ast->any_recipe)
         check_recipe_used(ast, diagnostics);
     if (!ast->ranks) {
         diag_error(diagnostics, start, "the schedule does not say its number of ranks");

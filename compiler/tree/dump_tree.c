@@ -60,7 +60,10 @@ static void dump_share(const WrittenShare *share, FILE *stream)
 
 static void dump_recipe(const Item *item, FILE *stream)
 {
-    if (item->recipe.forward)
+    const WrittenPair *pair = &item->recipe.pair;
+    if (item_is_chunk_recipe(item))
+        fprintf(stream, " F%d&%c%d", pair->chunks[0], pair->forward ? 'F' : 'B', pair->chunks[1]);
+    else if (pair->forward)
         fputs(" F&F", stream);
     if (item->recipe.automatic) {
         fputs(" auto", stream);

@@ -96,7 +96,7 @@ static bool read_stream(Item *item, const WrittenStream *written, RecipeStream s
     bool good = true;
     for (const WrittenEntry *next = written->entries; next; next = next->next) {
         RecipeEntry entry;
-        if (!read_entry(next, item->recipe.forward, &entry, diagnostics)) {
+        if (!read_entry(next, item->recipe.pair.forward, &entry, diagnostics)) {
             good = false;
         } else if (recipe_has(recipe, entry.component, entry.pass)) {
             diag_error(diagnostics, next->span, "this is given twice");

@@ -126,7 +126,7 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
             "--%s goes with --forward-only or a program without backward passes: copies of experts are not "
             "trained",
             line.run.expert_replicas ? "expert-replicas" : "rebalance");
-    line.run.costs = costs_resolve(&line.run.costs, loaded.program->stages, loaded.program->recipe, arena);
+    line.run.costs = costs_resolve(&line.run.costs, loaded.program->stages, &loaded.program->recipes, arena);
     /* ignored signals: a write returns an error instead, if the reader has closed the pipe, */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* or if a file would exceed its limit (ulimit -f) */

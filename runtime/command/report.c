@@ -64,7 +64,9 @@ static void print_reference(Mesh mesh, FILE *words)
 static void print_walk(const Report *report)
 {
     const uint32_t used = simulator_costs_used(report->facts.program);
-    if (report->options->costs.follows_recipe && !report->options->in_turn && used & (1u << COST_FB | 1u << COST_FF))
+    const Costs *costs = &report->options->costs;
+    const bool follows = costs->follows_recipe || (costs->recipes && costs->with_recipes[0].follows_recipe);
+    if (follows && !report->options->in_turn && used & (1u << COST_FB | 1u << COST_FF))
         fprintf(report->words, "F&%c        component by component, communication beside computation\n",
                 used & 1u << COST_FF ? 'F' : 'B');
 }

@@ -333,6 +333,14 @@ static double forward_pair(const Costs *costs, uint32_t first, uint32_t second)
     return one == other ? one : (one + other) / 2;
 }
 
+const Costs *costs_of_pair(const Costs *costs, uint32_t first_chunk, uint32_t second_chunk)
+{
+    if (!costs->recipes)
+        return costs;
+    const uint32_t found = recipes_find(costs->recipes, first_chunk, second_chunk);
+    return found < costs->recipes->count ? &costs->with_recipes[found] : costs;
+}
+
 double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, StageCost backward_kind)
 {
     if (backward_kind == COST_F)

@@ -36,7 +36,7 @@
    If a setting is given more than once, the last one counts. Bytes may end in K, M, G or T, powers of 1024. */
 
 #include "runtime/base/arena.h"
-#include "runtime/base/recipe.h"
+#include "runtime/base/recipes.h"
 #include "runtime/base/status.h"
 
 #include <stdbool.h>
@@ -74,7 +74,8 @@ typedef struct DerivedCost {
 } DerivedCost;
 
 /* Costs as they were given, or as costs_resolve completed them. */
-typedef struct Costs {
+typedef struct Costs Costs;
+struct Costs {
     double all[STAGE_COSTS]; /* the cost of every stage that has none of its own in `stages`; < 0: not given */
     /* [stage_count], owned by the arena: costs of single stages; < 0: the cost is that of `all` */
     double (*stages)[STAGE_COSTS];
@@ -99,7 +100,9 @@ typedef struct Costs {
     uint32_t said;              /* bits 1 << StageCost: given for all stages, not a default */
     const DerivedCost *derived; /* [derived_count], owned by the arena; from costs_resolve */
     uint32_t derived_count;
-} Costs;
+    const Recipes *recipes;    /* from costs_resolve: of the schedule; NULL: none */
+    const Costs *with_recipes; /* [recipes->count]: the same costs, FB or FF as the recipe of certain chunks says */
+};
 
 extern const Costs costs_unit; /* F = I = W = 1, U = comm = 0 */
 
@@ -117,9 +120,11 @@ bool costs_have(const Costs *costs, StageCost cost);
 double costs_given(const Costs *costs, uint32_t stage, StageCost cost);
 /* The time of a pass. If no B is given for the stage or for all stages, it is I + W. */
 double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);
+/* The costs of a pair whose halves are of these chunks: those with its recipe. */
+const Costs *costs_of_pair(const Costs *costs, uint32_t first_chunk, uint32_t second_chunk);
 /* The time of an F&B or F&F: the F of stage `forward` and a B, I (F&B) or F (F&F) of stage `backward`. In an F&B it is
    the sum over the halves of the half's own time, multiplied by FB / (F + B) of its stage; if FB is not given, by
-   `overlap`. */
+   `overlap`. Call it with costs_of_pair if a recipe is of certain chunks. */
 double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, StageCost backward_kind);
 /* The time of a message between two ranks; 0 if from == to. */
 double costs_message(const Costs *costs, uint32_t from, uint32_t to);

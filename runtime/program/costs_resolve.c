@@ -305,7 +305,7 @@ static uint32_t stages_of(const Costs *given, uint32_t stages)
     return given->model_stages > 0 && given->model_layers < 1 ? (uint32_t)given->model_stages : stages;
 }
 
-Costs costs_resolve(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena)
+static Costs resolve_with(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena)
 {
     const uint32_t of = stages_of(given, stages);
     Costs result = costs_have_parts(given) ? costs_of_parts(given, of, recipe, arena) : *given;
@@ -323,6 +323,19 @@ Costs costs_resolve(const Costs *given, uint32_t stages, const Recipe *recipe, A
     list_derived(&r, &result);
     if (r.stages != stages)
         recut(&result, stages, arena);
+    return result;
+}
+
+Costs costs_resolve(const Costs *given, uint32_t stages, const Recipes *recipes, Arena *arena)
+{
+    Costs result = resolve_with(given, stages, recipes ? recipes->common : NULL, arena);
+    if (!recipes || !recipes->count)
+        return result;
+    Costs *own = arena_array(arena, recipes->count, sizeof *own);
+    for (uint32_t i = 0; i < recipes->count; i++)
+        own[i] = resolve_with(given, stages, &recipes->own[i].recipe, arena);
+    result.recipes = recipes;
+    result.with_recipes = own;
     return result;
 }
 

@@ -19,9 +19,10 @@
 
 #include <stdio.h>
 
-/* The costs for a schedule with this many stages. recipe: that of the schedule's F&Bs or F&Fs; NULL: the schedule has
-   none. `derived` of the result lists the derived costs. The arena owns its memory; it refers to that of `given`. */
-Costs costs_resolve(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena);
+/* The costs for a schedule with this many stages. recipes: of its F&Bs or F&Fs; NULL: none. The halves of a pair
+   without a recipe run one after the other. `derived` of the result lists the derived costs. The arena owns its memory;
+   it refers to that of `given` and to `recipes`. */
+Costs costs_resolve(const Costs *given, uint32_t stages, const Recipes *recipes, Arena *arena);
 
 /* Which costs are in `derived`, as bits 1 << StageCost. */
 uint32_t costs_derived(const Costs *costs);

@@ -9,6 +9,7 @@ enum {
     /* The smallest number of bytes that a pipe, a version and so on take in the file. */
     PIPE_BYTES = 3,
     VERSION_BYTES = 1,
+    RECIPE_BYTES = 6,
     GROUP_BYTES = 2,
     MEMBER_BYTES = 2,
     RANK_BYTES = 1 + SLOT_CLASSES + 2,
@@ -118,16 +119,10 @@ static Status get_pipes(Decoder *decoder, Program *program)
     return reader->failed ? damaged(decoder, "its pipes cannot be read") : STATUS_OK;
 }
 
-static Status get_recipe(Decoder *decoder, Program *program)
+static void get_recipe(ByteReader *reader, bool forward_only, Recipe *recipe)
 {
-    ByteReader *reader = &decoder->reader;
-    if (!get_up_to(reader, 1))
-        return reader->failed ? damaged(decoder, "its recipe cannot be read") : STATUS_OK;
-    Recipe *recipe = program->recipe = arena_allocate(decoder->arena, sizeof *recipe);
-    if (!recipe)
-        return no_memory(decoder);
-    const uint32_t first = program->forward_only ? RECIPE_FIRST : RECIPE_F;
-    const uint32_t end = program->forward_only ? RECIPE_HALVES : RECIPE_PASSES;
+    const uint32_t first = forward_only ? RECIPE_FIRST : RECIPE_F;
+    const uint32_t end = forward_only ? RECIPE_HALVES : RECIPE_PASSES;
     recipe->whole = (uint16_t)get_up_to(reader, RECIPE_SHARE_MAX);
     recipe->share = (uint16_t)get_up_to(reader, RECIPE_SHARE_MAX);
     for (int s = 0; s < RECIPE_STREAMS; s++) {
@@ -139,7 +134,31 @@ static Status get_recipe(Decoder *decoder, Program *program)
             recipe->entries[s][i] = (RecipeEntry){(uint8_t)(entry / RECIPE_PASSES), (uint8_t)pass};
         }
     }
-    return reader->failed ? damaged(decoder, "its recipe cannot be read") : STATUS_OK;
+}
+
+static Status get_recipes(Decoder *decoder, Program *program)
+{
+    ByteReader *reader = &decoder->reader;
+    Recipes *recipes = &program->recipes;
+    const uint32_t count = get_count(decoder, RECIPES_MAX + 1, RECIPE_BYTES);
+    recipes->own = arena_array(decoder->arena, count, sizeof *recipes->own);
+    if (!recipes->own)
+        return no_memory(decoder);
+    for (uint32_t i = 0; i < count && !reader->failed; i++) {
+        ChunkRecipe *own = &recipes->own[i];
+        const uint32_t first = get_up_to(reader, PROGRAM_CHUNKS_MAX), second = get_up_to(reader, PROGRAM_CHUNKS_MAX);
+        own->first = (uint8_t)(first - 1);
+        own->second = (uint8_t)(second - 1);
+        get_recipe(reader, program->forward_only, &own->recipe);
+        if (first && second)
+            recipes->count++;
+        else if (first || second || i + 1 < count)
+            reader->failed = true;
+        else
+            recipes->common = &own->recipe;
+    }
+    reader->failed = reader->failed || recipes->count > RECIPES_MAX;
+    return reader->failed ? damaged(decoder, "its recipes cannot be read") : STATUS_OK;
 }
 
 static Status get_groups(Decoder *decoder, Program *program)
@@ -211,7 +230,7 @@ static Status get_program(Decoder *decoder, Program *program)
     program->stages = get_up_to(reader, PROGRAM_STAGES_MAX);
     program->microbatches = get_up_to(reader, PROGRAM_MICROBATCHES_MAX);
     TRY(get_pipes(decoder, program));
-    TRY(get_recipe(decoder, program));
+    TRY(get_recipes(decoder, program));
     TRY(get_groups(decoder, program));
     program->rank_count = get_count(decoder, PROGRAM_RANKS_MAX, RANK_BYTES);
     program->ranks = arena_array(decoder->arena, program->rank_count, sizeof *program->ranks);

@@ -48,17 +48,21 @@ static void describe_opcode(int opcode, FILE *stream)
 
 void program_describe_opcodes(FILE *stream)
 {
-    fprintf(stream,
-            "prog.bin, format %d. Numbers are varints: seven bits a byte, the lowest first, in the shortest form.\n"
-            "  magic \"DPSPROG\\n\", then the format's number in four bytes, little-endian\n"
-            "  schedule, source: length, then the bytes\n"
-            "  forward only (1), asynchronous (2) or neither (0), stages, microbatches\n"
-            "  pipe count; for each pipe: microbatches, number of the first in the step, whether versions follow (0 or "
-            "1), and for each\n"
-            "    microbatch the version of the weights that it uses; without, F uses the newest\n"
-            "  whether a recipe follows (0 or 1): of how many multiprocessors comm takes how many (0 of 0: not said); "
-            "for each stream (",
-            PROGRAM_VERSION);
+    fprintf(
+        stream,
+        "prog.bin, format %d. Numbers are varints: seven bits a byte, the lowest first, in the shortest form.\n"
+        "  magic \"DPSPROG\\n\", then the format's number in four bytes, little-endian\n"
+        "  schedule, source: length, then the bytes\n"
+        "  forward only (1), asynchronous (2) or neither (0), stages, microbatches\n"
+        "  pipe count; for each pipe: microbatches, number of the first in the step, whether versions follow (0 or "
+        "1), and for each\n"
+        "    microbatch the version of the weights that it uses; without, F uses the newest\n"
+        "  recipe count; for each recipe: chunk of the first half + 1, chunk of the second half + 1 (0 and 0, only in "
+        "the\n"
+        "    last recipe: that of all other pairs); of how many multiprocessors comm takes how many (0 of 0: not "
+        "said);\n"
+        "    for each stream (",
+        PROGRAM_VERSION);
     for (int s = 0; s < RECIPE_STREAMS; s++)
         fprintf(stream, "%s%s", s ? ", " : "", recipe_stream_names[s]);
     fprintf(stream, "):\n"

@@ -18,7 +18,7 @@
    and s for a message slot that may hold any of these (WAIT). x, y, dx, dy and s count the same slots, those of
    messages. A rank that keeps one version of each chunk's weights leaves w out.
 
-   A listing has a few lines about the program, with the recipe of an F&B if it has one, and for each rank one about its
+   A listing has a few lines about the program, with its recipes if it has any, and for each rank one about its
    chunks, one about its slots and one for each instruction: index, text, source line.
    The second half of an F&B or F&F has its own line, which begins with &. */
 
@@ -97,6 +97,19 @@ static void disassemble_rank(const Program *program, uint32_t r, FILE *stream)
     }
 }
 
+/* Each line of a recipe begins with the pairs that follow it, such as F0&B1. */
+static void put_recipes(const Recipes *recipes, FILE *stream)
+{
+    for (uint32_t i = 0; i <= recipes->count; i++) {
+        const Recipe *recipe = i < recipes->count ? &recipes->own[i].recipe : recipes->common;
+        char pairs[20], before[24];
+        recipes_pair_text(recipes, i, pairs, sizeof pairs);
+        snprintf(before, sizeof before, "%s ", pairs);
+        if (recipe)
+            recipe_put(recipe, before, "", stream);
+    }
+}
+
 void program_disassemble(const Program *program, FILE *stream)
 {
     fprintf(stream, "schedule %s from %s%s: %s, %s, %s\n", program->schedule, program->source,
@@ -112,8 +125,7 @@ void program_disassemble(const Program *program, FILE *stream)
             fprintf(stream, "%s%u%s", m ? " " : "  on versions ", pipe->versions[m],
                     m + 1 < pipe->microbatches ? "" : "\n");
     }
-    if (program->recipe)
-        recipe_put(program->recipe, recipe_is_forward(program->recipe) ? "F&F " : "F&B ", "", stream);
+    put_recipes(&program->recipes, stream);
     for (uint32_t g = 0; g < program->group_count; g++) {
         const Group *group = &program->groups[g];
         fprintf(stream, "group %u: stage %u =", g, group->stage);

@@ -2,10 +2,12 @@
 
 /* The form of prog.bin; decode.c reads the same in the same order.
 
-     magic, version u32 text schedule, text source, forward_only | asynchronous << 1, stages, microbatches pipe count,
-     then per pipe: microbatches, first, whether versions follow (0 or 1); the version of each microbatch whether a
-     recipe follows (0 or 1): of how many multiprocessors comm takes how many, then per stream: entry count, then
-       per entry: component * 3 + pass; in an F&F component * 3 + half (0 or 1)
+     magic, version u32
+     text schedule, text source, forward_only | asynchronous << 1, stages, microbatches
+     pipe count, then per pipe: microbatches, first, whether versions follow (0 or 1); the version of each microbatch
+     recipe count, then per recipe: chunk of the first half + 1, chunk of the second half + 1 (0 and 0, only in the last
+       recipe: that of all other pairs), of how many multiprocessors comm takes how many, then per stream: entry count,
+       then per entry: component * 3 + pass; in an F&F component * 3 + half (0 or 1)
      group count, then per group: stage, member count, then per member: rank, chunk
      rank count, then per rank:
        chunk count, then per chunk: pipe, stage
@@ -37,11 +39,10 @@ static void put_instruction(ByteWriter *writer, const Instruction *instruction)
     }
 }
 
-static void put_recipe(ByteWriter *writer, const Recipe *recipe)
+static void put_recipe(ByteWriter *writer, uint32_t first, uint32_t second, const Recipe *recipe)
 {
-    bytes_put_u8(writer, recipe != NULL);
-    if (!recipe)
-        return;
+    bytes_put_varint(writer, first);
+    bytes_put_varint(writer, second);
     bytes_put_varint(writer, recipe->whole);
     bytes_put_varint(writer, recipe->share);
     for (int s = 0; s < RECIPE_STREAMS; s++) {
@@ -50,6 +51,15 @@ static void put_recipe(ByteWriter *writer, const Recipe *recipe)
             bytes_put_varint(writer, recipe->entries[s][i].component * (uint32_t)RECIPE_PASSES +
                                          recipe->entries[s][i].pass % (uint32_t)RECIPE_FIRST);
     }
+}
+
+static void put_recipes(ByteWriter *writer, const Recipes *recipes)
+{
+    bytes_put_varint(writer, recipes->count + (recipes->common != NULL));
+    for (uint32_t i = 0; i < recipes->count; i++)
+        put_recipe(writer, recipes->own[i].first + 1u, recipes->own[i].second + 1u, &recipes->own[i].recipe);
+    if (recipes->common)
+        put_recipe(writer, 0, 0, recipes->common);
 }
 
 static void put_rank(ByteWriter *writer, const RankProgram *rank)
@@ -93,7 +103,7 @@ bool program_encode(const Program *program, ByteWriter *writer)
         for (uint32_t m = 0; pipe->versions && m < pipe->microbatches; m++)
             bytes_put_varint(writer, pipe->versions[m]);
     }
-    put_recipe(writer, program->recipe);
+    put_recipes(writer, &program->recipes);
     bytes_put_varint(writer, program->group_count);
     for (uint32_t g = 0; g < program->group_count; g++) {
         const Group *group = &program->groups[g];

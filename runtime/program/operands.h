@@ -87,6 +87,6 @@ static inline bool opcode_is_forward_only(uint8_t opcode)
 
 /* --- the file's frame --- */
 #define PROGRAM_MAGIC "DPSPROG\n"
-enum { PROGRAM_MAGIC_SIZE = 8, PROGRAM_VERSION = 5 };
+enum { PROGRAM_MAGIC_SIZE = 8, PROGRAM_VERSION = 6 };
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
-#include "runtime/base/recipe.h"
+#include "runtime/base/recipes.h"
 #include "runtime/base/status.h"
 
 #include <stdbool.h>
@@ -170,7 +170,7 @@ typedef struct Program {
     uint32_t microbatches; /* of all pipes */
     uint32_t pipe_count;
     Pipe *pipes;
-    Recipe *recipe; /* the recipe of every F&B (OVERLAP) or F&F (OVERLAP_FORWARD); NULL: not given */
+    Recipes recipes; /* the recipes of F&Bs (OVERLAP) or F&Fs (OVERLAP_FORWARD) */
     uint32_t group_count;
     Group *groups;
     StageCopies *copies; /* [stages]; NULL: not a reference. Not stored in the file */

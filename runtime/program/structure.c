@@ -49,14 +49,40 @@ static Status check_pipes(const Verifier *verifier)
     return STATUS_OK;
 }
 
-static Status check_recipe(const Verifier *verifier)
+static Status check_recipe(const Verifier *verifier, const Recipe *recipe, const char *pairs)
 {
     RecipeFault fault;
-    const Recipe *recipe = verifier->program->recipe;
-    if (!verifier->program->recipe || recipe_check(verifier->program->recipe, &fault))
+    if (recipe_is_forward(recipe) != recipes_are_forward(&verifier->program->recipes))
+        return refuse(verifier, "some recipes are of F&Bs and others of F&Fs: a program has one kind");
+    if (recipe_check(recipe, &fault))
         return STATUS_OK;
-    return refuse(verifier, "the recipe of %s, %s entry %u: %s", recipe_is_forward(recipe) ? "F&F" : "F&B",
-                  recipe_stream_names[fault.stream], fault.index, fault.text);
+    return refuse(verifier, "the recipe of %s, %s entry %u: %s", pairs, recipe_stream_names[fault.stream], fault.index,
+                  fault.text);
+}
+
+static bool has_chunk(const Program *program, uint32_t chunk)
+{
+    for (uint32_t r = 0; r < program->rank_count; r++)
+        if (chunk < program->ranks[r].chunk_count)
+            return true;
+    return false;
+}
+
+static Status check_recipes(const Verifier *verifier)
+{
+    const Recipes *recipes = &verifier->program->recipes;
+    char pairs[20];
+    for (uint32_t i = 0; i < recipes->count; i++) {
+        const ChunkRecipe *own = &recipes->own[i];
+        recipes_pair_text(recipes, i, pairs, sizeof pairs);
+        if (recipes_find(recipes, own->first, own->second) < i)
+            return refuse(verifier, "%s has two recipes", pairs);
+        if (!has_chunk(verifier->program, own->first) || !has_chunk(verifier->program, own->second))
+            return refuse(verifier, "a recipe is of %s, but no rank has a chunk of that number", pairs);
+        TRY(check_recipe(verifier, &own->recipe, pairs));
+    }
+    recipes_pair_text(recipes, recipes->count, pairs, sizeof pairs);
+    return recipes->common ? check_recipe(verifier, recipes->common, pairs) : STATUS_OK;
 }
 
 static Status place_stages(Verifier *verifier)
@@ -313,7 +339,7 @@ Status verifier_prepare(Verifier *verifier)
 {
     const Program *program = verifier->program;
     TRY(check_pipes(verifier));
-    TRY(check_recipe(verifier));
+    TRY(check_recipes(verifier));
     TRY(place_stages(verifier));
     verifier->ranks = arena_array(&verifier->arena, program->rank_count, sizeof *verifier->ranks);
     verifier->runnable = arena_array(&verifier->arena, program->rank_count, sizeof *verifier->runnable);

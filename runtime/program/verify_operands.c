@@ -284,8 +284,8 @@ Status verifier_run_second(const Verifier *verifier, uint32_t rank, const Instru
     if (second->second || !fits)
         return verifier_refuse(verifier, rank,
                                both_forward ? "an F&F is an FO and then another" : "an F&B is an F and then a B or I");
-    const Recipe *recipe = verifier->program->recipe;
-    if (recipe && recipe_is_forward(recipe) != both_forward)
+    const Recipes *recipes = &verifier->program->recipes;
+    if (recipes_any(recipes) && recipes_are_forward(recipes) != both_forward)
         return verifier_refuse(verifier, rank, "the program's recipe is that of an F&%s", both_forward ? "B" : "F");
     if (first->microbatch == second->microbatch && second->chunk < program->chunk_count &&
         program->chunks[first->chunk].pipe == program->chunks[second->chunk].pipe)

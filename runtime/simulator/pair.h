@@ -17,7 +17,7 @@ typedef struct PairOp {
     double time;    /* of the computation or the transfer, in units of the costs; 0 for a wait */
 } PairOp;
 
-/* What is the same for all pairs of a program. */
+/* What is the same for all pairs with one recipe. */
 typedef struct PairOrder {
     RecipeWalk entries; /* at its beginning, over no layers */
     RecipeSteps steps;

@@ -25,15 +25,12 @@ void simulator_begin(void)
 
 Simulator simulator_of(const Program *program, int rank, const Costs *costs, const ClockSample *compared)
 {
-    Simulator made = {.costs = costs,
-                      .program = &program->ranks[rank],
-                      .rank = rank,
-                      .compared = compared,
-                      .recipe = costs->follows_recipe ? program->recipe : NULL,
-                      .stages = program->stages};
-    if (made.recipe)
-        made.order = pair_order(made.recipe, costs);
-    return made;
+    return (Simulator){.costs = costs,
+                       .program = &program->ranks[rank],
+                       .rank = rank,
+                       .compared = compared,
+                       .recipes = &program->recipes,
+                       .stages = program->stages};
 }
 
 /* The sizes that a simulated chunk needs. Messages have a few bytes. Only in an asynchronous program a sum is run:
@@ -115,16 +112,24 @@ static Status backward_weight(void *host, const PassSlots *slots, Error *error)
 
 /* --- an F&B or F&F --- */
 
+/* The recipe that the walk over a pair of these chunks follows; NULL: the pair takes its time as a whole. */
+static const Recipe *recipe_of(const Simulator *simulator, uint32_t first_chunk, uint32_t second_chunk)
+{
+    const bool follows = costs_of_pair(simulator->costs, first_chunk, second_chunk)->follows_recipe;
+    return follows ? recipes_of_pair(simulator->recipes, first_chunk, second_chunk) : NULL;
+}
+
 static Status run_whole(const Simulator *simulator, const PassPair *pair, Error *error)
 {
     const StageCost second = pair->both_forward ? COST_F : pair->weights ? COST_B : COST_I;
-    const double units = costs_pair(simulator->costs, pair->forward.stage, pair->backward.stage, second);
+    const Costs *costs = costs_of_pair(simulator->costs, pair->forward.chunk, pair->backward.chunk);
+    const double units = costs_pair(costs, pair->forward.stage, pair->backward.stage, second);
     return sleep_for(simulator, clock_nanoseconds(), units, error);
 }
 
 /* The time of both halves of a pair in the parts of their stages that the recipe does not order, in units of the
    costs. */
-static double time_outside(const Simulator *simulator, const PassPair *pair)
+static double time_outside(const Simulator *simulator, const PassPair *pair, const Recipe *recipe)
 {
     const uint32_t stages = simulator->stages, second = pair->backward.stage;
     double time = 0;
@@ -132,8 +137,8 @@ static double time_outside(const Simulator *simulator, const PassPair *pair)
                                                                               : pair->weights    ? RECIPE_W
                                                                                                  : RECIPE_B;
     for (RecipePass pass = begin; pass <= last; pass++)
-        time += costs_outside_recipe(simulator->costs, simulator->recipe, stages, second, pass);
-    return time + costs_outside_recipe(simulator->costs, simulator->recipe, stages, pair->forward.stage, RECIPE_F);
+        time += costs_outside_recipe(simulator->costs, recipe, stages, second, pass);
+    return time + costs_outside_recipe(simulator->costs, recipe, stages, pair->forward.stage, RECIPE_F);
 }
 
 /* The link on which a pair's communications run. Times in ns. */
@@ -189,20 +194,23 @@ static Status run_operation(const Simulator *simulator, const PairWalk *walk, co
 }
 
 /* The walk over a pair whose halves are of these stages. */
-static PairWalk walk_of(const Simulator *simulator, uint32_t first, uint32_t second, bool weights)
+static PairWalk walk_of(const Simulator *simulator, const PairOrder *order, uint32_t first, uint32_t second,
+                        bool weights)
 {
     const Costs *costs = simulator->costs;
-    return pair_walk(&simulator->order, costs_stage_layers(costs, simulator->stages, first),
+    return pair_walk(order, costs_stage_layers(costs, simulator->stages, first),
                      costs_stage_layers(costs, simulator->stages, second), weights);
 }
 
 static Status walk(const Simulator *simulator, const PassPair *pair, Error *error)
 {
     const Costs *costs = simulator->costs;
-    PairWalk walk = walk_of(simulator, pair->forward.stage, pair->backward.stage, pair->weights);
+    const Recipe *recipe = recipe_of(simulator, pair->forward.chunk, pair->backward.chunk);
+    const PairOrder order = pair_order(recipe, costs);
+    PairWalk walk = walk_of(simulator, &order, pair->forward.stage, pair->backward.stage, pair->weights);
     PairLink link = {.first_layer = {costs_stage_first_layer(costs, simulator->stages, pair->forward.stage),
                                      costs_stage_first_layer(costs, simulator->stages, pair->backward.stage)}};
-    TRY(sleep_for(simulator, clock_nanoseconds(), time_outside(simulator, pair), error));
+    TRY(sleep_for(simulator, clock_nanoseconds(), time_outside(simulator, pair, recipe), error));
     for (PairOp op; pair_next(&walk, &op);)
         TRY(run_operation(simulator, &walk, &op, &link, error));
     return STATUS_OK;
@@ -212,10 +220,12 @@ size_t simulator_flights(const Simulator *simulator, const Instruction *instruct
 {
     const Chunk *chunks = simulator->program->chunks;
     size_t count = 0;
-    if (!simulator->recipe || !instruction->second)
+    const Instruction *second = instruction->second;
+    const Recipe *recipe = second ? recipe_of(simulator, instruction->chunk, second->chunk) : NULL;
+    if (!recipe)
         return 0;
-    PairWalk walk =
-        walk_of(simulator, chunks[instruction->chunk].stage, chunks[instruction->second->chunk].stage, false);
+    const PairOrder order = pair_order(recipe, simulator->costs);
+    PairWalk walk = walk_of(simulator, &order, chunks[instruction->chunk].stage, chunks[second->chunk].stage, false);
     for (PairOp op; pair_next(&walk, &op);)
         count += op.kind == PAIR_POST;
     return count;
@@ -224,7 +234,8 @@ size_t simulator_flights(const Simulator *simulator, const Instruction *instruct
 static Status overlap(void *host, PassPair *pair, Error *error)
 {
     const Simulator *simulator = host;
-    TRY((simulator->recipe ? walk : run_whole)(simulator, pair, error));
+    const bool walks = recipe_of(simulator, pair->forward.chunk, pair->backward.chunk);
+    TRY((walks ? walk : run_whole)(simulator, pair, error));
     stamp(simulator, pair->forward.y);
     stamp(simulator, pair->both_forward ? pair->backward.y : pair->backward.dx);
     return STATUS_OK;

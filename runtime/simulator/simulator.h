@@ -27,10 +27,9 @@ typedef struct Simulator {
     /* [2]: the clock comparisons by which this rank converts its time to rank 0's clock; messages hold times of that
        clock */
     const ClockSample *compared;
-    const Recipe *recipe; /* the recipe of the program's pairs; NULL: a pair takes its time as a whole */
-    PairOrder order;      /* the order of a pair's operations, if there is a recipe */
-    uint32_t stages;      /* of the model */
-    Flights *flights;     /* where to note the times of communications; NULL: not wanted */
+    const Recipes *recipes; /* the recipes of the program's pairs */
+    uint32_t stages;        /* of the model */
+    Flights *flights;       /* where to note the times of communications; NULL: not wanted */
     /* the one element that REDUCE sums in an asynchronous program, so that the copies of a stage wait for each other */
     double sum;
 } Simulator;

@@ -54,7 +54,6 @@ static Status compute(Rank *rank, Error *error)
 {
     TRY(stages_open(rank, error));
     TRY(placing_open(rank, error));
-    rank->recipe = rank_recipe(rank);
     rank->stages = rank_stages(rank);
     return STATUS_OK;
 }

@@ -76,23 +76,30 @@ static StagePair pair_of(const Rank *rank, const PassPair *pair)
     };
 }
 
+static const Recipes *recipes_of(const Rank *rank) { return &rank->session->loaded->program->recipes; }
+
+static const Recipe *recipe_of(const Rank *rank, const PassPair *work)
+{
+    /* for F&Bs without a recipe: the list is first F, then B, and the device overlaps what it can */
+    static const Recipe unsaid;
+    const Recipe *recipe = recipes_of_pair(recipes_of(rank), work->forward.chunk, work->backward.chunk);
+    return recipe ? recipe : &unsaid;
+}
+
 static Status overlap(void *host, PassPair *work, Error *error)
 {
     const Rank *rank = host;
     StagePair pair = pair_of(rank, work);
     if (!rank->device->run->async)
         pair.forward_time = &work->forward_time;
-    return passes_of(rank)->overlap(&pair, rank->recipe, error);
+    return passes_of(rank)->overlap(&pair, recipe_of(rank, work), error);
 }
 
-const Recipe *rank_recipe(const Rank *rank)
+/* Whether the halves of pairs run together, as their recipes say. A device with fused launches needs no recipe. */
+static bool overlaps(const Rank *rank)
 {
-    /* for F&Bs without a recipe: the list is first F, then B, and the device overlaps what it can */
-    static const Recipe unsaid;
-    const Recipe *recipe = rank->session->loaded->program->recipe;
-    if (!passes_of(rank)->overlap || rank->session->options->in_turn)
-        return NULL;
-    return recipe ? recipe : rank->device->run->fusion ? &unsaid : NULL;
+    return passes_of(rank)->overlap && !rank->session->options->in_turn &&
+           (recipes_any(recipes_of(rank)) || rank->device->run->fusion);
 }
 
 /* --- binding to addresses before the first step --- */
@@ -120,9 +127,9 @@ static Status bind(void *host, StagePass pass, const PassPair *work, void *bound
     BoundPass *list = NULL;
     if (pass != STAGE_OVERLAP)
         return bind_pass(rank, pass, work, bound, error);
-    if (rank->recipe) {
+    if (overlaps(rank)) {
         const StagePair pair = pair_of(rank, work);
-        TRY(passes_of(rank)->bind_overlap(&pair, rank->recipe, &list, error));
+        TRY(passes_of(rank)->bind_overlap(&pair, recipe_of(rank, work), &list, error));
     }
     bound[0] = list;
     return STATUS_OK;
@@ -148,7 +155,7 @@ StageTable rank_stages(const Rank *rank)
         .backward = backward,
         .backward_input = backward_input,
         .backward_weight = backward_weight,
-        .overlap = rank->recipe ? overlap : NULL,
+        .overlap = overlaps(rank) ? overlap : NULL,
         .bind = binds ? bind : NULL,
         .run_bound = run_bound,
         .weight_gradient = weight_gradient,

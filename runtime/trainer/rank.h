@@ -146,11 +146,10 @@ typedef struct Rank {
     Executor *executor;
     RankCommunicators communicators;
     Placing placing;
-    ExpertGroup experts;  /* its all-to-alls use communicators.shards */
-    Flights flights;      /* the all-to-alls of a step */
-    ModelConfig model;    /* Session.model, with the expert group if there is one */
-    StageTable stages;    /* the functions that the executor calls: the model's or the simulator's */
-    const Recipe *recipe; /* the recipe of F&Bs; NULL: their halves run one after the other */
+    ExpertGroup experts; /* its all-to-alls use communicators.shards */
+    Flights flights;     /* the all-to-alls of a step */
+    ModelConfig model;   /* Session.model, with the expert group if there is one */
+    StageTable stages;   /* the functions that the executor calls: the model's or the simulator's */
     Simulator simulator;
     BoundChunk *chunks; /* NULL if the run is simulated */
     uint32_t chunk_count;
@@ -281,8 +280,6 @@ Status placing_step(Rank *rank, Error *error);
 
 /* The stage functions of the model on this rank. */
 StageTable rank_stages(const Rank *rank);
-/* The recipe of the rank's F&Bs; NULL: their halves run one after the other. */
-const Recipe *rank_recipe(const Rank *rank);
 /* The gradient of one of the copies that a chunk represents. */
 void *gradient_of(const BoundChunk *chunk, uint32_t copy);
 

@@ -440,8 +440,9 @@ static void test_recipes_of_schedules(void **state)
         snprintf(name, sizeof name, "%s", strrchr(files.gl_pathv[i], '/') + 1);
         *strrchr(name, '.') = '\0';
         OK(program_load(compile(name, ""), &(LoadOptions){0}, &arena, &loaded, error));
-        if (loaded.program->recipe && !loaded.program->forward_only) {
-            assert_true(check_shapes(loaded.program->recipe) > 0);
+        const Recipe *recipe = loaded.program->recipes.common;
+        if (recipe && !loaded.program->forward_only) {
+            assert_true(check_shapes(recipe) > 0);
             recipes++;
         }
         arena_free(&arena);

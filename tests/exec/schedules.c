@@ -125,9 +125,12 @@ static void recipes_change_no_bit(void **state)
             Result plain, ordered;
             train(&(Training){.path = program, .model = models[m]}, &plain);
             for (int i = 0; i < 8; i++) {
-                Recipe recipe = random_recipe(&seed);
-                train(&(Training){.path = program, .model = models[m], .recipe = &recipe}, &ordered);
-                assert_equal_numbers("with a recipe, against none", &ordered, &plain);
+                /* first one recipe for all F&Bs, then also one for the F&Bs of certain chunks, or only that */
+                Recipe common = random_recipe(&seed);
+                ChunkRecipe own = {(uint8_t)(i % 2), (uint8_t)(i / 2 % 2), random_recipe(&seed)};
+                const Recipes recipes = {.common = i % 3 == 1 ? NULL : &common, .own = &own, .count = i > 0};
+                train(&(Training){.path = program, .model = models[m], .recipes = &recipes}, &ordered);
+                assert_equal_numbers("with recipes, against none", &ordered, &plain);
                 release(&ordered);
             }
             release(&plain);

@@ -225,10 +225,10 @@ static void a_pair_takes_the_time_of_its_walk(void **state)
     const Recipe *recipe = &recipes[PREFILL];
     Arena arena = {0};
     RankProgram rank = {.chunk_count = 1};
-    const Program program = {.stages = 1, .rank_count = 1, .ranks = &rank, .recipe = (Recipe *)recipe};
+    const Program program = {.stages = 1, .rank_count = 1, .ranks = &rank, .recipes.common = (Recipe *)recipe};
     Costs costs = costs_unit;
     OK(costs_set(&costs, "attention.F=1,mlp.F=3,shared.F=2,dispatch.F=1,combine.F=2,layers=2", &arena, error));
-    costs = costs_resolve(&costs, 1, recipe, &arena);
+    costs = costs_resolve(&costs, 1, &program.recipes, &arena);
     assert_true(costs.follows_recipe);
     const Simulator simulator = simulator_of(&program, 0, &costs, NULL);
     PassPair pair = {.both_forward = true};
@@ -240,6 +240,38 @@ static void a_pair_takes_the_time_of_its_walk(void **state)
     arena_free(&arena);
 }
 
+/* The pairs of chunks 0 and 1 have a recipe of their own, of other pairs the common one: each takes the time of its
+   recipe. */
+static void each_pair_follows_the_recipe_of_its_chunks(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Recipe common = recipes[0];
+    ChunkRecipe own = {.first = 0, .second = 1, .recipe = recipes[1]};
+    RankProgram rank = {.chunk_count = 2};
+    const Program program = {
+        .stages = 1, .rank_count = 1, .ranks = &rank, .recipes = {.common = &common, .own = &own, .count = 1}};
+    Costs costs = costs_unit;
+    OK(costs_set(&costs, "attention.F=1,attention.B=2,attention.W=1,mlp.F=2,mlp.B=2,mlp.W=2", &arena, error));
+    OK(costs_set(&costs, "dispatch.F=5,dispatch.B=3,combine.F=4,combine.B=6,layers=2", &arena, error));
+    costs = costs_resolve(&costs, 1, &program.recipes, &arena);
+    const Simulator simulator = simulator_of(&program, 0, &costs, NULL);
+    double expected[2];
+    for (uint32_t chunk = 0; chunk < 2; chunk++) {
+        const Costs *pair_costs = costs_of_pair(&costs, 0, chunk);
+        assert_true(pair_costs->follows_recipe);
+        expected[chunk] = time_of_walk(&recipes[chunk], &costs, 2);
+        assert_true(
+            fabs(costs_pair(pair_costs, 0, 0, COST_B) - recipe_times(&recipes[chunk], &costs, &arena).makespan) < 1e-9);
+        PassPair pair = {.weights = true, .backward.chunk = chunk};
+        const int64_t begun = clock_nanoseconds();
+        OK(simulator_stages.overlap((void *)&simulator, &pair, error));
+        assert_true((double)(clock_nanoseconds() - begun) >= expected[chunk] * 1e6 - 1000);
+    }
+    assert_true(expected[1] > expected[0] + 1);
+    arena_free(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +279,7 @@ int main(void)
         cmocka_unit_test(a_walk_takes_the_predicted_time),
         cmocka_unit_test(communication_is_posted_early),
         cmocka_unit_test(a_pair_takes_the_time_of_its_walk),
+        cmocka_unit_test(each_pair_follows_the_recipe_of_its_chunks),
     };
     return cmocka_run_group_tests_name("simulated_pair", tests, NULL, NULL);
 }

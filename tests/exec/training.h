@@ -96,7 +96,7 @@ static inline void release(Result *result)
     pthread_mutex_destroy(&result->lock);
 }
 
-/* What to train. All zero: one pipeline, with the recipe of the program. */
+/* What to train. All zero: one pipeline, with the recipes of the program. */
 typedef struct Training {
     const char *path, *model;
     uint32_t layers; /* 0: one per stage */
@@ -104,7 +104,7 @@ typedef struct Training {
     /* how many replicas divide the experts of a layer (--expert-parallel); 0: each replica has all experts */
     int shards;
     bool reference;
-    Recipe *recipe; /* used in place of the recipe of the program; NULL: the recipe of the program */
+    const Recipes *recipes; /* in place of those of the program; NULL: those of the program */
 } Training;
 
 static inline void train(const Training *training, Result *result)
@@ -125,7 +125,8 @@ static inline void train(const Training *training, Result *result)
     Error error = {""};
     run_load(&run, arguments);
     Program *program = run.loaded.program;
-    program->recipe = training->recipe ? training->recipe : program->recipe;
+    if (training->recipes)
+        program->recipes = *training->recipes;
     result->microbatches = run.loaded.replicas * program->microbatches;
     result->asynchronous = program->asynchronous;
     result->forward_only = program->forward_only;

@@ -24,9 +24,12 @@ static void assert_same_program(const Program *a, const Program *b)
         if (x->versions)
             assert_memory_equal(x->versions, y->versions, x->microbatches * sizeof *x->versions);
     }
-    assert_int_equal(a->recipe == NULL, b->recipe == NULL);
-    if (a->recipe)
-        assert_memory_equal(a->recipe, b->recipe, sizeof *a->recipe);
+    assert_int_equal(a->recipes.common == NULL, b->recipes.common == NULL);
+    if (a->recipes.common)
+        assert_memory_equal(a->recipes.common, b->recipes.common, sizeof *a->recipes.common);
+    assert_int_equal(a->recipes.count, b->recipes.count);
+    for (uint32_t i = 0; i < a->recipes.count; i++)
+        assert_memory_equal(&a->recipes.own[i], &b->recipes.own[i], sizeof *a->recipes.own);
     assert_int_equal(a->group_count, b->group_count);
     for (uint32_t g = 0; g < a->group_count; g++) {
         assert_int_equal(a->groups[g].stage, b->groups[g].stage);
@@ -252,9 +255,16 @@ static void forgeries_are_refused(void **state)
         {"an instruction", 24, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 1}},
         {"an instruction", 27, {0, 0, 0, 1, 1, 1, 1, 0, 0,       0,    0,    1, 1, 0,
                                 0, 0, 0, 0, 0, 0, 0, 1, OP_WAIT, 0xff, 0xff, 3, 2}},
-        {"its recipe", 25, {0, 0, 0, 1, 1, 1, 1, 0, 0, 2, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
-        {"its recipe", 27, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 17, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
-        {"its recipe", 28, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1, 24, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, OP_END, 2, 0}},
+        /* more recipes than bytes; too many entries; no such entry; a chunk of one half only; a recipe after that of
+           all other pairs; a chunk above the limit */
+        {"its recipes", 17, {0, 0, 0, 1, 1, 1, 1, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0}},
+        {"its recipes", 29, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 17, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
+        {"its recipes", 29, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 1, 24, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
+        {"its recipes", 28, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
+        {"its recipes", 32, {0, 0, 0, 1, 1, 1, 1, 0, 0, 2, 0, 0, 0, 0, 0, 0,
+                             1, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0}},
+        {"its recipes", 31, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0x80, 2, 1, 0,      0, 0,
+                             0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0,    0, 1, OP_END, 2}},
     };
     for (size_t i = 0; i < sizeof forgeries / sizeof *forgeries; i++) {
         ByteWriter writer = {0};

@@ -301,19 +301,20 @@ static void test_parts_and_others(void **state)
                            .counts = {3},
                            .share = 1,
                            .whole = 2};
+    const Recipes recipes = {.common = (Recipe *)&recipe};
     Costs costs = costs_from("model_layers=3,mlp.F=1,mlp.B=2,mlp.W=3,head.F=10");
-    const Costs shared = costs_resolve(&costs, 2, &recipe, &arena);
+    const Costs shared = costs_resolve(&costs, 2, &recipes, &arena);
     assert_true(costs_pair(&shared, 0, 0, COST_B) == 2 * 2 * 6 && costs_pair(&shared, 1, 1, COST_B) == 2 * 6 + 10);
     assert_true(shared.follows_recipe && !costs_resolve(&costs, 2, NULL, &arena).follows_recipe);
     const Costs pair = costs_from("model_layers=3,mlp.F=1,mlp.B=2,mlp.W=3,FB[1]=9");
-    assert_false(costs_resolve(&pair, 2, &recipe, &arena).follows_recipe);
+    assert_false(costs_resolve(&pair, 2, &recipes, &arena).follows_recipe);
     /* components that the recipe does not order add their time to the pair, as the head does */
     const Costs more = costs_from("model_layers=3,mlp.F=1,mlp.B=2,mlp.W=3,attention.F=4,attention.W=5,head.F=10");
-    const Costs beside = costs_resolve(&more, 2, &recipe, &arena);
+    const Costs beside = costs_resolve(&more, 2, &recipes, &arena);
     assert_true(costs_pair(&beside, 0, 0, COST_B) == 2 * (2 * 6 + 9) &&
                 costs_pair(&beside, 1, 1, COST_B) == 2 * 6 + 9 + 10);
     costs.overlap = 1; /* a given `overlap` takes precedence over the time of the recipe */
-    const Costs measured = costs_resolve(&costs, 2, &recipe, &arena);
+    const Costs measured = costs_resolve(&costs, 2, &recipes, &arena);
     assert_false(measured.follows_recipe);
     assert_true(costs_pair(&measured, 0, 1, COST_B) == 2 + 5);
     char text[200];

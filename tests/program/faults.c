@@ -128,7 +128,7 @@ static void give_recipe(Program *program)
         .share = 20,
         .whole = 132,
     };
-    program->recipe = &damaged_recipe;
+    program->recipes.common = &damaged_recipe;
 }
 static void recipe_twice(Program *program)
 {
@@ -166,6 +166,28 @@ static void recipe_unknown(Program *program)
 {
     give_recipe(program);
     damaged_recipe.entries[RECIPE_COMPUTE][1].component = RECIPE_COMPONENTS;
+}
+/* Moves the damaged recipe to the pairs F0&B0, and beside it a good recipe, of the given chunks. */
+static ChunkRecipe chunk_recipes[2];
+static void give_chunk_recipes(Program *program, uint8_t first, uint8_t second)
+{
+    give_recipe(program);
+    chunk_recipes[0] = (ChunkRecipe){.recipe = damaged_recipe};
+    chunk_recipes[1] = (ChunkRecipe){first, second, damaged_recipe};
+    program->recipes = (Recipes){.own = chunk_recipes, .count = 2};
+}
+static void chunk_recipes_same(Program *program) { give_chunk_recipes(program, 0, 0); }
+static void chunk_recipe_unknown(Program *program) { give_chunk_recipes(program, 0, 1); }
+static void chunk_recipe_incomplete(Program *program)
+{
+    give_chunk_recipes(program, 1, 0);
+    chunk_recipes[1].recipe.counts[RECIPE_COMPUTE]--;
+}
+static void chunk_recipe_of_forwards(Program *program)
+{
+    give_chunk_recipes(program, 1, 0);
+    chunk_recipes[1].recipe =
+        (Recipe){.entries = {{{RECIPE_MLP, RECIPE_FIRST}, {RECIPE_MLP, RECIPE_SECOND}}}, .counts = {2}};
 }
 static void no_end(Program *program) { program->ranks[1].instruction_count--; }
 static void no_instructions(Program *program) { program->ranks[1].instruction_count = 0; }
@@ -531,6 +553,10 @@ static void faults_are_named(void **state)
         {two_ranks, recipe_computes_in_comm, "comm entry 1|mlp computes"},
         {two_ranks, recipe_of_all, "comm takes 132 of 132"},
         {two_ranks, recipe_unknown, "no component 5"},
+        {bidirectional, chunk_recipes_same, "F0&B0 has two recipes"},
+        {two_ranks, chunk_recipe_unknown, "a recipe is of F0&B1, but no rank has a chunk of that number"},
+        {bidirectional, chunk_recipe_incomplete, "the recipe of F1&B0, compute entry 5|attention(W) is missing"},
+        {bidirectional, chunk_recipe_of_forwards, "some recipes are of F&Bs and others of F&Fs"},
         {two_ranks, no_end, "rank 1|not END"},
         {two_ranks, no_instructions, "rank 1|not END"},
         {two_ranks, too_many_passes, "for 1048576 forward passes"},

@@ -607,6 +607,19 @@ static inline Recipe random_recipe(uint64_t *seed)
     return recipe;
 }
 
+/* Adds recipes of one or two random pairs of chunks. */
+static inline void add_chunk_recipes(Program *program, uint64_t *seed, Arena *arena)
+{
+    Recipes *recipes = &program->recipes;
+    const uint32_t chunks = program->ranks[0].chunk_count;
+    recipes->own = arena_array(arena, 2, sizeof *recipes->own);
+    for (int i = 0; i < 2; i++) {
+        const uint32_t first = random_below(seed, chunks), second = random_below(seed, chunks);
+        if (recipes_find(recipes, first, second) == recipes->count)
+            recipes->own[recipes->count++] = (ChunkRecipe){(uint8_t)first, (uint8_t)second, random_recipe(seed)};
+    }
+}
+
 /* Generates a program. The arena must not have `exhausted` set; if there is no memory, the test fails. */
 static inline Program *generate(Arena *arena, Shape shape)
 {
@@ -653,9 +666,11 @@ static inline Program *generate(Arena *arena, Shape shape)
     finish(&generator);
     uint64_t seed = shape.seed;
     if (random_below(&seed, 2)) {
-        program->recipe = arena_allocate(arena, sizeof *program->recipe);
-        *program->recipe = random_recipe(&seed);
+        program->recipes.common = arena_allocate(arena, sizeof *program->recipes.common);
+        *program->recipes.common = random_recipe(&seed);
     }
+    if (random_below(&seed, 2))
+        add_chunk_recipes(program, &seed, arena);
     return program;
 }
 
@@ -688,10 +703,13 @@ static inline Program *copy_program(Arena *arena, const Program *program)
 {
     Program *copy = arena_allocate(arena, sizeof *copy);
     *copy = *program;
-    if (program->recipe) {
-        copy->recipe = arena_allocate(arena, sizeof *copy->recipe);
-        *copy->recipe = *program->recipe;
+    if (program->recipes.common) {
+        copy->recipes.common = arena_allocate(arena, sizeof *copy->recipes.common);
+        *copy->recipes.common = *program->recipes.common;
     }
+    copy->recipes.own = arena_array(arena, program->recipes.count, sizeof *copy->recipes.own);
+    if (program->recipes.count)
+        memcpy(copy->recipes.own, program->recipes.own, program->recipes.count * sizeof *copy->recipes.own);
     copy->ranks = arena_array(arena, program->rank_count, sizeof *copy->ranks);
     for (uint32_t r = 0; r < program->rank_count; r++) {
         RankProgram *rank = &copy->ranks[r];

@@ -1,0 +1,34 @@
+#ifndef BASE_RECIPES_H
+#define BASE_RECIPES_H
+
+/* The recipes of a program, and which of them an F&B or F&F follows: `overlap F0&B1 { ... }` is that of the pairs whose
+   F is of chunk 0 and whose B is of chunk 1, `overlap F&B { ... }` that of all other pairs. */
+
+#include "runtime/base/recipe.h"
+
+enum { RECIPES_MAX = 256 }; /* of certain chunks, in a program */
+
+typedef struct ChunkRecipe {
+    uint8_t first, second; /* the chunks of the two halves, as their rank numbers them */
+    Recipe recipe;
+} ChunkRecipe;
+
+/* All recipes are those of F&Bs, or all are those of F&Fs. */
+typedef struct Recipes {
+    Recipe *common;   /* of every pair that has none of its own; NULL: not given */
+    ChunkRecipe *own; /* [count], no two of the same chunks */
+    uint32_t count;
+} Recipes;
+
+/* Whether there is any recipe. */
+bool recipes_any(const Recipes *recipes);
+/* Whether they are the recipes of F&Fs. */
+bool recipes_are_forward(const Recipes *recipes);
+/* The index in `own` of the recipe of a pair of these chunks; `count`: the pair follows the common recipe. */
+uint32_t recipes_find(const Recipes *recipes, uint32_t first, uint32_t second);
+/* The recipe of a pair of these chunks; NULL: not given. */
+const Recipe *recipes_of_pair(const Recipes *recipes, uint32_t first, uint32_t second);
+/* "F0&B1": the pairs of recipe `index`; "F&B" for the common recipe (index `count`). F&F if they are forward. */
+void recipes_pair_text(const Recipes *recipes, uint32_t index, char *text, size_t size);
+
+#endif
