@@ -9,14 +9,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Takes the settings one after the other. Both texts live only during the call. Returns STATUS_BAD_INPUT if one is
-   wrong. */
+/* Called for each setting in turn. `key` and `value` are valid only during the call. Returns STATUS_BAD_INPUT if the
+   setting is wrong. */
 typedef Status SettingTaker(void *context, const char *key, const char *value, Error *error);
 
-/* Takes all settings of a file that file_read has read, up to the first wrong one, whose error starts with
-   FILE:LINE. Writes into the text. */
+/* Takes all settings of a file that file_read has read, up to the first wrong one, whose error starts with FILE:LINE.
+   Overwrites parts of `text`. */
 Status settings_take(const char *path, char *text, size_t size, SettingTaker *take, void *context, Error *error);
-/* Takes one `key = value`, and writes into the text. STATUS_BAD_INPUT: it is not one. */
+/* Takes one setting `key = value`. Overwrites parts of `text`. STATUS_BAD_INPUT: the text is no setting, or the setting
+   is wrong. */
 Status settings_assign(char *text, SettingTaker *take, void *context, Error *error);
 
 /* Reads a number of bytes, which may end in K, M, G or T (powers of 1024). False: the text is not such a number. */

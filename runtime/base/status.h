@@ -7,7 +7,7 @@ typedef enum Status {
     STATUS_OK = 0,
     STATUS_BAD_INPUT = 1,  /* a file's content is wrong */
     STATUS_BAD_USAGE = 2,  /* the command line is wrong */
-    STATUS_RUN_FAILED = 3, /* a peer died, a deadline passed, a device or the system failed */
+    STATUS_RUN_FAILED = 3, /* for example a peer died, a deadline passed, or a device or the system failed */
 } Status;
 
 /* The message of a failure. The caller owns it; it is written once, where the failure is found, and read in main. */
@@ -19,7 +19,7 @@ typedef struct Error {
    ...). A message that does not fit is truncated. */
 Status error_set(Error *error, Status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Puts words before the message: callers add what they know (rank, instruction, file). */
+/* Inserts words before the message: each caller may add what it knows (rank, instruction, file). */
 void error_prefix(Error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Prints "PROGRAM: message" on standard error, made printable (text_print); nothing if there is no message. */

@@ -1,8 +1,8 @@
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
-/* Prints text from elsewhere (file names, names in a program, lines of a source), which may be any bytes, on a
-   terminal or as JSON. */
+/* Prints text that the program has not made itself (file names, names in a program, lines of a source) on a terminal or
+   as JSON. Such text may have any bytes. */
 
 #include <stddef.h>
 #include <stdio.h>
