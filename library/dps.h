@@ -122,8 +122,9 @@ typedef struct dps_diagnostic {
     const char *help;              /* what to do about the error, one suggestion per line; NULL: none */
 } dps_diagnostic;
 
-/* The errors that the last call found in a source, in source order. There are none if an error has no place in a
-   source; then only dps_error describes it. The texts live as long as dps_error's. */
+/* The number of diagnostics of the last call: the errors that it found in a source, in source order, each followed by
+   its notes. 0 if the error has no place in a source; then only dps_error describes it. The texts live as long as
+   dps_error's. */
 size_t dps_diagnostic_count(const dps *d);
 dps_status dps_get_diagnostic(const dps *d, size_t index, dps_diagnostic *diagnostic);
 

@@ -239,8 +239,9 @@ static void report_no_pass(Reader *reader, uint32_t pipe)
             if (action->pipe != pipe)
                 continue;
             action_text(schedule, action, name, sizeof name);
-            diag_error(reader->diagnostics, action->span, "rank %u: %s, but no rank runs a pass%s", r, name,
+            diag_error(reader->diagnostics, action->span, "rank %u: %s, but no rank runs any F, B, I or W%s", r, name,
                        schedule->pipe_count > 1 ? " of this pipe" : "");
+            diag_help(reader->diagnostics, "add the passes that it belongs to, such as 0F0, or remove the cell");
             return;
         }
     diag_error(reader->diagnostics, (Span){0, 1}, "there are cells of pipe %u, but none of pipe %u",
@@ -490,10 +491,11 @@ static void place_versions(Reader *reader)
             if (named->pipe != p || named->microbatch >= pipe->microbatches) /* prove_passes reports it */
                 continue;
             if (first[named->microbatch] && pipe->versions[named->microbatch] != named->version) {
-                diag_error(reader->diagnostics, named->span, "microbatch %u uses version %u of the weights here",
+                diag_error(reader->diagnostics, named->span,
+                           "microbatch %u uses version %u of the weights here, but another one elsewhere",
                            named->microbatch, named->version);
                 diag_note(reader->diagnostics, first[named->microbatch]->span,
-                          "and version %u here; a microbatch uses one version on all stages",
+                          "version %u here; a microbatch uses one version on all stages",
                           pipe->versions[named->microbatch]);
                 reader->good = false;
                 return;

@@ -124,8 +124,9 @@ SizesText schedule_sizes(const Schedule *schedule);
 /* Whether the orders have passes, and all of them are F. */
 bool schedule_runs_forward_only(const Schedule *schedule);
 
-/* The costs that the passes of the schedule use, as bits 1 << StageCost. A schedule without B, for example, does not
-   use the costs of B. */
+/* The costs that the schedule uses, as bits 1 << StageCost: those of the kinds of passes in its orders, and FB or FF if
+   there are pairs. A schedule without B, for example, does not use the costs of B. The memory costs are always
+   included. */
 uint32_t schedule_costs_used(const Schedule *schedule);
 
 /* The rank and chunk of a stage for a microbatch below `written`. */

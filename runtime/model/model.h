@@ -122,8 +122,8 @@ typedef struct PassBuffers {
     void *parameter_gradients, *expert_gradients;
     const void *x;  /* INPUT; NULL at the first stage, which reads `inputs` */
     void *y;        /* OUTPUT; NULL at the last stage, which writes *loss */
-    void *dx;       /* DINPUT; NULL at the first stage */
-    const void *dy; /* DOUTPUT; NULL at the last stage */
+    void *dx;       /* DINPUT, the gradient of x; NULL at the first stage */
+    const void *dy; /* DOUTPUT, the gradient of y; NULL at the last stage */
     void *context, *stash, *gradient, *workspace;
     const void *inputs;  /* first stage: gpt int32 tokens [tokens]; mlp float rows. Needed by F, I and W */
     const void *targets; /* last stage: targets, in the form of `inputs`. Needed by F */

@@ -188,8 +188,8 @@ static uint64_t most_forwards(const Program *program, uint64_t instructions)
     return program->forward_only ? 2 * instructions : instructions;
 }
 
-/* Allocates ChunkState.homes for stages that have several copies in one pipe. *replicated: whether there are such
-   stages. */
+/* Allocates Place.homes and Place.passes of the stages that have several copies in one pipe. Sets *replicated if there
+   are such stages. */
 static Status make_homes(Verifier *verifier, bool *replicated)
 {
     const Program *program = verifier->program;

@@ -112,7 +112,7 @@ typedef struct LocalPosted {
     AllToAll all_to_all;
     /* the struct that the member passed to the post; `all_to_all` is a copy of it */
     AllToAll *owned;
-    /* with a network: when the last piece for this member arrives, in ns */
+    /* with a network: when the last piece of the all-to-all for this member arrives, in ns */
     int64_t arrival;
     /* the member has not waited for the all-to-all yet, so pieces may still have to be moved. Only the member itself
        uses this field */

@@ -8,7 +8,8 @@
 #include <cmocka.h>
 #include <string.h>
 
-/* A placement that was good for other loads. */
+/* Draws a placement in force. In a third of the cases the experts are placed in order; otherwise the placement is good
+   for other, random loads. */
 static void placement_in_force(Random *random, const BalanceShape *shape, uint32_t *from, Arena *arena)
 {
     double loads[MOST], bound;

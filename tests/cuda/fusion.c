@@ -137,8 +137,8 @@ static void test_same_numbers(void **state)
         }
 }
 
-/* Every dependence is needed, and leaving it out is detected, except for the first operations of F, B and W, which wait
-   for nothing. */
+/* If an operation loses all its dependences, the mock reports a race. The exceptions are the first operations of F, B
+   and W: they have no dependences. */
 static void test_dropped_dependences(void **state)
 {
     (void)state;

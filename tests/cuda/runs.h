@@ -54,7 +54,8 @@ static inline void on_step(void *context, const StepReport *report)
     outcome->held_out = report->held_out_loss;
 }
 
-/* With `options` NULL the numbers of ranks and microbatches are the schedule's own. */
+/* Compiles schedules/`schedule`.dps and returns the path of the program. `options` are those of dpc; with "" the
+   numbers of ranks and microbatches are the schedule's own. */
 static inline const char *compile(const char *schedule, const char *options)
 {
     static char path[256];

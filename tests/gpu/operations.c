@@ -1,5 +1,5 @@
-/* Compares every emulated kernel with the oracle's operation: on random data, with outputs that are NaN before, and
-   with shapes that do not divide into tiles. Each kernel runs twice and must give the same bits. */
+/* Compares the emulated kernels, except the fused ones, with the oracle's operations: on random data, and with shapes
+   that do not divide into tiles. A tensor that a kernel overwrites is NaN before, unless it is also an input. */
 
 #include "runtime/device/device.h"
 #include "tests/device/run_op.h"

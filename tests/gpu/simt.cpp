@@ -654,8 +654,9 @@ float descriptor_element(unsigned long long descriptor, bool by_k, unsigned othe
     return __uint_as_float((unsigned)bits << 16);
 }
 
-/* Gives every lane the elements of its row of operand a. Four lanes share a row, and each has some of its elements (PTX
-   ISA: wgmma.m64nNk16, register fragments of A). */
+/* Gives every lane the elements of its two rows of operand a: rows lane / 4 and lane / 4 + 8 of the warp's 16 rows.
+   Four lanes share these rows, and each has some of their elements (PTX ISA: wgmma.m64nNk16, register fragments of
+   A). */
 void exchange_fragments(void *const *lanes)
 {
     for (unsigned lane = 0; lane < 32; lane++)

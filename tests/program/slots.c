@@ -49,8 +49,9 @@ static Program *assigned(const Program *program, Arena *arena)
     return again;
 }
 
-/* Passes free the slots of these classes themselves, so a rank needs as many slots as it holds at once. The generator
-   always takes a free slot, so it uses that number, too. */
+/* Passes free the slots of the classes CONTEXT, STASH and GRADIENT themselves, so a rank needs as many slots as it
+   holds at once. The generator always takes a free slot, so it uses that number, too. Of weights the generator may use
+   more. */
 static void check_counts(const RankProgram *before, const RankProgram *after)
 {
     assert_int_equal(after->slots[SLOT_CONTEXT], before->slots[SLOT_CONTEXT]);

@@ -279,7 +279,8 @@ static inline bool sum_in_turn(Communicator *everybody, int rank, int ranks)
     return true;
 }
 
-/* Posts sums on all communicators, with messages between them. Each rank waits for the sums in an order of its own. */
+/* In each round posts messages and sums, and waits for the messages before the sums. Each rank waits for the sums in an
+   order of its own. */
 static inline bool sum_at_once(Communicator *everybody, int rank, int ranks)
 {
     enum { AT_ONCE = 40 };
