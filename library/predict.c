@@ -26,6 +26,7 @@ static Status predict_body(dps *d, void *arguments)
         Costs given = costs_unit;
         TRY(costs_take(&given, request->costs, request->cost_count, &made->arena, &d->error));
         c->resolved = costs_resolve(&given, c->program->stages, &c->schedule.recipes, &made->arena);
+        c->schedule.chosen_count = 0; /* the file chose its parameters for other costs */
     }
     timeline_run(&c->schedule, &c->table, &c->resolved, &made->arena, &made->times);
     c->arena = &made->arena; /* the arena of the program must not change */

@@ -327,7 +327,7 @@ static Status run_diff_inside(Job *job, const KinetoMap *map, Error *error)
     TRY(compile(c, error));
     const Recipe *recipe = c->schedule.recipes.common;
     if (!recipe || recipe_is_forward(recipe))
-        return error_set(error, STATUS_BAD_INPUT, "%s says nothing of the inside of every F&B (overlap F&B { ... })",
+        return error_set(error, STATUS_BAD_INPUT, "%s has no recipe for all F&Bs (overlap F&B { ... })",
                          job->options.input);
     RecipeTimes predicted = recipe_times(recipe, &c->resolved, c->arena);
     if (c->resolved.unit < 0 || predicted.makespan <= 0)
