@@ -482,7 +482,7 @@ typedef enum dps_format {
     DPS_HTML = 5,         /* the timeline as a self-contained page to zoom in */
     DPS_TEXT = 6,         /* the timeline in characters */
     DPS_TRACE = 7,        /* the timeline as Chrome trace events (JSON) */
-    DPS_EXPLAIN = 8,      /* how often each step of the source runs, and what each pass waits for */
+    DPS_EXPLAIN = 8,      /* how often each rank runs each step of the source, and the longest wait in the step */
     DPS_OVERLAP_TEXT = 9, /* the inside of an F&B or F&F, under the costs of components */
 } dps_format;
 

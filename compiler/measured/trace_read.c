@@ -227,7 +227,8 @@ static Status take_about(Reader *reader, Key key)
     if (key == KEY_OTHER || key == KEY_SCHEDULE || key == KEY_SOURCE || key == KEY_REFERENCE)
         return STATUS_OK;
     if (trace->count) /* events were checked against these numbers when they were read */
-        return error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData appears again after events", trace->path);
+        return error_set(reader->error, STATUS_BAD_INPUT,
+                         "%s: otherData appears again after events: it comes before them", trace->path);
     if (!(value >= 0 && value <= most) || (most < 1e18 && (value < 1 || value != floor(value))))
         return error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData: %s is %g", trace->path, keys[key].name,
                          value);

@@ -71,8 +71,8 @@ void emit_overlap_diff(const Schedule *schedule, const RecipeTimes *predicted, c
 enum { SVG_LEAST_WIDTH = 400, SVG_MOST_WIDTH = 30000 }; /* viewers cannot open wider ones */
 void emit_svg(const Picture *picture, const Picture *second, uint32_t width, Arena *arena, FILE *stream);
 
-/* The timeline in characters: blocks of rows as wide as the terminal, at least TEXT_LEAST_WIDTH columns. Colours are
-   the 256 of terminals. */
+/* The timeline in characters: blocks of rows that are no wider than the terminal, unless this is very narrow. Colours
+   are the 256 of terminals. TEXT_LEAST_WIDTH: the smallest --width. */
 enum { TEXT_LEAST_WIDTH = 40 };
 void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *stream);
 

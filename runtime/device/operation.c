@@ -57,7 +57,9 @@ typedef struct Order {
     /* [operations] wanted: the latest operation that must come after this one. reached: the latest operation that comes
        after this one because of dependences found so far */
     uint32_t *wanted, *reached;
-    uint32_t newest, oldest; /* 1 + the newest and the oldest operation that the present operation must come after */
+    /* 1 + the newest and the oldest operation that the present operation must come after; 0 and UINT32_MAX: there is
+       none */
+    uint32_t newest, oldest;
 } Order;
 
 static bool only_reads(OpEffect effect) { return effect == EFFECT_READ || effect == EFFECT_MAY_READ; }

@@ -50,9 +50,9 @@ typedef struct ComponentKind {
     void (*forward)(const Component *component, const PassAddresses *at, OpList *list);
     void (*backward_input)(const Component *component, const PassAddresses *at, OpList *list);
     void (*backward_weight)(const Component *component, const PassAddresses *at, OpList *list);
-    /* The component continues the block of the previous component. Then it shares all addresses but its parameters'
-       with the block: x and dx are those of the block's first component, y and dy those of its last component. The
-       sizes of context, stash and gradient are those of the first component. */
+    /* The component continues the block of the previous component. Then it has parameters of its own, and all other
+       addresses are the block's: x and dx those of the block's first component, y and dy those of its last one. The
+       first component has the sizes of context, stash and gradient of the whole block; here they are 0. */
     bool continues;
 } ComponentKind;
 

@@ -26,7 +26,9 @@ typedef struct Head {
     uint32_t checksum; /* CRC-32 of the head and the numbers */
 } Head;
 
-/* Takes a line `key value` of the head, without its line end. */
+/* Takes a line of the head, without its line end: `parameters N` into `head`, any other `key value` into the session's
+   model. If the user gave the model another value, it keeps that one, and the line is reported in `contradictions`. A
+   line that begins with # is skipped. */
 static Status take_line(Session *session, char *line, Head *head, Error *contradictions, Error *error)
 {
     char *value = strchr(line, ' ');

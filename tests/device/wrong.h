@@ -38,7 +38,8 @@ static inline bool wrong_differ(const Wrong *w, double got, double expected)
 
 static inline bool wrong_at(const Wrong *w, size_t i) { return wrong_differ(w, w->got[i], w->expected[i]); }
 
-/* "all 128 rows", "rows 64..127", "rows 3..59 every 8th, 64, 70 and more" */
+/* Adds "all 128 rows", "rows 64..127", "rows 3..59 every 8th, 64, 70", or, if there are more than four ranges, "rows 1,
+   4, 9, 16 and more, 7 of 128". */
 static inline void wrong_say_set(Wrong *w, const char *name, const bool *in, size_t count)
 {
     enum { RANGES = 4 };

@@ -6,7 +6,8 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 
-static atomic_int before, during; /* allocations before the end of the first step; allocations after it */
+/* during: allocations from the end of the first step to the end of the last one; before: all others of a run */
+static atomic_int before, during;
 static atomic_bool counting;
 static _Atomic(void *) caller; /* the code that made the first allocation counted in `during` */
 

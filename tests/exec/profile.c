@@ -99,8 +99,8 @@ static void test_gpt(void **state)
     assert_non_null(strstr(output, "sums: time"));
 }
 
-/* The parts of attention and mlp that an F&F may name (qkv, shared) have times of their own. These times are also
-   included in the times of attention and mlp. */
+/* qkv, a part of attention, and shared, a part of mlp, have times of their own, for F&Fs that name them. The times of
+   attention and mlp include these times. core, the rest of attention, has no time of its own. */
 static void test_moe(void **state)
 {
     (void)state;

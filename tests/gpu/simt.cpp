@@ -46,8 +46,8 @@ struct ArrivalState {
     Block *block;   /* the block in whose shared memory this barrier is */
     unsigned since; /* how many cluster barriers had passed when it was initialized */
     unsigned count, missing, phase;
-    /* 1 + the last phase in which another block arrived or sent a box; 0: there was none, or a thread has waited for
-       the end of that phase */
+    /* 1 + the last phase in which another block arrived or sent a box. 0: there was none; or since then a thread has
+       waited for the end of that phase, or the cluster has passed a barrier */
     unsigned unseen;
     long bytes; /* announced bytes that have not arrived */
     std::vector<TensorCopy> copies;
@@ -271,8 +271,10 @@ const char *run(const char *name, const void *parameters, Launch launch, unsigne
     return machine.error.empty() ? nullptr : machine.error.c_str();
 }
 
-/* Checks an access to shared memory. Accesses are ordered by the barriers of the block, and within a warp by its
-   collective instructions; reports two accesses, one of them a write, without an order. */
+/* Checks an access to shared memory: it lies within the bytes of the launch, and no box is still to arrive there.
+   Accesses are ordered by the barriers of the block, and within a warp by its collective instructions. Reports an
+   access of at least 4 bytes if another thread accessed the same 4-byte word, no order is between them, and one of them
+   writes. */
 void touch(Fiber *fiber, const void *address, std::size_t bytes, bool write)
 {
     Block *block = fiber->block;

@@ -293,8 +293,9 @@ static void test_initialization(void **state)
     device_close(device);
 }
 
-/* The first step of AdamW moves every weight, after the decay, by the learning rate against the sign of its gradient,
-   whatever its size. */
+/* One update of AdamW from moments of zero, under the step numbers 1, 7, 13 and 19, follows its formula, and sets the
+   gradients to zero. The decay is of matrices only. Under number 1 every weight moves, besides the decay, by the
+   learning rate against the sign of its gradient, whatever the size of the gradient. */
 static void test_update(void **state)
 {
     (void)state;

@@ -90,7 +90,7 @@ static void syntax(void **state)
     REPORTS("schedule t\nranks P = 4;\nlet a = 2P;\nlet F = 3;\nlet stage = 2;\nlet b = 1 < 2 < 3;\nlet c = (1 + "
             "2;\nnF0X1 : 3;\nlett x = 3;\n"
             "if P = 3 { F; }\nF : B;\n",
-            /* the position is after the token where the semicolon is missing */
+            /* 1:11: the next token is on a later line, so the position is after the last token before it */
             "t.dps:1:11: error: expected `;`, not `ranks`", "t.dps:3:10: error: expected `;`, not `P`",
             "help: a product is written with *", "t.dps:4:5: error: `F` is a pass and cannot be a name",
             "t.dps:5:5: error: `stage` is a word of the language and cannot be a name",

@@ -16,7 +16,7 @@ typedef enum Preference { PREFER_FORWARD, PREFER_BACKWARD, PREFER_ANY } Preferen
 
 typedef struct Shape {
     uint32_t ranks, stages, pipes, microbatches; /* microbatches of each pipe; stages: at least as many as ranks */
-    Placement placement;                         /* LOOP: stage s on s % ranks, odd pipes mirrored; V: down and up */
+    Placement placement;                         /* LOOP: on stage % ranks; V: down and up; both: odd pipes mirrored */
     /* placement RANDOM: the largest number of copies of a stage in a pipe; 0 means 1 */
     uint32_t replicas;
     Preference preference;
