@@ -15,7 +15,9 @@ typedef struct AllToAll {
     void *receive;                              /* does not overlap `send` */
     const size_t *send_begins, *receive_begins; /* [members + 1] bytes */
     uint64_t number;                            /* used by transports */
-    int64_t arrival; /* after the wait: when all pieces had arrived, in ns of clock_nanoseconds; 0: unknown */
+    /* after the wait: when the last piece for this member arrived, in ns of clock_nanoseconds; 0: unknown. The
+       transport local without --link gives the time when the last piece from or for this member was copied */
+    int64_t arrival;
 } AllToAll;
 
 #endif

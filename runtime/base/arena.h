@@ -4,9 +4,8 @@
 #include <setjmp.h>
 #include <stddef.h>
 
-/* Memory that is freed all at once. An arena lives as long as one compilation or one loaded program. If there is no
-   more memory, the arena's functions jump to `exhausted`, which the owner sets with setjmp before first use; if
-   `exhausted` is NULL, they return NULL. */
+/* Memory that is freed all at once, by arena_free. If there is no more memory, the arena's functions jump to
+   `exhausted`, which the owner sets with setjmp before first use; if `exhausted` is NULL, they return NULL. */
 typedef struct ArenaBlock ArenaBlock;
 
 /* Where the blocks of an arena come from. */
@@ -35,9 +34,9 @@ void *arena_array(Arena *arena, size_t count, size_t size);
    old block is not freed before arena_free. */
 void *arena_grow(Arena *arena, void *block, size_t old_size, size_t new_size);
 /* Makes room for one more element in the array `block` of `count` elements of `size` bytes, and returns the array. When
-   the array is full (`count` is 0, 16 or a larger power of two), it is copied to twice the memory; otherwise the result
-   is `block`. So an array that grows only by this function needs no field for its capacity. `block` may be NULL if
-   `count` is 0. */
+   the array is full (`count` is 0, 16 or a larger power of two), it is copied to new memory: room for 16 elements if
+   `count` is 0, otherwise twice the old room. When it is not full, the result is `block`. So an array that grows only
+   by this function needs no field for its capacity. `block` may be NULL if `count` is 0. */
 void *arena_extend(Arena *arena, void *block, size_t count, size_t size);
 /* A copy of `length` bytes of text with a closing 0. */
 char *arena_text(Arena *arena, const char *text, size_t length);

@@ -22,8 +22,8 @@ void bytes_free(ByteWriter *writer);
 
 typedef struct ByteReader {
     const uint8_t *next, *end;
-    /* set by a read past the end, and by a varint that has more than 64 bits or is longer than needed. Every later read
-       returns 0 */
+    /* set by a read past the end, by a varint that has more than 64 bits or is longer than needed, and by
+       bytes_get_varint_up_to. That read and every later one return 0 */
     bool failed;
 } ByteReader;
 

@@ -17,7 +17,8 @@ Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Err
    files, to a temporary file .NAME.dptmp.XXXXXX beside `path`). Only file_finish gives it the name `path`, after all
    data have reached the disk. Until then, and after any failure, an old file of that name stays as it was. A writer
    holds a lock (flock) on its temporary file. A killed writer loses the lock, and the next writer of the same file
-   removes the leftover. If `path` is a link, the file that it points to is replaced. "-" is standard output. */
+   removes the leftover. If `path` is a link, the file that it points to is replaced. None of this holds for "-"
+   (standard output), a device or a pipe: data go there directly. */
 typedef struct OutputFile {
     FILE *stream; /* write here */
     char *path, *temporary;
@@ -25,19 +26,20 @@ typedef struct OutputFile {
 } OutputFile;
 
 Status file_begin(const char *path, OutputFile *file, Error *error);
-/* Checks whether file_begin would succeed, as far as possible without creating a file. It opens no pipe, because the
-   pipe's reader would take the closing for the end of the data. */
+/* Checks whether file_begin would succeed: calls it, and removes the temporary file. Of a pipe it only checks the right
+   to write: it does not open the pipe, because the pipe's reader would take the closing for the end of the data. */
 Status file_check(const char *path, Error *error);
 /* Whether data written to `path` stays in a file, as opposed to standard output, a device or a pipe. */
 bool file_is_kept(const char *path);
-/* Completes the file: flushes and syncs it, gives it its name, and syncs the folder. STATUS_RUN_FAILED names the path
-   and the system's reason; then nothing has changed, unless only the sync of the folder failed. */
+/* Completes the file: flushes and syncs it, gives it its name, syncs the folder, and closes the file. STATUS_RUN_FAILED
+   names the path and the system's reason; then an old file of that name is unchanged, unless the new file had already
+   got the name (the sync of the folder or the closing failed). In any case `file` must not be used again. */
 Status file_finish(OutputFile *file, Error *error);
-/* Removes the temporary file. Does nothing after file_finish. */
+/* Closes the file, and removes it if it is a temporary file. Does nothing after file_finish. */
 void file_abandon(OutputFile *file);
 
-/* STATUS_BAD_USAGE if two outputs, or an output and an input, are the same file, even if their paths differ. NULL and
-   "-" do not count as files. */
+/* STATUS_BAD_USAGE if two outputs, or an output and an input, are the same file, even if their paths differ. NULL, "-",
+   devices and pipes do not count as files. */
 Status file_keep_apart(const char *const *outputs, size_t output_count, const char *const *inputs, size_t input_count,
                        Error *error);
 

@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An all-to-all is in flight from its post until it arrives. If nobody knows when it arrived, it counts until the end
-   of its wait. */
+/* An all-to-all is in flight from its post until it arrives. If the time of the arrival is unknown, it counts as in
+   flight until the end of its wait. */
 typedef struct Flight {
     uint32_t layer;
     uint8_t component;       /* ModelPart: RECIPE_DISPATCH or RECIPE_COMBINE */
@@ -35,8 +35,9 @@ typedef struct FlightTimes {
     int64_t waited;    /* the part of it in posts of all-to-alls and waits for them */
 } FlightTimes;
 
-/* Begins an all-to-all: copies what `flight` says before its times, and notes when its post began. Returns its number.
-   If there is no room for it, that is `room`, and the functions below ignore it. `flights` may be NULL. */
+/* Begins an all-to-all: appends a copy of `flight`, and notes that its post begins now. Returns its number. If there is
+   no room for it, that is `room`, and the three functions below ignore it. In these four functions `flights` may be
+   NULL: then they do nothing. */
 size_t flights_post(Flights *flights, const Flight *flight);
 /* Notes that the post has returned. */
 void flights_release(Flights *flights, size_t number);
@@ -47,7 +48,7 @@ void flights_end(Flights *flights, size_t number, int64_t arrival);
 
 /* The time of this all-to-all in its post and its wait, while it was in flight. */
 int64_t flight_waited(const Flight *flight);
-/* All of them together. The time in which several are in flight counts once. */
+/* The times of all all-to-alls together. In `in_flight`, the time in which several are in flight counts once. */
 FlightTimes flights_times(const Flights *flights);
 
 #endif

@@ -78,8 +78,8 @@ static const char *next_word(const char **list, int *length)
     return *length ? word : NULL;
 }
 
-/* Appends a list of words to `text`: "a b c=d" becomes "--a, -b or --c d" if the words are options, otherwise the same
-   without dashes. `last` comes before the last word. */
+/* Appends a list of words to `text`. If the words are options, "load b device=sim" becomes "--load, -b or --device
+   sim"; otherwise "cpu sim cuda" becomes "cpu, sim or cuda". `last` (here " or ") comes before the last word. */
 static void append_list(char *text, size_t size, const char *words, bool options, const char *last)
 {
     int length;

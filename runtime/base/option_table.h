@@ -59,14 +59,15 @@ typedef struct OptionsGiven {
 } OptionsGiven;
 
 /* Parses all arguments in their order. STATUS_BAD_USAGE: an option is unknown, lacks its value or has a wrong one.
-   Parsing stops after an option whose row has no function and no field (help, version); find these by options_given. */
+   Parsing stops with STATUS_OK after an option whose row has no `take` (help, version); options_given finds these. */
 Status options_take(const OptionTable *table, int argc, char **argv, void *target, Arena *arena, OptionsGiven *given,
                     Error *error);
 /* Whether an option was given. `name` must be in the table, and may have a value: "device=sim". */
 bool options_given(const OptionTable *table, const OptionsGiven *given, const char *name);
 /* Records the option as if it had been given with that value. */
 void options_give(const OptionTable *table, OptionsGiven *given, const char *name, const char *value);
-/* Checks that `command` takes all options that were given, and that the rules of these options hold. */
+/* Checks that the command takes all options that were given, and that the rules of these options hold. `command` is an
+   index in OptionTable.commands. */
 Status options_check(const OptionTable *table, int command, const OptionsGiven *given, Error *error);
 void options_print_help(const OptionTable *table, FILE *stream);
 

@@ -15,8 +15,8 @@
    half. Components that communicate have no W.
 
    In an F&F, the shared experts need attention, and the next layer needs them. The streams describe one round of a loop
-   over the layers. An entry that comes before an entry that it needs is late: it belongs to the layer of the round
-   before (recipe_late). */
+   over the layers. In an F&F, an entry that comes before an entry that it needs is late, and so is every entry that
+   needs a late one: it belongs to the layer of the round before (recipe_late). */
 
 #include "runtime/base/parts.h"
 
@@ -48,7 +48,7 @@ typedef struct Recipe {
     uint16_t share, whole;
 } Recipe;
 
-/* Whether the recipe is that of an F&F. */
+/* Whether the recipe is that of an F&F; false for an empty recipe. */
 bool recipe_is_forward(const Recipe *recipe);
 /* The part of a layer with that name; RECIPE_NAMES: there is none. */
 ModelPart recipe_component(const char *name);
@@ -56,7 +56,8 @@ bool recipe_entry_same(RecipeEntry a, RecipeEntry b);
 /* Writes the text of an entry, such as "mlp(B)". Returns the result of snprintf. */
 int recipe_entry_text(RecipeEntry entry, char *text, size_t size);
 
-/* Writes the streams, one per line: `before`, "compute: attention(F) mlp(B)", for comm its share, `after`. */
+/* Writes the streams that have entries, one per line: `before`, "compute: attention(F) mlp(B)", for comm its share if
+   given, `after`. */
 void recipe_put(const Recipe *recipe, const char *before, const char *after, FILE *stream);
 
 /* Whether the recipe has the entry, in either stream. */
@@ -107,8 +108,9 @@ typedef struct RecipeFault {
 } RecipeFault;
 
 /* Checks that each component that is named has F and B once, and W once if it computes; in an F&F, that each part that
-   is named is in both halves; that comm has only components that communicate; that no stream waits forever; and that
-   the share is smaller than the whole. False: *fault has the first error. */
+   is named is once in both halves, that attention is named or both of its parts are, and that shared is named only with
+   mlp; that comm has only components that communicate; that no stream waits forever; and that the share is smaller than
+   the whole. False: *fault has the first error. If the result is true, *fault has no meaning. */
 bool recipe_check(const Recipe *recipe, RecipeFault *fault);
 
 #endif

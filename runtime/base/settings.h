@@ -9,22 +9,23 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Called for each setting in turn. `key` and `value` are valid only during the call. Returns STATUS_BAD_INPUT if the
-   setting is wrong. */
+/* Called for each setting in turn. `key` and `value` are valid only during the call. If it does not return STATUS_OK,
+   the setting is wrong, or it cannot be stored. */
 typedef Status SettingTaker(void *context, const char *key, const char *value, Error *error);
 
-/* Takes all settings of a file that file_read has read, up to the first wrong one, whose error starts with FILE:LINE.
-   Overwrites parts of `text`. */
+/* Takes all settings of a file that file_read has read, up to the first that fails. Returns the status of that one; its
+   error starts with FILE:LINE. Overwrites parts of `text`. */
 Status settings_take(const char *path, char *text, size_t size, SettingTaker *take, void *context, Error *error);
-/* Takes one setting `key = value`. Overwrites parts of `text`. STATUS_BAD_INPUT: the text is no setting, or the setting
-   is wrong. */
+/* Takes one setting `key = value`. Overwrites parts of `text`. STATUS_BAD_INPUT: the text has no =. Otherwise the
+   result is that of `take`. */
 Status settings_assign(char *text, SettingTaker *take, void *context, Error *error);
 
-/* Reads a number of bytes, which may end in K, M, G or T (powers of 1024). False: the text is not such a number. */
+/* Reads a number of bytes, which may end in K, M, G or T (powers of 1024). False: the text is not such a number. The
+   caller checks the range: the number may be negative, have a fraction, or be infinite. */
 bool settings_bytes(const char *text, double *bytes);
 
-/* STATUS_BAD_INPUT: there is no `what` (key, ...) of that name. The error names the one that was probably meant or,
-   if none is near, all of them. Their names start at `first`, `stride` bytes apart, as in a column of a table. */
+/* Returns STATUS_BAD_INPUT: there is no `what` (key, ...) of that name. The error names the one that was probably meant
+   or, if none is near, all of them. Their names start at `first`, `stride` bytes apart, as in a column of a table. */
 Status settings_unknown(const char *what, const char *word, const char *const *first, size_t stride, size_t count,
                         Error *error);
 

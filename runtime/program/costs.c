@@ -323,7 +323,7 @@ double costs_pass(const Costs *costs, uint32_t stage, StageCost kind)
     return kind == COST_B && time < 0 ? costs_given(costs, stage, COST_I) + costs_given(costs, stage, COST_W) : time;
 }
 
-/* The time of an F&F. If the two stages have different FF, it is the mean of these. */
+/* The time of an F&F: the mean of the FF of the two stages; if one of them has none, `overlap` of the sum of both F. */
 static double forward_pair(const Costs *costs, uint32_t first, uint32_t second)
 {
     const double both = costs_pass(costs, first, COST_F) + costs_pass(costs, second, COST_F);

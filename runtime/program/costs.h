@@ -18,7 +18,7 @@
      unit = 1e-3           seconds
      stages = 8            the times and the memory of stages are those of a model in 8 stages; in a schedule with
                            another number of stages, each stage has its share of these
-     attention.F = 0.3     of a component of a layer (base/parts.h): F, B (its input half), W. If some are
+     attention.F = 0.3     of a component of a layer (base/parts.h): F, B (its input half), W, U. If some are
                            given, the others take no time
      layers = 4            layers of a stage: F, I, W of the stage follow from its components, and FB or FF from
                            the recipe if there is one
@@ -106,8 +106,9 @@ struct Costs {
 
 extern const Costs costs_unit; /* F = I = W = 1, U = comm = 0 */
 
-/* `text` follows --cost: NAME=VALUE,... or @FILE ("@-": standard input). Its settings replace those in `costs`.
-   STATUS_BAD_USAGE: the text is wrong; STATUS_BAD_INPUT: the file is wrong, with FILE:LINE. */
+/* `text` follows --cost: NAME=VALUE,... or @FILE ("@-": standard input). Its settings replace those in `costs`, up to
+   the first that is wrong. STATUS_BAD_USAGE: a setting in `text` is wrong. STATUS_BAD_INPUT: the file cannot be read,
+   or a setting in it is wrong; then the error has FILE:LINE. STATUS_RUN_FAILED: out of memory. */
 Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error);
 
 /* "F", "memory_I": the key of a cost. */
@@ -118,13 +119,15 @@ bool costs_have(const Costs *costs, StageCost cost);
 /* The cost that is given for the stage; if there is none, the one given for all stages; if there is none, the default.
    < 0: there is no default. */
 double costs_given(const Costs *costs, uint32_t stage, StageCost cost);
-/* The time of a pass. If no B is given for the stage or for all stages, it is I + W. */
+/* The time of a pass. If no B is given for the stage or for all stages, the time of a B is I + W. < 0: `kind` is FB or
+   FF, and it is not given. */
 double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);
 /* The costs of a pair whose halves are of these chunks: those with its recipe. */
 const Costs *costs_of_pair(const Costs *costs, uint32_t first_chunk, uint32_t second_chunk);
 /* The time of an F&B or F&F: the F of stage `forward` and a B, I (F&B) or F (F&F) of stage `backward`. In an F&B it is
    the sum over the halves of the half's own time, multiplied by FB / (F + B) of its stage; if FB is not given, by
-   `overlap`. Call it with costs_of_pair if a recipe is of certain chunks. */
+   `overlap`. In an F&F it is the mean of the FF of both stages; if one of them is not given, the sum of both F,
+   multiplied by `overlap`. Call it with costs_of_pair if a recipe is of certain chunks. */
 double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, StageCost backward_kind);
 /* The time of a message between two ranks; 0 if from == to. */
 double costs_message(const Costs *costs, uint32_t from, uint32_t to);

@@ -22,11 +22,13 @@ uint32_t costs_stage_layers(const Costs *costs, uint32_t stages, uint32_t stage)
    components of layers that it does not name. */
 double costs_outside_recipe(const Costs *costs, const Recipe *recipe, uint32_t stages, uint32_t stage, RecipePass pass);
 
-/* Sets F, I, W, B and U of each stage to the sum over the parts of the stage. `model_layers` are distributed over the
-   stages, or every stage has `layers`; the first and the last stage also have the parts outside the layers. Parts
-   without a time take none. FB, in an F&F FF, follows from the recipe, unless `overlap` is given. A cost that is given
-   for a stage, or for all stages, is kept. `layers` of the result is costs_layers, and `follows_recipe` is set if FB or
-   FF of all stages follow from the recipe. The arena owns the memory. */
+/* Sets F, I, W and U of each stage to the sum over the parts of the stage, and B to I + W if none of these three is
+   given. `model_layers` are distributed over the stages, or every stage has `layers`; the first and the last stage also
+   have the parts outside the layers. Parts without a time take none. With a recipe, FB (FF if it is the recipe of an
+   F&F) follows from it, unless `overlap` is given. A cost that is given for a stage, or for all stages, is kept; but
+   `gradients` for all stages of a model in `model_stages` stages is converted to `stages`. `layers` of the result is
+   costs_layers, and `follows_recipe` is set if FB or FF of all stages follow from the recipe. The arena owns the
+   memory. */
 Costs costs_of_parts(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena);
 
 #endif

@@ -19,9 +19,9 @@
 
 #include <stdio.h>
 
-/* The costs for a schedule with this many stages. recipes: of its F&Bs or F&Fs; NULL: none. The halves of a pair
-   without a recipe run one after the other. `derived` of the result lists the derived costs. The arena owns its memory;
-   it refers to that of `given` and to `recipes`. */
+/* The costs for a schedule with this many stages. recipes: of its F&Bs or F&Fs; NULL: none. FB and FF follow from the
+   times of parts only with a recipe. `derived` of the result lists the derived costs. The arena owns the memory of the
+   result; it refers to that of `given` and to `recipes`. */
 Costs costs_resolve(const Costs *given, uint32_t stages, const Recipes *recipes, Arena *arena);
 
 /* Which costs are in `derived`, as bits 1 << StageCost. */
@@ -29,7 +29,7 @@ uint32_t costs_derived(const Costs *costs);
 /* Prints the derived costs among the `used` ones (bits 1 << StageCost), one per line, with `prefix` before it. I and
    W that follow from one rule share a line. */
 void costs_put_derived(const Costs *costs, uint32_t used, const char *prefix, FILE *stream);
-/* Whether there are any. */
+/* Whether costs_put_derived prints any line. */
 bool costs_has_derived(const Costs *costs, uint32_t used);
 /* Prints the same derived costs as a JSON array: [{"cost": "I", "stages": [0, 1], "values": [1.5, 2], "rule": "half of
    B, ..."}]. If the costs were given for another number of stages, costs_put_derived prints one more line, and this

@@ -26,16 +26,16 @@ typedef struct Deadlock {
     /* [count]. The first `cycle` waits are the cycle: the rank of each waits for the rank of the next one, the last for
        the first */
     Wait *waits;
-    uint32_t cycle; /* the number of ranks in the shortest cycle; 0: there is no cycle */
+    uint32_t cycle; /* the number of ranks in the shortest cycle; 0: there is none */
     /* the number of waiting ranks, including those of the cycle; if there is no cycle, the number of ranks that wait
        for a rank that has ended */
     uint32_t count;
-    bool runs_buffered; /* the program runs if each link between two ranks buffers one message */
+    bool runs_buffered; /* there is a cycle, and the program runs if each link between two ranks buffers one message */
 } Deadlock;
 
 /* Finds the shortest cycle of ranks that wait for each other; of several shortest cycles, the one that contains the
-   lowest rank. `lists` is [ranks], NULL for a rank that does not wait. Fills in `waits`, with room for all ranks, and
-   `cycle`; the arena owns both. False: out of memory. */
+   lowest rank. `lists` is [ranks], NULL for a rank that does not wait. Sets `waits`, which has room for all ranks and
+   is owned by the arena, and `cycle`; the other members become 0. False: out of memory. */
 bool deadlock_cycle(WaitList *const *lists, uint32_t ranks, Arena *arena, Deadlock *deadlock);
 
 /* program_verify, which also describes a deadlock, in the arena's memory: deadlock->count is 0 without a deadlock.

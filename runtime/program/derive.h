@@ -5,10 +5,11 @@
 
 #include "runtime/program/program.h"
 
-/* A program with the names and sizes of another one; the caller fills in pipes, groups and ranks. NULL: out of
-   memory. */
+/* A new program with the schedule, source, stages and microbatches of another one; everything else is 0 or NULL, and
+   the caller fills it in. NULL: out of memory. */
 Program *derive_begin(const Program *program, Arena *arena);
-/* Calls slots_assign for a rank of a derived program. STATUS_BAD_INPUT: the rank needs more slots than there can be. */
+/* Calls slots_assign for a rank of a derived program. STATUS_BAD_INPUT: the rank needs more slots than there can be.
+   STATUS_RUN_FAILED: out of memory. */
 Status derive_slots(const Program *derived, RankProgram *rank, const Instruction *instructions, uint32_t count,
                     Arena *arena, Error *error);
 /* replicate.c: one program with the passes of `replicas` copies of the pipeline. Only program_reference may read it:

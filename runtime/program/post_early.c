@@ -5,7 +5,9 @@
 /* Where the messages of a rank go. Position p in the stream is after the first p instructions of the old stream;
    messages (SEND and RECEIVE) are then inserted at positions, and the other instructions keep their order. */
 typedef struct Stream {
-    uint32_t *used; /* [message slot]: the position after the last instruction that names it */
+    /* [message slot]: the position after the last instruction that names it; if that is a SEND or RECEIVE, its own
+       position */
+    uint32_t *used;
     /* [peer]: the position of the latest SEND to this rank, and of the latest RECEIVE from it */
     uint32_t *sent, *received;
     uint32_t *first, *last; /* [position]: the first and the last message there, as 1 + index in `old`; 0: none */

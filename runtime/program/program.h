@@ -182,8 +182,9 @@ typedef struct Program {
 
 /* Writes prog.bin. Equal programs give equal bytes. False: out of memory. */
 bool program_encode(const Program *program, ByteWriter *writer);
-/* Decodes any bytes: into a well-formed program, or STATUS_BAD_INPUT with the reason. It never crashes, and allocates
-   no more than in proportion to `size`. The program still has to be verified. */
+/* Decodes any bytes. STATUS_OK: *program is well-formed, and owned by the arena; it still has to be verified.
+   STATUS_BAD_INPUT: the bytes are no program of this version. STATUS_RUN_FAILED: out of memory. It never crashes, and
+   allocates no more than in proportion to `size`. */
 Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program **program, Error *error);
 
 /* --- verify*.c: run the program on labels instead of tensors, with every message an unbuffered rendezvous ---
@@ -202,9 +203,9 @@ Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program *
    slot at END. "No rank waits forever" is proven for ranks that stop at each SEND and RECEIVE until the other end
    arrives, and at each REDUCE until all copies have posted, which is more than the runtime needs (it stops at WAIT and
    WAIT_REDUCE). So a program also runs where messages and sums are handled strictly in the order of the stream.
-   STATUS_BAD_INPUT names rank, instruction (as the disassembler writes it) and source line; program_verify_deadlock
-   (deadlock.h) also returns a deadlock as data. STATUS_RUN_FAILED: out of memory.
-   Linear in the number of instructions. */
+   STATUS_BAD_INPUT says what is wrong; of an instruction that is wrong it names rank, index, text (as the disassembler
+   writes it) and source line. program_verify_deadlock (deadlock.h) also returns a deadlock as data. STATUS_RUN_FAILED:
+   out of memory. Without a deadlock the time is linear in the number of instructions. */
 Status program_verify(const Program *program, Error *error);
 
 /* An instruction without operands. */
@@ -222,12 +223,12 @@ void program_disassemble(const Program *program, FILE *stream);
 /* describe.c: prints a description of the format of prog.bin and of every opcode. */
 void program_describe_opcodes(FILE *stream);
 
-/* --- derive.c: makes programs from verified programs; the results pass program_verify too. STATUS_RUN_FAILED: out of
-   memory --- */
+/* --- derive.c, reference.c: make programs from verified programs; the results pass program_verify too. The arena owns
+   *derived. STATUS_RUN_FAILED: out of memory --- */
 
-/* The program without I, B, W, the messages of gradients, and updates: each F becomes a FORWARD_ONLY, also the F of an
-   F&B. Slots are assigned anew, because far fewer are live at once. The result is not asynchronous. For a forward-only
-   program the result is an equivalent program. */
+/* The program without I, B, W, the messages of gradients, sums, NORM and updates: each F becomes a FORWARD_ONLY, also
+   the F of an F&B. Slots are assigned anew, because far fewer are live at once. The result is not asynchronous, and has
+   no recipes. Also for a forward-only program the result has no pairs: an F&F becomes two FORWARD_ONLY. */
 Status program_forward_only(const Program *program, Arena *arena, Program **derived, Error *error);
 /* All stages on one rank, microbatch after microbatch in the order of the step: every F in stage order, then every I
    from the last stage back. The W of a stage run in the order in which the program runs them, usually right after their
@@ -250,7 +251,7 @@ Status program_reference(const Program *program, uint32_t replicas, uint32_t sha
    STATUS_RUN_FAILED: out of memory. Linear time. */
 Status program_post_early(Program *program, Arena *arena, Error *error);
 /* program_post_early for one rank of a program of `ranks` ranks. The rank's instructions are overwritten. False: out of
-   memory. If arena->exhausted is set, it jumps there instead when the arena has no memory. */
+   memory. If arena->exhausted is set, and it is the arena that has no memory, it jumps there instead. */
 bool rank_post_early(RankProgram *rank, uint32_t ranks, Arena *arena);
 
 #endif

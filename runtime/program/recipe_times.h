@@ -1,8 +1,9 @@
 #ifndef PROGRAM_RECIPE_TIMES_H
 #define PROGRAM_RECIPE_TIMES_H
 
-/* The modelled time of an F&B or F&F: two streams, each in its order, through all layers of a stage. The recipe
-   reserves `share` of every `whole` multiprocessors for communication, during the whole F&B. Computation has the others
+/* The modelled time of an F&B or F&F: two streams, each in its order, through all layers of a stage. Without a share in
+   the recipe, every entry takes the time that its cost says. With a share, `share` of every `whole` multiprocessors are
+   reserved for communication, during the whole F&B or F&F. Computation has the others
    and takes whole / (whole - share) times as long, as matrix products and memory-bound work that fill the device do. If
    the times of computation were measured on Costs.compute_share of the device, they are multiplied by this share, too.
    Communication takes its own time on Costs.multiprocessors or more (20 of 132 for the all-to-all kernels of DeepSeek's
@@ -23,7 +24,7 @@ typedef struct RecipeTimes {
     uint32_t counts[RECIPE_STREAMS];
     double makespan;
     double busy[RECIPE_STREAMS];
-    double in_turn; /* time of all entries one after the other, each with the whole device */
+    double in_turn; /* time of all entries one after the other, each with the time that its cost says */
     double hidden;  /* the part of comm's busy time in which compute is busy too */
 } RecipeTimes;
 
@@ -31,15 +32,15 @@ typedef struct RecipeTimes {
 uint32_t recipe_layers(const Costs *costs);
 /* The time of an entry in one layer; 0 if it is not given. */
 double recipe_time(const Recipe *recipe, const Costs *costs, RecipeEntry entry);
-/* The factor by which an entry takes longer in the given stream of an F&B or F&F than its cost says. It is below 1 if
-   compute_share makes it so. */
+/* The factor by which an entry takes longer in the given stream of an F&B or F&F than its cost says; 1 if the recipe
+   has no share. It is below 1 if compute_share makes it so. */
 double recipe_slowdown(const Recipe *recipe, const Costs *costs, RecipeStream stream, RecipeEntry entry);
 
 /* An entry, the entry of the same layer that it needs, and its time on its stream's share of the multiprocessors. */
 typedef struct RecipeStep {
     RecipeEntry entry, needed;
     RecipeStream stream;
-    bool needs; /* true: the entry needs `needed`; false: it needs the last entry of its pass in the previous layer */
+    bool needs; /* true: the entry needs `needed`; false: it needs all entries of its pass in the layers before */
     double time;
 } RecipeStep;
 

@@ -8,14 +8,14 @@
 typedef struct RecipeWait {
     RecipeSpan waiting; /* the entry of compute that begins after the wait */
     double time;        /* since compute was free */
-    /* true: `waiting` began as soon as the entry that it needs had ended; false: something else delayed it, such as its
-       launch */
+    /* true: the entry that `waiting` needs ended after compute was free, so at least a part of the wait was for it;
+       false: something else delayed `waiting`, such as its launch, and the two members below are not set */
     bool on_entry;
     RecipeEntry needed;
     uint32_t needed_layer;
 } RecipeWait;
 
-/* Finds the waits that are longer than `least`, in the order of time, and returns their number. The arena owns
+/* Finds the waits that are longer than `least`, the earliest first, and returns their number. The arena owns
    *waits. */
 uint32_t recipe_waits(const Recipe *recipe, const RecipeTimes *times, double least, RecipeWait **waits, Arena *arena);
 

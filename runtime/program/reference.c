@@ -12,7 +12,7 @@ typedef struct Visit {
     uint32_t next_weight;
     struct Copy *copy;                  /* the copy of the stage that it uses */
     uint32_t forward_line, weight_line; /* of F, and of B or W, in the source */
-    bool forward, backward;             /* whether they have run */
+    bool forward, backward;             /* whether its F, and its B or I, have been appended */
 } Visit;
 
 /* A copy of a stage: a chunk of a rank of the program. */
@@ -44,7 +44,7 @@ typedef struct Line {
     Visit *visits;                /* [stage][microbatch of the step] */
     Weights *weights;             /* [stage] */
     Copy **copies;                /* [rank][chunk] */
-    uint32_t lines[OPCODE_COUNT]; /* of NORM, UPDATE, END */
+    uint32_t lines[OPCODE_COUNT]; /* source lines of REDUCE, NORM, UPDATE and END */
 } Line;
 
 static Visit *visit_of(const Line *line, uint32_t stage, uint32_t microbatch)

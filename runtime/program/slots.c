@@ -79,9 +79,9 @@ static uint16_t take(Allocator *allocator, SlotClass class, uint32_t line)
     return oldest->slot;
 }
 
-/* The next version of the weights replaces the newest one in its slot if no backward needs the newest one any more. The
-   last version of a step goes to the slot with the number of the chunk, where the next step begins; no microbatch is in
-   flight then. */
+/* Chooses the slot of the next version of the weights. It replaces the newest one in its slot if no backward needs the
+   newest one any more; otherwise it gets a free slot of the chunk, or a new one. The last version of a step goes to the
+   slot with the number of the chunk, where the next step begins; no microbatch is in flight then. */
 static uint16_t update_async(Allocator *allocator, const Instruction *instruction)
 {
     Versions *versions = &allocator->chunks[instruction->chunk].versions;
@@ -99,8 +99,8 @@ static uint16_t *held(const Allocator *allocator, const Instruction *instruction
     return &allocator->chunks[instruction->chunk].held[instruction->microbatch][operand->content];
 }
 
-/* Records that a content is in `slot`. If this rank also has the neighbouring stage that reads or wrote the content, it
-   is recorded for that stage, too. */
+/* Records that a content is in `slot`. If this rank also has the neighbouring stage that reads the content, it is
+   recorded for that stage, too. */
 static void hold(const Allocator *allocator, const Instruction *instruction, const Operand *operand, uint16_t slot)
 {
     const ChunkSlots *chunk = &allocator->chunks[instruction->chunk];

@@ -8,10 +8,13 @@
 
 /* Gives `count` instructions of one rank their slots, and adds a WAIT for each message. `instructions` are in order and
    end with END; they have no slots, and there are no WAITs. Of `rank` the chunks must be filled in; of `program` the
-   stages, the pipes and whether it is asynchronous. Fills in the rank's instructions, slots and peak_activations.
+   stages, the pipes, and whether it is forward-only or asynchronous. Fills in the rank's instructions, slots and
+   peak_activations.
 
-   The WAIT of a receive comes right before the pass that needs the message. The WAIT of a send comes when its slot
-   is needed again, but only after two more passes, so that a rank seldom waits for a slow receiver; or at the end.
+   The WAIT of a receive comes right before the pass that needs the message. The WAIT of the oldest send comes when a
+   message slot is needed, none is free, and two passes have run since the send; if fewer have run, the rank gets one
+   slot more. So a rank seldom waits for a slow receiver. The WAITs of the remaining sends come after the last pass,
+   message, U or REDUCE.
 
    Counts above PROGRAM_SLOTS_MAX do not fit into a program; the caller checks them. False: out of memory. */
 bool slots_assign(const Program *program, RankProgram *rank, const Instruction *instructions, uint32_t count,

@@ -287,8 +287,8 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
     if (rank->instruction_count == 0 || rank->instructions[rank->instruction_count - 1].opcode != OP_END)
         return refuse(verifier, "rank %u: the last of its %u instructions is not END", r, rank->instruction_count);
     for (int class = 0; class < SLOT_WEIGHTS; class ++) {
-        /* An instruction fills at most one slot of a class, so a rank cannot use more slots than it has
-           instructions. */
+        /* An instruction fills at most one slot of a class, an F&B or F&F two. The compiler never gives a rank more
+           slots of a class than instructions. */
         if (rank->slots[class] > PROGRAM_SLOTS_MAX || rank->slots[class] > rank->instruction_count)
             return refuse(verifier, "rank %u has %u %s slots for %s", r, rank->slots[class], slot_class_names[class],
                           counted(rank->instruction_count, "instruction").text);

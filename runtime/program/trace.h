@@ -9,10 +9,10 @@
    one after the other (--in-turn), they count as passes. The pid is the rank; with several replicas it is the member of
    the mesh.
 
-   Each instruction is an event of phase X and of category compute, message, wait or update (what follows the last pass,
-   in the lane of compute). An F&B or F&F is one event. The name of an event is its `pass` or `message` below; of a wait
-   `wait 4RECV_F5`; of what follows the last pass the disassembler's text. `ts` and `dur` are in microseconds.
-   `args` has
+   Each instruction but REDUCE, WAIT_REDUCE and END is an event of phase X and of category compute (passes and U),
+   message, wait or update (NORM and UPDATE, in the lane of compute). An F&B or F&F is one event. The name of an event
+   is its `pass` or `message` below; of a wait `wait 4RECV_F5`; of NORM and UPDATE the disassembler's text. `ts` and
+   `dur` are in microseconds. `args` has
 
      step         from 1
      instruction  its number in prog.bin
@@ -23,13 +23,14 @@
                   half. If the halves run one after the other, the F comes first. If a CPU interleaves their
                   components, each time is the sum over the components of that half
      message      communication and waits: the same, 3SEND_F5 or 4RECV_F5; a wait has that of the message it waits for
-     version      compute, of an asynchronous program: the version of its stage's weights that a pass reads or U makes,
-                  counted from 0 in every step; two of an F&B
+     version      compute, of an asynchronous program: the version of its stage's weights that an F, B or I reads or U
+                  makes, counted from 0 in every step; two of an F&B; none of a W
 
    A REDUCE and its WAIT_REDUCE are a pair of asynchronous events (phases b and e, category sum, named `sum 3` after the
    stage) from the post to the end of the wait, with `waited` in `args`: the microseconds that both instructions took.
-   The rest of the interval is hidden behind other work. The wait is also an event in the lane of waits. In a run with
-   one replica, stages with one copy have no sums, so these are left out.
+   The rest of the interval is hidden behind other work. The WAIT_REDUCE is also an event of phase X and category update
+   in the lane of waits, named `wait sum 3`. In a run with one replica, stages with one copy have no sums, so these are
+   left out.
 
    An all-to-all of a layer is an event of phase X and category all-to-all, from its post until it arrives, named
    `dispatch(F) of layer 3`; the one before it that exchanges the numbers of rows, `counts for dispatch(F) of layer 3`.
@@ -38,7 +39,8 @@
    With --device sim they are the communication inside F&Bs and F&Fs.
 
    An arrow (phases s and f) goes from the pass that makes a message to the pass that needs it; both ranks compute
-   its `id` from the message. Each rank has a counter `activations` (phase C, category memory): `held` in its `args`
+   its `id` from the message. Unless the program is forward-only, each rank has a counter `activations` (phase C,
+   category memory): `held` in its `args`
    is the number of activations that it holds from then on, each from its F to the end of its B or W. `otherData` has
    schedule, source, ranks, replicas (if there are several), reference (true in a trace of --reference), stages,
    microbatches (of each pipe); `unit`, the seconds of one unit of the costs in a modelled or simulated trace, 0 if
@@ -66,7 +68,8 @@ TraceLane trace_lane(uint8_t opcode);
 /* The times of an instruction, in microseconds. */
 typedef struct TraceSpan {
     double start, end;
-    double middle; /* of an F&B: the end of its F and the start of its B or I; 0: unknown */
+    /* of an F&B or F&F: the end of its first F and the start of its other half; 0: unknown, or no pair */
+    double middle;
 } TraceSpan;
 
 /* An all-to-all, in microseconds. */

@@ -3,8 +3,8 @@
 /* Runs all ranks symbolically: slots hold labels instead of data. A rank runs until it blocks: at a SEND or RECEIVE
    until the other end arrives, at a REDUCE until all copies of the stage arrive, at a NORM until all ranks arrive. So a
    program that is accepted needs no buffered messages. The last rank to arrive does the work for all and makes the
-   others runnable, so every instruction is checked once. The result does not depend on the order in which ranks run, as
-   each message has one position at both ends. */
+   others runnable at their next instruction. The result does not depend on the order in which ranks run, as each
+   message has one position at both ends. */
 
 void verifier_resume(Verifier *verifier, uint32_t rank)
 {

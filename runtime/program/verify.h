@@ -73,13 +73,13 @@ typedef struct RankState {
     uint64_t labels[SLOT_OPERANDS]; /* of the current instruction's slots */
 } RankState;
 
-/* The rank of one stage of one pipe. */
+/* The copies of one stage in one pipe. */
 typedef struct Place {
-    uint16_t rank; /* of its first copy */
-    uint8_t chunk;
+    uint16_t rank; /* of the first copy */
+    uint8_t chunk; /* of the first copy, on that rank */
     uint16_t copies;
-    uint16_t *homes; /* as in ChunkState */
-    uint8_t *passes;
+    uint16_t *homes; /* as in ChunkState; NULL: there is one copy */
+    uint8_t *passes; /* as in ChunkState; NULL: there is one copy, whose ChunkState has them */
 } Place;
 
 /* A message that was sent from one rank to another and not received yet. */
@@ -135,13 +135,15 @@ const char *verifier_word_text(const Verifier *verifier, uint64_t word, char tex
 /* Checks all operands against the state before the instruction. This also ensures that an instruction fills no slot
    that it takes or reads. */
 Status verifier_check_operands(const Verifier *verifier, uint32_t rank, const Instruction *instruction);
-/* Applies the effects of an instruction on its slots. verifier_check_operands has accepted it. */
+/* Applies the effects of an instruction on its slots, except those of class WEIGHTS. verifier_check_operands has
+   accepted the instruction. */
 void verifier_apply_operands(RankState *state, const Instruction *instruction);
-/* Runs the second half of an F&B or F&F, after verifier_check_operands has accepted the first half. */
+/* Checks the second half of an F&B or F&F and applies its effects on slots, after verifier_check_operands has accepted
+   the first half. Then checks the first half again; the caller applies its effects. */
 Status verifier_run_second(const Verifier *verifier, uint32_t rank, const Instruction *first);
 /* Records the pass of an instruction or of one half of a pair; other instructions change nothing. */
 void verifier_record_pass(const Verifier *verifier, RankState *state, const Instruction *instruction);
-/* Refuses the program if the gradients of the chunk have not been summed. */
+/* Refuses the program if no WAIT_REDUCE of the chunk has run since its last U. */
 Status verifier_check_reduced(const Verifier *verifier, uint32_t rank, uint32_t chunk);
 
 /* --- verify_sums.c: the rank has arrived at `instruction` --- */

@@ -53,9 +53,9 @@ typedef struct CommunicatorTable {
     Status (*send)(Communicator *communicator, Message *message, Error *error);
     Status (*receive)(Communicator *communicator, Message *message, Error *error);
 
-    /* Waits until the block can be used again (send) or holds the message (receive). Fails with STATUS_RUN_FAILED and
-       names the peer if the deadline passes, a peer is gone or the run was aborted. Messages may be waited for in any
-       order. */
+    /* Waits until the block can be used again (send) or holds the message (receive). Fails with STATUS_RUN_FAILED if
+       the deadline passes (the error names the peer), if the run was aborted (it names the member that aborted), or if
+       the transport fails. Messages may be waited for in any order. */
     Status (*wait)(Communicator *communicator, Message *message, Error *error);
 
     /* Posts a sum (all-reduce): buffer[i] becomes the sum over all members of their buffer[i], added in the order of
@@ -93,7 +93,7 @@ struct Communicator {
     World *world;
     int self, count; /* index of this member; number of members */
     int *members;    /* [count] */
-    size_t bytes;    /* bytes that the communicator has allocated itself; the memory plan of the rank counts them */
+    size_t bytes;    /* host memory that the communicator has for sums and all-to-alls; the rank's memory plan has it */
 };
 
 /* --- for implementations --- */

@@ -69,8 +69,8 @@ void local_unpark(LocalMember *member, uint32_t cause);
 Status local_failure(const LocalMember *member, int missing, Error *error);
 
 /* Computes when a transfer between two members of the world arrives, in ns, and reserves the link of the imitated
-   network. `ready`: when the later of the two members has posted. Returns `ready` if no network connects the two. The
-   caller holds Local.network. */
+   network. `ready`: when the later of the two members has posted. Returns `ready` if no network connects the two, or
+   if `bytes` is 0. The caller holds Local.network. */
 int64_t local_carry(const LocalMember *member, int from, int to, bool all_to_all, int64_t ready, size_t bytes);
 /* Waits until the time `arrival` (ns). Meanwhile this thread helps to add up sums. False: the run was aborted. */
 bool local_rest(LocalMember *member, int64_t arrival);
@@ -98,8 +98,8 @@ struct LocalCommunicator {
     /* the sum in flight */
     uint64_t sum;               /* number of the last sum that this member has posted; 0: none */
     LocalCommunicator *summing; /* next entry of the list LocalMember.summing */
-    /* with a device. given: from then on other members may use this member's buffer; summed: from then on this member
-       may use it again */
+    /* with a device. given: from then on other members may use this member's buffer; summed: if this member is the last
+       to post, the end of the whole sum, after which all members may use their buffers again */
     DeviceEvent *given, *summed;
     uint64_t all_to_alls;      /* how many all-to-alls this member has posted */
     uint64_t all_to_alls_open; /* how many of them this member has not waited for yet */

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SPINS = 1000 }; /* tens of microseconds: longer than a transfer, shorter than any pass */
+enum { SPINS = 1000 }; /* tens of microseconds: longer than most transfers, shorter than most passes */
 
 enum { RUNNING, ABORTING, ABORTED };
 

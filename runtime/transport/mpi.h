@@ -20,8 +20,8 @@ static inline bool mpi_tag_of_all_to_alls(int tag) { return (tag - TAG_COMMUNICA
 
 typedef struct MpiCommunicator MpiCommunicator;
 
-/* A message, or a piece of a sum or an all-to-all. The struct must not move in memory from mpi_start until mpi_test
-   finds the transfer complete. */
+/* A message, or a piece of a gather, a sum or an all-to-all. The struct must not move in memory from mpi_start until
+   mpi_test finds the transfer complete. */
 typedef struct MpiTransfer {
     MPI_Request request;
     /* this and the following fields: only for transfers over an imitated network (mpi_link.c) */
@@ -31,7 +31,8 @@ typedef struct MpiTransfer {
     int64_t posted;  /* receive: when this side posted */
     int64_t arrival; /* of a receive: the time of arrival; INT64_MAX: not known yet. Of a send: 0 */
     size_t bytes;
-    struct MpiTransfer *next; /* in MpiWorld.arriving */
+    /* in MpiWorld.arriving; while the transfer is not used, in MpiCommunicator.free_message */
+    struct MpiTransfer *next;
 } MpiTransfer;
 
 typedef struct MpiWorld {
@@ -39,7 +40,7 @@ typedef struct MpiWorld {
     MPI_Comm members; /* the MPI rank of a process is the number of its member */
     MPI_Comm aside;   /* a second communicator, for notices of an abort and pulses, which may come at any time */
     bool crowded;     /* more processes than processors: a waiting process must yield its processor */
-    /* held during every call of MPI after open: any thread may abort */
+    /* held during every call of MPI that sends, receives or tests, because the pulse and an abort have other threads */
     pthread_mutex_t lock;
     int64_t last_poke;
     atomic_bool aborted; /* set once, after `reason` is written; `reason` is written under the lock */
@@ -89,7 +90,7 @@ Status mpi_start(MpiWorld *world, bool is_send, int tag, void *memory, size_t by
                  Error *error);
 /* Whether the transfer is done. */
 Status mpi_test(MpiWorld *world, MpiTransfer *transfer, bool *done, Error *error);
-/* Waits until the transfer is done. Meanwhile sums progress. */
+/* Waits until the transfer is done. Meanwhile sums progress. `member` is its other end, for messages. */
 Status mpi_await(MpiWorld *world, MpiTransfer *transfer, int member, Error *error);
 Status mpi_progress(World *world, Error *error);
 
@@ -100,7 +101,8 @@ bool mpi_link_prepare(MpiWorld *world, const WorldConfig *config);
 /* For a transfer over the imitated network: starts to send or receive the time at which the sender was ready. */
 int mpi_link_start(MpiWorld *world, bool is_send, bool all_to_all, int tag, size_t bytes, int member,
                    MpiTransfer *transfer);
-/* *done: whether the transfer has arrived by the time of the imitated network. */
+/* *done: for a receive, whether the transfer has arrived by the time of the imitated network; for a send, whether its
+   time (`ready`) has been sent. */
 int mpi_link_test(MpiWorld *world, MpiTransfer *transfer, int *done);
 
 /* --- mpi.c --- */

@@ -1,5 +1,5 @@
 /* Sums between processes, piece by piece (reduce-scatter, then all-gather). For each piece every member receives its
-   slice of every member's buffer, adds them up, and sends the sum to all members. A sum advances at every call of
+   slice of every other member's buffer, adds them up, and sends the sum to all others. A sum advances at calls of
    progress, and while the member waits for anything. */
 #include "runtime/transport/mpi.h"
 #include "runtime/transport/sum.h"

@@ -66,12 +66,15 @@ typedef struct NcclMember {
     char *greeting;                   /* buffers for nccl_greet */
     float *parts;                     /* received slices of a sum */
     size_t part_elements;
-    pthread_mutex_t lock; /* held during every call with the NCCL communicator: any thread may abort it */
-    bool aborted;         /* the NCCL communicator is aborted; under the lock */
-    bool finalized;       /* ncclCommFinalize was called */
+    /* held during every call with the NCCL communicator, but for those that make, finalize and destroy it: any thread
+       may abort it */
+    pthread_mutex_t lock;
+    bool aborted;   /* the NCCL communicator is aborted; under the lock */
+    bool finalized; /* ncclCommFinalize was called */
 } NcclMember;
 
-/* Returns the NcclMember of `world`. The first call makes it, together with all other members of the world. */
+/* Gives the NcclMember of `world`, and counts one user more. The first call makes it, together with all other members
+   of the world. If that fails, *taken may still be set; then it must be given back. */
 Status nccl_member_take(World *world, Device *device, NcclMember **taken, Error *error);
 void nccl_member_give_back(NcclMember *member);
 /* Aborts the NCCL communicator, which also ends its kernels that wait for a peer. */
@@ -83,7 +86,7 @@ Status nccl_greet(NcclMember *member, const int *members, int count, Error *erro
 
 /* Makes everything that is enqueued on queue `to` from now on wait for everything enqueued on queue `from` so far. */
 Status nccl_follow(NcclMember *member, DeviceQueue to, DeviceQueue from, Error *error);
-/* Reads the asynchronous state of NCCL into *code. Fails if NCCL has failed. */
+/* Reads the asynchronous state of NCCL into *code. Fails if NCCL has failed or the communicator is aborted. */
 Status nccl_look(NcclMember *member, int *code, Error *error);
 
 typedef struct NcclTransfer {

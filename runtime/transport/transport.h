@@ -31,7 +31,8 @@ const Transport *transport_named(const char *name, bool processes);
    the host (!`gpu`). */
 const Transport *transport_for(bool processes, bool gpu);
 
-/* Opens the world of a transport (WorldTable.open). STATUS_RUN_FAILED: the error says what is missing. */
+/* Loads what the transport needs, and opens its world: WorldTable.open, whose failures it returns. STATUS_RUN_FAILED if
+   a library is missing; the error says which. */
 Status transport_open(const Transport *transport, const WorldConfig *config, World **members, Error *error);
 
 #endif

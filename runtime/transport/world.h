@@ -20,12 +20,14 @@ typedef struct WorldConfig {
     int replicas; /* how many replicas of the pipeline the members form, for their names and coordinates; 0: one */
     /* [size]: process i is member map[i]; NULL: member i. Used only if members are processes. Outlives the world */
     const int *map;
-    /* seconds after which a wait fails if no member in another process has made progress; <= 0: never */
+    /* seconds after which a wait fails; <= 0: never. If members are processes, the progress of any other member
+       restarts this time */
     double deadline;
     const char *deadline_option; /* option that sets the deadline, for messages; NULL: there is none */
     /* the deadline in seconds while processes start and end, when no progress of members can be noticed */
     double quiet_deadline;
-    /* The network that all transfers in the host's memory imitate. All processes must then be on one machine */
+    /* The network that communicators imitate for transfers in the host's memory; gathers do not. All processes must
+       then be on one machine */
     LinkModel link;
 } WorldConfig;
 
@@ -34,7 +36,8 @@ typedef Status Connect(World *world, const CommunicatorConfig *config, Communica
 
 typedef struct WorldTable {
     /* Opens the members that are in this process into members[number]; the others become NULL. STATUS_BAD_USAGE: the
-       number of processes is not the number of members; the error says both. */
+       number of processes is not the number of members (the error says both), `map` does not name each member once, or
+       with `link` the processes are on several machines. */
     Status (*open)(const WorldConfig *config, World **members, Error *error);
 
     /* Every member passes `bytes` bytes, and receives the bytes of all members in the order of their numbers. A
@@ -62,9 +65,9 @@ struct World {
     void (*ended)(void); /* a function that an abort also calls; NULL: none */
 };
 
-/* Aborts the run for all members: every wait of any member, now or later, fails with this member's name and `reason`.
-   Any thread may call it. If members are processes, a process that caused or noticed a failure ends all others when it
-   exits, with exit status 3. */
+/* Aborts the run for all members: every wait of any member, now or later, fails with this member's name and `reason`,
+   unless another member has aborted the run before. Any thread may call it. If members are processes, a process that
+   caused or noticed a failure ends all others when it exits, with exit status 3. */
 void world_abort(World *world, const char *reason);
 
 /* Whether the network of `config->link` connects the two members. */
