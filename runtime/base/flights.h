@@ -15,13 +15,14 @@
    flight until the end of its wait. */
 typedef struct Flight {
     uint32_t layer;
-    uint8_t component;       /* ModelPart: RECIPE_DISPATCH or RECIPE_COMBINE */
-    uint8_t pass;            /* RECIPE_F or RECIPE_B */
-    uint8_t half;            /* of the merged list of an F&B or F&F: 0 or 1; otherwise 0 */
-    bool counts;             /* it exchanges the numbers of rows before the rows themselves */
+    uint8_t component; /* ModelPart: RECIPE_DISPATCH or RECIPE_COMBINE */
+    uint8_t pass;      /* RECIPE_F or RECIPE_B */
+    uint8_t half;      /* of the merged list of an F&B or F&F: 0 or 1; otherwise 0 */
+    /* it exchanges only numbers of rows; the all-to-all of the rows themselves is another one */
+    bool counts;
     int64_t posted;          /* when the post began */
     int64_t released;        /* when the post returned */
-    int64_t awaited, landed; /* when the wait began; when the all-to-all arrived */
+    int64_t awaited, landed; /* when the wait began; when the all-to-all arrived, or if unknown, when the wait ended */
 } Flight;
 
 /* The all-to-alls of a step in the order of their posts. */

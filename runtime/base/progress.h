@@ -25,7 +25,7 @@ typedef struct ProgressWords {
     /* "instruction 3 (F1 m0 ..., zb-h1.dps:12)", or "" between streams. A signal handler may call it: it does not
        allocate and takes no lock. */
     void (*place)(const void *program, const Progress *progress, char *text, size_t size);
-    /* The member whose message this rank waits for; -1: none. */
+    /* The member at the other end of the message that this rank waits for; -1: it is not at a WAIT. */
     int (*awaited)(const void *program, const Progress *progress);
 } ProgressWords;
 

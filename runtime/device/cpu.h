@@ -1,9 +1,8 @@
 #ifndef DEVICE_CPU_H
 #define DEVICE_CPU_H
 
-/* Internals of the CPU device. It computes in float32. oneDNN's generated kernels do matrix products and everything
-   with an exponential in its inner loop. Plain loops, which the compiler vectorizes, do the rest: it is bound by
-   memory. */
+/* Internals of the CPU device. It computes in float32. oneDNN's generated kernels do matrix products, GELU, and the
+   softmax of attention and of the cross-entropy. Plain loops do the rest; most of it is bound by memory. */
 
 #include "runtime/device/cpu_dnnl.h"
 #include "runtime/device/device.h"
@@ -60,7 +59,8 @@ typedef struct Product {
 Status cpu_product(CpuDevice *cpu, const Product *product, const float *a, const float *b, float *c, Error *error);
 
 /* --- cpu_attention.c --- */
-/* Sizes of an attention's kernel: the number of blocks of rows, and elements of context and of scratch. */
+/* Sizes of an attention's kernel: the number of blocks of rows of a sequence, and elements of context and of
+   scratch. */
 typedef struct AttentionPlan {
     size_t blocks, context, scratch;
 } AttentionPlan;

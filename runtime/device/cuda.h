@@ -13,10 +13,10 @@
 
 typedef enum CudaType { CUDA_F32, CUDA_BF16, CUDA_TYPES } CudaType;
 
-/* The kernels of a process. The first device loads them, the last one unloads them. */
+/* The kernels of a process. The first device of each type loads those that it uses, the last device unloads all. */
 typedef struct CudaModule {
-    /* [kernel][element type]. A kernel that is compiled for one type only is in entry CUDA_F32. NULL: this GPU does not
-       use it */
+    /* [kernel][element type]. A kernel that is compiled for one type only is in entry CUDA_F32. NULL: no device that
+       was opened so far uses it */
     CudaKernel *kernels[CUDA_KERNELS][CUDA_TYPES];
     char names[CUDA_KERNELS][CUDA_TYPES][48];
 } CudaModule;
@@ -82,7 +82,7 @@ Status cuda_module_take(const CudaProperties *gpu, int index, CudaType type, con
 void cuda_module_release(void);
 
 /* An image that the build has embedded in the program: a source, or machine code if the build had nvcc. The list ends
-   with a NULL name. */
+   with a NULL `file`. */
 typedef struct CudaImage {
     /* a source's name without .cu, or a header's; for machine code the unit: product.bf16, hopper */
     const char *file;

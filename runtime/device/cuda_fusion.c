@@ -1,6 +1,7 @@
 /* Runs lists of operations as fused launches of a table (kernels.h, Fused). The table has each operation with those
-   that it depends on. A list is prepared once. Binding it to addresses makes its table and copies it to the GPU, where
-   it stays until the device is closed. A run is then one launch: it looks up, allocates and copies nothing. */
+   that it depends on. A list is prepared once. Binding it to addresses makes its table (several for a long list) and
+   copies it to the GPU, where it stays until the device is closed. A run is then one launch for each table: it looks
+   up, allocates and copies nothing. */
 
 #include "runtime/device/cuda.h"
 #include "runtime/device/fused.h"

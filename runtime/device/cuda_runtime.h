@@ -2,8 +2,8 @@
 #define DEVICE_CUDA_RUNTIME_H
 
 /* The CUDA functions that the device uses: one table, with the names of the CUDA runtime without "cuda". A build with
-   the CUDA toolkit links the real ones; tests supply a mock. Every function returns 0 or CUDA's error number
-   (cudaError_t). Functions that need a device use the one that the calling thread has set. */
+   the CUDA toolkit links the real ones; tests supply a mock. Every function but GetErrorString returns 0 or CUDA's
+   error number (cudaError_t). Functions that need a device use the one that the calling thread has set. */
 
 #include "runtime/device/kernels/kernels.h"
 

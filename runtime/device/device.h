@@ -145,8 +145,8 @@ typedef struct DeviceFusion {
        gets `share` / `whole` of the multiprocessors; 0 / 0: the device chooses. */
     Status (*prepare)(Device *device, OpList *list, uint32_t share, uint32_t whole, Error *error);
     /* Binds a prepared list; `bases` as in op_run. Equal addresses give the same BoundList. Its memory counts in
-       Device.bound_bytes; if there is no room for it, the list runs one operation after the other. Waits for all
-       earlier calls. */
+       Device.bound_bytes; if there is no room for it, the list runs one operation after the other. If it makes a new
+       BoundList, it waits for all earlier calls. */
     Status (*bind)(Device *device, const OpList *list, void *const *bases, BoundList **bound, Error *error);
     Status (*run)(BoundList *bound, Error *error);
 } DeviceFusion;
@@ -196,8 +196,8 @@ typedef struct DeviceTable {
                     void *moment2, void *elements, Error *error);
 } DeviceTable;
 
-/* The time spent in matrix products, including those of attention. Counts while `on`. The reader sets it back to
-   zero. */
+/* The time spent in matrix products, including those of attention. Counts while `on`. The reader sets it back to zero.
+   On a GPU only the calls and operations of linear layers count, and `nanoseconds` stays 0. */
 typedef struct ProductClock {
     bool on;
     uint64_t calls;

@@ -230,7 +230,8 @@ static void keep(const char *path, const Key *key, const JitImage *image)
 
 /* Locks the folder while this process compiles; the lock ends when the descriptor is closed or the process ends. If
    another process holds the lock for longer than LOCK_WAIT_MILLISECONDS, this process compiles without the lock: each
-   file still appears whole. Returns the descriptor of the lock, or -1 without a lock. */
+   file still appears whole. Returns the descriptor of the lock file, with or without the lock; -1: the file cannot be
+   opened. */
 enum { LOCK_WAIT_MILLISECONDS = 60000 };
 static int lock(const char *folder)
 {
@@ -334,7 +335,7 @@ static void plan(Job *job, const Nvrtc *nvrtc, const char *folder, int major, in
         *job->path = '\0';
 }
 
-/* Loads the machine code of the jobs that are in the cache. Returns how many jobs it loaded. */
+/* Loads the machine code of the jobs that have none yet and are in the cache. Returns how many jobs have theirs now. */
 static size_t load_all(size_t count, Job *jobs)
 {
     size_t there = 0;

@@ -24,8 +24,8 @@ typedef struct Nvrtc {
     int (*GetProgramLog)(NvrtcProgram program, char *log);
 } Nvrtc;
 
-/* Opens libnvrtc.so once per process and fills in the table. It stays open. STATUS_RUN_FAILED: not found; the error
-   lists the names that were tried. */
+/* Opens libnvrtc.so once per process; *nvrtc becomes its table. It stays open. STATUS_RUN_FAILED: not found (the error
+   lists the names that were tried), or too old. */
 Status jit_open(const Nvrtc **nvrtc, Error *error);
 
 typedef struct JitSource {
@@ -44,16 +44,17 @@ typedef struct JitImage {
 
 /* Makes the machine code of `count` sources. On a cache hit in `folder` (same bytes, same compiler) it is loaded from
    there; otherwise it is compiled now, each source on its own thread, and stored there. If several processes start
-   together, one compiles and the others wait for its files. A damaged file is compiled again; a folder that cannot be
-   written only costs time. STATUS_RUN_FAILED: the error has the beginning of the compiler's log, and there are no
-   images. */
+   together, one compiles and the others wait for its files, but at most a minute. A damaged file is compiled again; a
+   folder that cannot be written only costs time. `folder` may be "": there is no cache. STATUS_RUN_FAILED: there are no
+   images; if a source does not compile, the error has the beginning of the compiler's log. */
 Status jit_compile(const Nvrtc *nvrtc, const char *folder, size_t count, const JitSource *sources, JitImage *images,
                    Error *error);
 
 /* $XDG_CACHE_HOME/dprun or ~/.cache/dprun; "" if neither is defined. */
 void jit_folder(char *path, size_t size);
 
-/* Deletes the oldest files of the folder until the rest has at most so many bytes. */
+/* Deletes the .cubin files of the folder that have not been used for the longest time, until the rest of them has at
+   most so many bytes. */
 void jit_trim(const char *folder, size_t most_bytes);
 enum { JIT_FOLDER_BYTES = 64 << 20 };
 

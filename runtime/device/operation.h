@@ -97,7 +97,7 @@ typedef struct OpList {
     size_t steps;           /* work done by op_list_order: addresses compared and operations visited */
 } OpList;
 
-/* Appends a copy of the operation. */
+/* Appends a copy of the operation. If there is no memory for it, sets list->failed. */
 void op_append(OpList *list, const Op *op);
 /* Appends an operation that has a kernel and, in the order of the table, these operands. */
 #define APPEND(list, name, its_kernel, ...) \
@@ -117,7 +117,8 @@ Status op_list_finish(OpList *list, Error *error);
 Status op_list_order(OpList *list, Error *error);
 
 /* Runs operations begin .. end - 1 of the list in order. An operand is `offset` bytes after bases[base - 1], or NULL if
-   that base is NULL. STATUS_RUN_FAILED also if a required operand is NULL; the error names it. */
+   that base is NULL. An operation is left out if its IF_WANTED operand is NULL. STATUS_RUN_FAILED also if a required
+   operand is NULL; the error names it. */
 Status op_run(Device *device, const OpList *list, size_t begin, size_t end, void *const *bases, Error *error);
 /* Runs one operation whose memory is known; ignores the addresses in `op`. */
 Status op_run_one(Device *device, const Op *op, const OpMemory *memory, Error *error);

@@ -3,8 +3,9 @@
 
 /* One clock for all ranks. The ranks of one machine read the same clock. If there are several machines, the ranks ask
    rank 0 for the time many times, and the lowest rank of each machine uses the quickest answer: it assumes that rank 0
-   read its clock halfway through the exchange, so the error is at most half of the exchange (Cristian 1989). This is
-   done at the beginning and at the end of the run, and corrects clocks of different speed in between. */
+   read its clock halfway through the exchange, so the error is at most half of the exchange (Cristian 1989). The
+   trainer does this at the beginning of the run, and once more before it writes a trace: two comparisons also correct
+   clocks of different speed. */
 
 #include "runtime/transport/world.h"
 

@@ -9,7 +9,7 @@
 
 /* The sum of one chunk's weight gradient. */
 typedef struct ExchangeSum {
-    /* the communicator among all copies of the chunk's stage; NULL: the gradient is not summed */
+    /* the communicator among all copies of the chunk's stage; NULL: the elements that are not sharded are not summed */
     Communicator *among;
     /* the communicator among the copies with the same shard; NULL: sharded elements are not summed */
     Communicator *sharded;

@@ -48,9 +48,10 @@ typedef struct LoadOptions {
 } LoadOptions;
 
 /* Reads a program and derives what the options ask for. STATUS_BAD_INPUT: the file cannot be read or is not a proven
-   program. The arena owns all memory. */
+   program. STATUS_BAD_USAGE: the options do not fit the program. The arena owns all memory. */
 Status program_load(const char *path, const LoadOptions *options, Arena *arena, LoadedProgram *loaded, Error *error);
-/* Like program_load, for a program that is already in memory. */
+/* Like program_load, for a program that is already in memory. Unless options->in_order or options->reference is set, it
+   changes the instructions of `program` itself (program_post_early). */
 Status program_derive(Program *program, const LoadOptions *options, Arena *arena, LoadedProgram *loaded, Error *error);
 
 /* The mesh of the members that run the program. */
@@ -109,15 +110,15 @@ typedef struct StageTable {
     /* NULL: the executor runs one half after the other */
     Status (*overlap)(void *host, PassPair *pair, Error *error);
 
-    /* Called before the first step for every F&B and, if the device only enqueues, for every other pass; the slots of
-       these passes never move. The host may store one or two pointers in `bound`. `run_bound` then runs first bound[0]
-       and then bound[1]. If both stay NULL, the functions above run the pass. Of `work` only the halves that the pass
-       has are filled in. */
+    /* Called before the first step for every F&B and F&F and, if the device only enqueues, for every other pass. Of
+       `work` only the halves that the pass has are filled in. On a device that only enqueues, slots never move, and the
+       host may store one or two pointers in `bound`: then `run_bound` runs first bound[0] and then bound[1]. If both
+       stay NULL, and on other devices always, the functions above run the pass. */
     Status (*bind)(void *host, StagePass pass, const PassPair *work, void *bound[2], Error *error);
     Status (*run_bound)(void *host, void *bound, Error *error);
 
-    /* Returns the chunk's weight gradient, ChunkPlan.weight_gradient elements. executor_bind calls it once; the memory
-       does not move afterwards. */
+    /* Returns the chunk's weight gradient, ChunkPlan.weight_gradient elements. executor_bind calls it once for each
+       chunk whose gradient is summed; the memory does not move afterwards. */
     void *(*weight_gradient)(void *host, uint32_t chunk);
 
     /* Runs a NORM. All gradients of this rank are complete. Every rank calls it once in a step, so it may be a
@@ -172,12 +173,13 @@ typedef struct ExecutorConfig {
    in the same order. Their numbers (CommunicatorConfig.number) are 0 to 2 * Program.stages + 1. */
 typedef struct RankCommunicators {
     Communicator *pipeline;
-    Communicator *sums[PROGRAM_CHUNKS_MAX]; /* [chunks of the rank]; NULL: the stage has no other copies */
-    Communicator *sharded_sums[PROGRAM_CHUNKS_MAX];
+    /* [chunks of the rank]; NULL: the stage has no other copies, or nothing is to be summed */
+    Communicator *sums[PROGRAM_CHUNKS_MAX];
+    Communicator *sharded_sums[PROGRAM_CHUNKS_MAX]; /* likewise, for sharded elements */
     /* for all-to-alls: among the members with this rank in the consecutive replicas that together hold all shards, in
        the order of the shards; NULL: there is only one shard */
     Communicator *shards;
-    size_t bytes; /* bytes of memory that the communicators have allocated */
+    size_t bytes; /* the sum of Communicator.bytes */
 } RankCommunicators;
 
 /* Makes the communicators of this member. The world has Program.rank_count members for each replica (world_mesh).

@@ -18,7 +18,8 @@ typedef struct HeldChunk {
 struct Executor {
     ExecutorConfig config;
     HeldChunk *chunks; /* [the rank's chunks] */
-    /* [0] of the program, [1] of its forward half: [instructions], what the host has bound to each instruction */
+    /* [0] of the program, [1] of its forward half: [instructions], what the host has bound to each instruction. NULL
+       unless the device only enqueues and the host has `bind` */
     void *(*bound[2])[2];
     uint32_t slots[SLOT_CLASSES]; /* how many, for both streams */
     size_t bytes[SLOT_CLASSES];   /* bytes of one slot; unused for the class WEIGHTS */
@@ -27,10 +28,10 @@ struct Executor {
     Exchange exchange;
     char *memory[SLOT_CLASSES]; /* of the classes CONTEXT, STASH and GRADIENT: slot after slot */
     uint32_t longest_stream;
-    size_t clocks; /* 1 + longest_stream + the most F&Bs of a stream */
+    size_t clocks; /* 1 + longest_stream + the most F&Bs or F&Fs of a stream */
     Walk walk;
     int64_t *clock;     /* [clocks] */
-    int64_t *middle;    /* where in `clock` the middle of the next F&B goes */
+    int64_t *middle;    /* where in `clock` the middle of the next F&B or F&F goes */
     Progress unwatched; /* used as config.progress if the host gave none */
     void *own_memory;   /* memory of the slots, if the host gave none */
     Arena tables;

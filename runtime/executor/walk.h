@@ -20,7 +20,7 @@ typedef struct Walk {
 } Walk;
 
 /* Begins a walk over the stream of a rank. `own` is the rank's stream in the program, or a version of that stream whose
-   messages are posted early. */
+   messages are posted early. The caller has set rank, name and progress. */
 static inline void walk_begin(Walk *walk, const Program *program, const RankProgram *own, uint64_t step)
 {
     walk->program = program;
@@ -58,8 +58,8 @@ static inline bool walk_done(Walk *walk)
 /* Puts the rank and the instruction at `place` before the message of a failure, and returns the status. */
 Status walk_failed(const Walk *walk, size_t place, Status status, Error *error);
 
-/* The rank whose message the WAIT at `place` waits for: the peer of the last message that was posted in its slot. -1:
-   the instruction is no WAIT. */
+/* The rank at the other end of the message (SEND or RECEIVE) that the WAIT at `place` waits for. -1: the instruction is
+   no WAIT. */
 int walk_awaited(const Instruction *instructions, size_t place);
 
 #endif

@@ -20,7 +20,7 @@
 
 enum {
     STEPS_KEPT = 4096, /* how many steps are kept at most: the last ones */
-    LEAST_STEPS = 4,   /* the smallest number of steps of a profile; the first step is not used */
+    LEAST_STEPS = 4,   /* the smallest number of steps of a profile if --steps is not given */
     SIZES = 2,         /* sizes of messages */
     ROUND_TRIPS = 256, /* the largest number of round trips for each size of message */
     ROUND_TRIPS_AT_ONCE = 16,
@@ -57,7 +57,7 @@ struct Profile {
     uint64_t count; /* number of steps */
     uint32_t kept;  /* how many of the fastest steps are used */
     double trips[SIZES][ROUND_TRIPS];
-    Figures own, *all; /* [ranks] */
+    Figures own, *all; /* [members] */
     ProfiledStep *steps;
 };
 
@@ -109,8 +109,8 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Moves the tenth of the steps with the shortest makespans to the front. All ranks know the same makespans, so they
-   choose the same steps. */
+/* Moves the tenth of the steps with the shortest makespans to the front. The first step of the run is not used, unless
+   it is the only one. All ranks know the same makespans, so they choose the same steps. */
 static void choose_steps(Profile *profile)
 {
     const bool first = profile->count > 1 && profile->count <= STEPS_KEPT;
@@ -163,8 +163,8 @@ static int64_t pause_from(int64_t begun)
     return begun + PAUSE;
 }
 
-/* Sends a message there and back, with a pause before each, so that the receiver is already waiting. Returns the time
-   of one direction. */
+/* Sends a message there and back, with a pause before each, so that the receiver is already waiting. On the rank that
+   leads, *one_way becomes the time of one direction. */
 static Status round_trip(Rank *rank, int peer, bool leads, size_t bytes, double *one_way, Error *error)
 {
     if (leads) {

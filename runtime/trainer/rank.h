@@ -19,7 +19,7 @@ typedef struct BoundChunk {
     uint16_t pipe, number; /* number: the stage */
     /* the number of the pipe's first microbatch among all microbatches of the step, those of all replicas */
     uint32_t first;
-    uint32_t microbatches; /* number of microbatches that this chunk runs */
+    uint32_t microbatches; /* of the first and the last stage: number of microbatches that this chunk runs; else 0 */
     /* of the first and the last stage: [microbatches of the pipe], the index of each microbatch among those that this
        chunk runs; PLACE_NONE: another copy of the stage runs it */
     uint32_t *places;
@@ -36,7 +36,7 @@ typedef struct BoundChunk {
        `master_weights` are `parameters` */
     StageWeights weights;
     uint64_t updates;       /* asynchronous program: number of U so far */
-    char *inputs, *targets; /* [microbatches], first and last stage */
+    char *inputs, *targets; /* [microbatches]; inputs: of the first stage, targets: of the last stage; else NULL */
     char *outputs;          /* last stage: the outputs of its microbatches, [microbatches]; NULL: not wanted */
 } BoundChunk;
 
@@ -57,16 +57,16 @@ typedef struct PlacingRecord {
 /* What a rank sends to all others at the end of a step. It contains no pointers. `losses` has the same length on all
    ranks. */
 typedef struct RankRecord {
-    int64_t begun, ended; /* first start and last end of a pass, in ns on rank 0's clock */
-    int64_t busy;         /* ns in passes */
+    int64_t begun, ended; /* first start and last end of a pass or U, in ns on rank 0's clock */
+    int64_t busy;         /* ns in passes and U */
     int64_t products;     /* ns in matrix products */
-    double operations;    /* floating-point operations of the matrix products that product_seconds measures */
-    /* These two are sent only once, when the rank is ready. parameters: of the rank's chunks with BoundChunk.counts */
+    double operations;    /* floating-point operations of these matrix products */
+    /* These two do not change after rank_open. parameters: of the rank's chunks with BoundChunk.counts */
     uint64_t parameters;
     uint64_t planned_bytes;
     uint32_t stop; /* the rank was asked to end after this step */
     uint32_t reserved;
-    double norm; /* asynchronous program: the largest norm of its updates */
+    double norm; /* of all gradients; asynchronous program: the largest norm of the rank's updates in this step */
     StageTallies tallies;
     PlacingRecord placing;
     FlightTimes all_to_alls; /* those in F, B and I */
@@ -113,7 +113,7 @@ typedef struct Records {
 typedef struct Collection {
     /* [piece_bytes] of this member; [members][piece_bytes] of all; NULL if nothing is to be collected */
     char *piece, *pieces;
-    uint32_t checksum; /* CRC-32 of everything that collect() has written to the present file */
+    uint32_t checksum; /* in a file of weights: CRC-32 of its head and of everything that collect() has written to it */
 } Collection;
 
 typedef struct Profile Profile;
@@ -182,7 +182,7 @@ struct Session {
     uint64_t held_out;                    /* over how many windows the held-out loss is averaged */
     const char *device;                   /* the device's name */
     Rank *ranks;                          /* [members]; only those of this process are used */
-    Progress *own_progress;               /* [members]; NULL with hooks.progress */
+    Progress *own_progress;               /* [members]; not used with hooks.progress */
     WatchedRank *watched;                 /* [members]; those of this process, as threads */
     uint32_t longest_stream, most_chunks; /* the largest over all ranks */
     /* [stages]: the copy of each stage that is used for the norm and the saved weights: the first of its group, in
@@ -194,7 +194,7 @@ struct Session {
     int64_t saved_begin;       /* offset of the weights in the file of --load */
     uint64_t saved_parameters; /* number of weights in the file of --load */
     uint32_t saved_checksum;   /* the checksum in the file of --load */
-    uint32_t kept_steps;       /* number of steps that the trace shows */
+    uint32_t kept_steps;       /* the most steps that the trace shows: the last ones */
     int64_t begun;             /* start of session_run, ns */
     bool stuck;                /* a rank never returned */
     Error divergence;          /* on rank 0: what is not finite, where, and what was written; empty on other ranks */
@@ -242,7 +242,8 @@ static inline Status rank_no_tables(const Rank *rank, Error *error)
                      rank->table_bytes >> 20);
 }
 
-/* --- open.c: opens a rank: its executor, and its memory by the slot plan. Nothing is allocated afterwards --- */
+/* --- open.c: opens a rank: its executor, and its memory by the slot plan. Steps allocate nothing afterwards, but for
+   placing_step and for gradients that an observer is shown --- */
 
 Status rank_open(Rank *rank, Error *error);
 void rank_close(Rank *rank);
@@ -256,7 +257,8 @@ typedef struct Layout {
 } Layout;
 
 Status stages_open(Rank *rank, Error *error);
-/* Assigns memory to weights, workspace and the data of a step. */
+/* Assigns memory to weights, their further versions, workspace, Squares.own, and the data of a step. Does nothing in a
+   simulated run. */
 void stages_place(Rank *rank, Layout *layout);
 ChunkPlan stages_plan(const Rank *rank, uint32_t chunk);
 /* Writes the initial weights. */
@@ -272,8 +274,9 @@ Status stages_read_losses(Rank *rank, Error *error);
 
 /* Makes the tables and buffers for physical experts that are placed by load, if there are any. */
 Status placing_open(Rank *rank, Error *error);
-/* After the passes of a step: adds up the rows of experts; after every N-th step (--rebalance N) also moves experts. A
-   collective of the group. Nothing is allocated but the working memory of the search for a placement. */
+/* After the passes of a step: adds up the rows of experts; after every N-th step (--rebalance N) but the last also
+   moves experts. A collective of the group. Nothing is allocated but the working memory of the search for a
+   placement. */
 Status placing_step(Rank *rank, Error *error);
 
 /* --- passes.c: the functions that the executor calls --- */
@@ -318,7 +321,7 @@ void diverged_on_held_out(Rank *rank, double loss);
 /* Checks the weights before they are saved. A collective of all ranks. */
 Status diverged_in_weights(Rank *rank, Error *error);
 /* On rank 0: the name under which a diverged run writes the file that was to be `path`; adds it to the message. The
-   caller frees it. NULL: `path` is standard output, a pipe or a device, and nothing is renamed. */
+   caller frees it. NULL: `path` is standard output, a pipe or a device, and nothing is written. */
 Status diverged_path(Rank *rank, const char *path, char **other, Error *error);
 
 /* --- agree.c --- */
@@ -339,7 +342,8 @@ Status weights_check(Session *session, Error *error);
 Status load_weights(Rank *rank, Error *error);
 
 /* --- save.c, trace.c: collectives of all ranks that write the data of all ranks to `stream` on rank 0. On other ranks
-   `stream` is NULL. Errors of writing are found when the file is finished --- */
+   `stream` is NULL; if it is NULL on rank 0, nothing is written. Errors of writing that `collect` does not report are
+   found when the file is finished --- */
 
 /* Member 0 writes the `bytes` bytes that member `owner` passes as `mine`, and adds them to the checksum. `mine` and
    `bytes` of other members are ignored. */
@@ -348,16 +352,16 @@ Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stre
 Status save_weights(Rank *rank, FILE *stream, Error *error);
 /* Writes the outputs of the last stages in the step that has just run, in the order of the microbatches. */
 Status save_outputs(Rank *rank, FILE *stream, Error *error);
-/* Makes room for the clocks of the steps of a trace, if one is wanted. */
+/* Makes room for the clocks and all-to-alls of the steps of a trace, if one is wanted. */
 Status trace_open(Rank *rank, Error *error);
-/* Keeps the clocks of the step that ran if a trace is wanted. */
+/* Keeps the clocks and all-to-alls of the step that ran if a trace is wanted. */
 void trace_keep(const Rank *rank);
 /* Writes the last kept_steps steps up to rank->step as Chrome trace events. */
 Status trace_steps(Rank *rank, FILE *stream, Error *error);
 
 /* --- profile.c: for --profile --- */
 
-/* From now on the rank's stages measure the times of their parts. */
+/* From now on the rank's stages measure the times of their parts. STATUS_BAD_USAGE: the device only enqueues. */
 Status profile_begin(Rank *rank, Error *error);
 /* Ends a step of the profile. `makespan`: its makespan in seconds. */
 void profile_step(Rank *rank, double makespan);

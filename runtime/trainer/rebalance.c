@@ -1,6 +1,6 @@
-/* Physical experts on the ranks of an expert group: counts their rows in every step, and after every N-th step moves
-   experts so that ranks get about the same number of rows (balance.h). All members of a group compute the same
-   placement from the same counts, so nobody has to send it. */
+/* Physical experts on the ranks of an expert group: counts their rows in every step, and after every N-th step but the
+   last moves experts so that ranks get about the same number of rows (balance.h). All members of a group compute the
+   same placement from the same counts, so nobody has to send it. */
 #include "runtime/trainer/rank.h"
 
 #include "balance/balance.h"

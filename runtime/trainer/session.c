@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    PIECES_BYTES = 1 << 20,      /* bytes of the buffer in which a rank gathers pieces of all ranks */
+    PIECES_BYTES = 1 << 20,      /* about how many bytes the buffer has in which a rank gathers pieces of all ranks */
     KEPT_STEPS = 16,             /* most steps that a trace shows without --trace-steps */
     KEPT_INSTRUCTIONS = 1 << 16, /* about how many instructions of a rank such a trace has at most */
     /* the shortest deadline while processes start and end: then they load libraries, and machines may be busy */

@@ -19,8 +19,8 @@ static Status tell(Rank *rank, Error *error)
     return status;
 }
 
-/* Stores in the record when the first pass of the instruction stream began, when the last one ended, and how long its
-   passes took in total. */
+/* Stores in the record when the first pass or U of the instruction stream began, when the last one ended, and how long
+   these took in total. */
 static void note_times(Rank *rank, const Program *program)
 {
     const Instruction *instructions = program->ranks[rank->number].instructions;
@@ -208,7 +208,8 @@ static Status write_named(Rank *rank, const char *path, Status (*write)(Rank *, 
     return status;
 }
 
-/* Writes a file. A diverged run uses another name, so it does not overwrite the file of a good run. */
+/* Writes a file. A diverged run uses another name, so it does not overwrite the file of a good run; to standard output,
+   a pipe or a device it writes nothing. */
 static Status write_file(Rank *rank, const char *path, Status (*write)(Rank *, FILE *, Error *), Error *error)
 {
     if (!path)

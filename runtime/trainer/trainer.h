@@ -29,7 +29,8 @@ typedef struct RunOptions {
     const int *rank_map; /* [rank_map_count]; NULL: none */
     int rank_map_count;
     const char *load; /* a file written by `save` to start from; NULL: seeded weights */
-    /* > 0: the run ends after the step in which this time is over; `steps` is then the maximum */
+    /* > 0, only with `profile`: the run ends after the step in which this time is over, but not before its fourth step;
+       `steps` is then the maximum */
     double seconds;
     const char *trace, *save, *outputs, *profile; /* paths to write; NULL: not wanted */
     bool in_turn, overcommit;
@@ -80,7 +81,7 @@ typedef struct StepReport {
        and the largest of these over all groups and all layers whose experts have copies or move; 0: there is no such
        layer */
     double rank_load, worst_rank_load;
-    uint64_t moved; /* physical experts that moved to another rank after this step */
+    uint64_t moved; /* physical experts that got the weights of another expert after this step */
     bool placed;    /* experts were placed anew after this step */
     double seconds;
     double makespan; /* seconds from the start of the first pass on any rank to the end of the last pass on any rank */
@@ -94,18 +95,20 @@ typedef struct StepReport {
     /* seconds in which all-to-alls of layers were in flight, and the part of them in which the rank waited for these;
        summed over all ranks. 0: there are none */
     double all_to_all_seconds, all_to_all_waited;
-    bool has_held_out;    /* true on the last step of a model that has held-out data */
+    /* true on the last step of a training that has held-out data; false in a run that has diverged, is forward-only, is
+       simulated, or makes a profile */
+    bool has_held_out;
     double held_out_loss; /* mean over held_out_tokens */
     uint64_t held_out_tokens;
 } StepReport;
 
-/* The gradient of one stage that its update uses: after all backward passes and the sum over its copies. In an
-   asynchronous program it is the sum over the microbatches of one U, not their mean. */
+/* The gradient of one stage that its update uses: after all backward passes and the sum over its copies, before it is
+   clipped. In an asynchronous program it is the sum over the microbatches of one U, not their mean. */
 typedef struct GradientView {
     uint64_t step;
-    int rank;
+    int rank; /* in the program; each replica calls with its own */
     uint32_t chunk, pipe, stage;
-    const float *values;
+    const float *values; /* [count], valid only during the call */
     size_t count;
 } GradientView;
 
@@ -143,12 +146,13 @@ typedef struct SessionHooks {
     const atomic_bool *stop; /* when it becomes true the run ends after the current step; NULL: never */
 } SessionHooks;
 
-/* Opens the data and the transport, and checks the paths of outputs. What the arguments point to must outlive the
-   session. */
+/* Opens the data and the transport; the process of rank 0 also checks the paths of outputs. What `loaded` and `options`
+   point to, and what is in `hooks`, must outlive the session. */
 Status session_open(const LoadedProgram *loaded, const RunOptions *options, const SessionHooks *hooks, Session **opened,
                     Error *error);
 /* Runs all steps on all ranks of this process and writes the files that the options ask for. The first failure of any
-   rank ends all ranks and is returned. */
+   rank ends all ranks and is returned. If the run has diverged, the process of rank 0 returns STATUS_RUN_FAILED, after
+   it has written the files under other names. */
 Status session_run(Session *session, Error *error);
 /* False: a rank never returned from a pass. Its thread still uses its memory, so nothing was freed, and the process
    should end by _exit. */
