@@ -194,8 +194,8 @@ Status options_take(const OptionTable *table, int argc, char **argv, void *targe
             TRY(table->input(NULL, optarg, target, arena, error));
         } else if (found == ':') {
             return name_error(table, error, "%s needs a value", argv[optind - 1]);
-            /* the unknown option is a single letter, perhaps in a group such as -xy */
         } else if (row < 0 && optopt > 0 && optopt < FIRST) {
+            /* the unknown option is a single letter, perhaps in a group such as -xy */
             return name_error(table, error, "unknown option -%c", optopt);
         } else if (row < 0) {
             return unknown_option(table, argv[optind - 1] + 2, error);

@@ -1,8 +1,9 @@
 #ifndef COMMAND_CHECK_H
 #define COMMAND_CHECK_H
 
-/* Compares two runs to the bit: every loss, every norm, and the loss on held-out data. The first run is recorded. The
-   second is compared step by step, and ended at the first difference. */
+/* Compares two runs to the bit: every loss, every norm, and the loss on held-out data. A number that is NaN in one of
+   the runs is not compared. The first run is recorded. The second is compared step by step, and ended at the first
+   difference. */
 
 #include "runtime/trainer/trainer.h"
 

@@ -16,13 +16,14 @@ typedef struct CommandLine {
     uint64_t shards;
     RunOptions run;
     const char *transport; /* the value of --transport, or "auto"; run.transport is the transport that was chosen */
-    uint64_t seed;         /* --seed; also in run.model */
+    uint64_t seed;         /* --seed; if given, also in run.model */
     const char **settings; /* [setting_count]: each --set; also in run.model */
     int setting_count;
 } CommandLine;
 
-/* STATUS_BAD_USAGE with a message of one line; STATUS_BAD_INPUT: a model file is wrong; STATUS_RUN_FAILED: this build
-   lacks the device or transport. Memory is from the arena; strings are those of argv. */
+/* STATUS_BAD_USAGE: the command line is wrong; STATUS_BAD_INPUT: a file of --model or --cost is wrong;
+   STATUS_RUN_FAILED: out of memory. Does not check whether this build has the device and the transport. Memory is from
+   the arena; strings are those of argv. */
 Status options_parse(int argc, char **argv, Arena *arena, CommandLine *line, Error *error);
 /* Returns how to load the program of the command line, or its reference on one rank. */
 LoadOptions options_loading(const CommandLine *line, bool reference);

@@ -149,9 +149,9 @@ static CudaError EncodeTensorMap(TensorMap *map, const void *matrix, const Tenso
     const cuuint32_t box[2] = {shape->box[0], shape->box[1]}, steps[2] = {1, 1};
     _Static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) && _Alignof(TensorMap) >= _Alignof(CUtensorMap),
                    "the kernels' copy of CUDA's type");
+    /* the cast of the result: the driver numbers its errors as the runtime does */
     return (CudaError)encode((CUtensorMap *)(void *)map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)(uintptr_t)matrix,
                              sizes, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                             /* the driver numbers its errors as the runtime does */
                              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 

@@ -196,8 +196,8 @@ typedef struct DeviceTable {
                     void *moment2, void *elements, Error *error);
 } DeviceTable;
 
-/* The time spent in matrix products, including those of attention. Counts while `on`. The reader sets it back to zero.
-   On a GPU only the calls and operations of linear layers count, and `nanoseconds` stays 0. */
+/* The time spent in matrix products. Counts while `on`. The reader sets it back to zero. Products of attention count on
+   the CPU only. On a GPU `nanoseconds` stays 0. */
 typedef struct ProductClock {
     bool on;
     uint64_t calls;

@@ -17,7 +17,8 @@ typedef struct MemoryPool {
 
 typedef struct MemoryPools {
     size_t count;
-    MemoryPool pools[MEMORY_POOLS_MAX]; /* the machine first, then control groups from the innermost to the outermost */
+    /* the machine first, if its free memory can be read; then control groups from the innermost to the outermost */
+    MemoryPool pools[MEMORY_POOLS_MAX];
 } MemoryPools;
 
 /* The memory that a rank needs, and its pools. It contains no pointers, so ranks can gather it. */

@@ -1,8 +1,8 @@
 #ifndef LAUNCHER_SIGNALS_H
 #define LAUNCHER_SIGNALS_H
 
-/* SIGINT, SIGTERM and SIGUSR1: the first signal ends the run after the current step, a second one ends the process at
-   once. */
+/* SIGINT, SIGTERM and SIGUSR1: the first signal ends the run after the current step. A second SIGINT or SIGTERM, if it
+   comes 0.3 seconds later or more, ends the process at once. */
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -6,7 +6,7 @@ enum { GAIN, SHIFT, QKV, QKV_BIAS, PROJECTION, PROJECTION_BIAS };
 enum { NORM, TO_QKV, ATTENTION, PROJECT };
 
 /* Addresses of the tensors that a pass saves for a later pass of the same microbatch. First row: F saves them for I;
-   second row: F for W; third row: I for W. Last row: scratch memory of one pass. */
+   second row: F for W, and all but `normed` for I, too; third row: I for W. Last row: scratch memory of I. */
 typedef struct Parts {
     Address qkv, probabilities;
     Address normed, statistics, mixed;

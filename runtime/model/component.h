@@ -44,7 +44,7 @@ enum { PASS_BASES = sizeof(PassBuffers) / sizeof(void *) };
 
 typedef struct ComponentKind {
     ModelPart part; /* its name and its costs: runtime/base/parts.h */
-    /* Fills in parameters, sizes and kernels. config, device and place are already set. */
+    /* Fills in parameters, sizes, kernels, exchanges and copies. All other fields are already set. */
     Status (*open)(Component *component, Error *error);
     /* Append the operations of F, I and W; NULL: there are none. */
     void (*forward)(const Component *component, const PassAddresses *at, OpList *list);
@@ -102,7 +102,8 @@ Address component_weight_gradients(const Component *component, const PassAddress
 Address component_at(const Component *component, Address address, size_t offset);
 Address component_master_at(const Component *component, Address address, size_t offset);
 
-/* Rounds up a size so that the parts of a buffer begin on cache lines if the buffer does. */
+/* Rounds up to a multiple of 16 elements. So if a buffer begins on a cache line, its parts do, too (bfloat16: at
+   multiples of 32 bytes). */
 size_t component_round(size_t elements);
 
 extern const ComponentKind component_embedding, component_attention, component_mlp, component_head;

@@ -28,7 +28,7 @@ typedef struct ExpertsFrame {
     Address counts_sent, counts_received;
     /* [T, 2 shared_width] input of the shared experts' SwiGLU; [T, hidden] x + shared(n) */
     Address shared_wide, residual;
-    /* saved from F to W */
+    /* saved from F to W; I reads some of them, too */
     Address normed, statistics; /* [T, hidden] n; what the norm saves (kernel->context elements), last in the stash */
     /* int32 [physical experts + 1]: first row of each physical expert in `sent`; [1] the balance loss */
     Address begins, balance;

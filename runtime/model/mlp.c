@@ -6,7 +6,7 @@ enum { GAIN, SHIFT, UP, UP_BIAS, DOWN, DOWN_BIAS };
 enum { NORM, TO_WIDE, GELU, TO_NARROW };
 
 /* Addresses of the tensors that a pass saves for a later pass of the same microbatch. First row: F saves them for I;
-   second row: F for W; third row: I for W. */
+   second row: F for W, and `statistics` for I, too; third row: I for W. */
 typedef struct Parts {
     Address wide;
     Address normed, statistics, active;

@@ -48,7 +48,7 @@ typedef struct ModelConfig {
     double expert_rows;
     /* training */
     double learning_rate, warmup_steps, beta1, beta2, epsilon, weight_decay, clip_norm;
-    uint32_t given; /* which settings were given: one bit for each key of config.c */
+    uint32_t given; /* which settings were given: one bit for each key of config.c, and one for the model */
 } ModelConfig;
 
 /* "gpt", "mlp", "moe". */
@@ -100,15 +100,15 @@ typedef struct StageWeights {
     void *gradients, *moment1, *moment2; /* of the master type */
 } StageWeights;
 
-/* Opens stage `stage` of `stages` to run on `device`. Kernels are chosen and compiled here, not in passes.
-   `microbatches`: how many microbatches a step has; the gradient of the loss is scaled by 1 / microbatches. */
+/* Opens stage `stage` of `stages` to run on `device`. Kernels are made here, not in passes. The gradient of the loss is
+   scaled by 1 / microbatches. */
 Status stage_open(const ModelConfig *config, Device *device, uint32_t stage, uint32_t stages, uint32_t microbatches,
                   Stage **opened, Error *error);
 void stage_close(Stage *stage);
 const StageSizes *stage_sizes(const Stage *stage);
 
-/* A checksum of the stage's lists of operations, those of F&Bs included. It is equal for stages that run the same
-   operations on the same addresses. */
+/* A checksum of the stage's lists of operations, including the merged lists made so far. It is equal for stages that
+   run the same operations at the same offsets in their buffers. */
 uint32_t stage_checksum(const Stage *stage);
 /* The number of all-to-alls in an F (RECIPE_F) or an I (RECIPE_B) of the stage. */
 size_t stage_all_to_alls(const Stage *stage, RecipePass pass);
@@ -116,7 +116,7 @@ size_t stage_all_to_alls(const Stage *stage, RecipePass pass);
 /* The buffers of a pass. A pass gets the fields that its instruction's slots name; runtime/program/opcodes.def says how
    long each slot is held. */
 typedef struct PassBuffers {
-    const void *parameters; /* NULL for W */
+    const void *parameters; /* not read by W: there it may be NULL */
     /* of the master type, each with room for all parameters. W adds gradients of the experts' parameters to
        expert_gradients and all others to parameter_gradients; normally both are the same memory */
     void *parameter_gradients, *expert_gradients;
@@ -125,8 +125,9 @@ typedef struct PassBuffers {
     void *dx;       /* DINPUT, the gradient of x; NULL at the first stage */
     const void *dy; /* DOUTPUT, the gradient of y; NULL at the last stage */
     void *context, *stash, *gradient, *workspace;
-    const void *inputs;  /* first stage: gpt int32 tokens [tokens]; mlp float rows. Needed by F, I and W */
-    const void *targets; /* last stage: targets, in the form of `inputs`. Needed by F */
+    /* first stage: gpt, moe int32 tokens [tokens]; mlp float rows. Read by F; gpt, moe: and by W */
+    const void *inputs;
+    const void *targets; /* last stage: targets, in the form of `inputs`. Read by F */
     void *outputs;       /* last stage, F: logits or rows as float; NULL: not wanted */
     /* last stage, F: mean loss of the microbatch (nats per token; mlp: mean squared error) */
     double *loss;
@@ -146,8 +147,8 @@ typedef struct StagePair {
     PassBuffers forward_buffers, backward_buffers;
     bool weights;
     bool both_forward; /* an F&F: `backward` runs an F as well */
-    /* stage_overlap stores here how many nanoseconds the first F took, if the device runs one operation after the
-       other; otherwise it is left unchanged. NULL: not wanted */
+    /* stage_overlap stores here how many nanoseconds the calls for the first F took: its time, if the device's
+       operations are done when their calls return. NULL: not wanted */
     int64_t *forward_time;
 } StagePair;
 
@@ -218,11 +219,12 @@ Status stage_take_tallies(Stage *stage, const StageWeights *weights, StageTallie
 Status stage_gradient_norm(Stage *stage, const StageWeights *weights, double *sum_of_squares, Error *error);
 /* Computes sums of squares of `values`, which are the gradients or the optimizer's weights, in double and in a fixed
    order. `sums` is in the device's memory. sums[0] is of all parameters but those of experts; sums[1 + m] is of the
-   experts of member m of `members`. If a group divides the experts, the sums of the other members are 0. A member
-   computes the same bits for its experts as a stage with all experts does. */
+   experts of member m of `members`; it is not written if the stage has no experts. If a group divides the experts, the
+   sums of the other members are 0. A member computes the same bits for its experts as a stage with all experts does. */
 Status stage_sum_squares(Stage *stage, const void *values, uint32_t members, double *sums, Error *error);
 /* One AdamW step (Loshchilov & Hutter, 2019), with weight decay on matrices only. `step` counts from 1; the rate warms
-   up linearly and is then constant. Gradients are first multiplied by `clip`, and are zero afterwards. */
+   up linearly and is then constant. Gradients are first multiplied by `clip`, and are zero afterwards. Parameters with
+   a tally have no AdamW step: biases of routers move by bias_rate, and other tallies leave theirs unchanged. */
 Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, double clip, Error *error);
 
 /* --- copies.c: physical experts (group.h), for a host that moves them between the members of a group --- */
@@ -238,8 +240,9 @@ Status stage_copy_expert(const Stage *stage, size_t index, uint32_t slot, void *
 
 /* --- data.c --- */
 typedef struct Dataset Dataset;
-/* Opens the data. gpt: the bytes of a file; NULL: a text that every Debian has; the last tenth is held out. mlp: seeded
-   noise, no file. STATUS_BAD_INPUT: the file is shorter than twice sequence + 1; the error says how long it must be. */
+/* Opens the data. gpt, moe: the bytes of a file; path NULL: a text that every Debian has. The last tenth is held out,
+   and at least sequence + 1 bytes. mlp: seeded noise; with a path STATUS_BAD_USAGE. STATUS_BAD_INPUT: the file cannot
+   be read, or is shorter than 2 * (sequence + 1) bytes; the error says how long it must be. */
 Status dataset_open(const ModelConfig *config, const char *path, Dataset **opened, Error *error);
 void dataset_close(Dataset *dataset);
 const char *dataset_name(const Dataset *dataset);

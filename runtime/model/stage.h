@@ -82,8 +82,9 @@ Status stage_list_operations(Stage *stage, Error *error);
    operation of the pass is among them. Adds their time if the stage's parts are timed. */
 Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, bool first, const OpList *list, size_t begin,
                       size_t end, void *const *bases, Error *error);
-/* Adds the time since `begun` to a pass (RECIPE_F, ...) of the `index`-th component, and counts the pass if `first`.
-   Does nothing if the stage's parts are not timed. */
+/* Adds the time since `begun` to a pass (RECIPE_F, ..., PART_U) of the `index`-th component, and counts the pass if
+   `first` and the component does not join the one before it. Only for a stage whose parts are timed (Stage.times).
+   Does nothing if the component has no such pass. */
 void stage_note_time(const Stage *stage, size_t index, int pass, bool first, int64_t begun);
 
 #endif

@@ -277,16 +277,11 @@ const StageTable simulator_stages = {
     .received = received,
 };
 
+/* Opcodes without an entry get COST_F (0), which every program uses anyway. */
 static const StageCost kinds[OPCODE_COUNT] = {
-    [OP_FORWARD] = COST_F,
-    [OP_FORWARD_ONLY] = COST_F,
-    [OP_BACKWARD] = COST_B,
-    [OP_BACKWARD_INPUT] = COST_I,
-    /* opcodes without an entry get COST_F, which every program uses anyway */
-    [OP_BACKWARD_WEIGHT] = COST_W,
-    [OP_OVERLAP] = COST_FB,
-    [OP_OVERLAP_FORWARD] = COST_FF,
-    [OP_ASYNC_UPDATE] = COST_U,
+    [OP_FORWARD] = COST_F,          [OP_FORWARD_ONLY] = COST_F,    [OP_BACKWARD] = COST_B,
+    [OP_BACKWARD_INPUT] = COST_I,   [OP_BACKWARD_WEIGHT] = COST_W, [OP_OVERLAP] = COST_FB,
+    [OP_OVERLAP_FORWARD] = COST_FF, [OP_ASYNC_UPDATE] = COST_U,
 };
 
 uint32_t simulator_costs_used(const Program *program)

@@ -316,7 +316,7 @@ Status session_run(Session *session, Error *error)
     if (!session->options->transport->processes)
         status = run_threads(session, words, error);
     else if ((status = fatal_run(rank->progress, &words, rank_train, rank, error)) != STATUS_OK)
-        /* only this thread may abort the run: MPI belongs to the thread that initialised it */
+        /* in a run of processes there is no watchdog that would abort it */
         abort_rank(rank, error->text);
     /* only rank 0 returns an error: a failing other process would make mpirun kill rank 0 */
     if (status != STATUS_OK || !rank->diverged || rank->member != 0)
