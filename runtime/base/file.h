@@ -33,7 +33,7 @@ Status file_check(const char *path, Error *error);
 bool file_is_kept(const char *path);
 /* Completes the file: flushes and syncs it, gives it its name, syncs the folder, and closes the file. STATUS_RUN_FAILED
    names the path and the system's reason; then an old file of that name is unchanged, unless the new file had already
-   got the name (the sync of the folder or the closing failed). In any case `file` must not be used again. */
+   got the name (the sync of the folder or the closing failed). In any case *file is empty afterwards. */
 Status file_finish(OutputFile *file, Error *error);
 /* Closes the file, and removes it if it is a temporary file. Does nothing after file_finish. */
 void file_abandon(OutputFile *file);

@@ -1,9 +1,10 @@
 #ifndef BASE_LINK_H
 #define BASE_LINK_H
 
-/* A network that a run imitates (dprun --link): no transfer arrives earlier than it would over such a network. A link
-   leads from one process to another one, and carries one transfer at a time. A transfer starts when both sides have
-   posted it and the link is free, keeps the link busy for bytes / bandwidth, and arrives `latency` after that. */
+/* A network that a run imitates (dprun --link): no transfer between two of its processes arrives earlier than it would
+   over such a network. A link leads from one process to another one, and carries one transfer at a time; but all pieces
+   that a process sends in all-to-alls share one link. A transfer starts when both sides have posted it and the link is
+   free, keeps the link busy for bytes / bandwidth, and arrives `latency` after that. */
 
 #include "runtime/base/status.h"
 

@@ -216,7 +216,8 @@ Status executor_run(Executor *executor, bool evaluating, uint64_t step, Error *e
 Status executor_settle(Executor *executor, Error *error);
 
 /* The times of the last run, in ns of this rank's clock. [0]: its beginning; [1 + i]: the end of instruction i;
-   [executor_middles() + k]: the end of the F of the k-th F&B or F&F, or 0 if both of its halves ran at once. */
+   [executor_middles() + k]: the end of the first F of the k-th F&B or F&F; if the components of its halves took turns,
+   its beginning plus the time that the F took in total; 0 if both halves ran at once. */
 const int64_t *executor_clock(const Executor *executor);
 size_t executor_clocks(const Executor *executor); /* how many */
 size_t executor_middles(const Executor *executor);

@@ -54,8 +54,8 @@ typedef struct PlacingRecord {
     bool placed; /* experts were placed anew after the step */
 } PlacingRecord;
 
-/* What a rank sends to all others at the end of a step. It contains no pointers. `losses` has the same length on all
-   ranks. */
+/* What a rank sends to all others when it is ready, at the end of a step (also of a round on held-out data), and at the
+   end of the run. It contains no pointers. `losses` has the same length on all ranks. */
 typedef struct RankRecord {
     int64_t begun, ended; /* first start and last end of a pass or U, in ns on rank 0's clock */
     int64_t busy;         /* ns in passes and U */
@@ -97,8 +97,8 @@ typedef struct Times {
     Flight *flights;         /* [kept_steps][room], likewise */
     size_t *flight_counts;   /* [kept_steps] */
     ClockSample compared[2]; /* clock comparisons at the beginning and, for a trace, at the end of the run */
-    uint32_t
-        processors; /* processors that compute all ranks' passes; 0: unknown, or they are not computed by processors */
+    /* processors that compute all ranks' passes; 0: unknown, or they are not computed by processors */
+    uint32_t processors;
 } Times;
 
 /* What the ranks exchange after a step. */

@@ -56,13 +56,15 @@ typedef struct RunFacts {
     const char *data;    /* name of the data; NULL: simulated */
     double byte_entropy; /* nats; 0: not applicable */
     const char *device, *transport;
-    uint64_t parameters; /* number of parameters of the whole model, counted once */
-    /* bytes that are planned for slots, weights, gradients, moments, data of a step and tables, summed over all ranks
-       of all replicas */
+    /* number of parameters of the whole model, each copied one counted once; with the zeros that fill up each matrix
+       and vector to a multiple of 16, as in saved files */
+    uint64_t parameters;
+    /* bytes that are planned for slots, weights, gradients, moments, data of a step, tables and bound lists, summed
+       over all ranks of all replicas */
     uint64_t planned_bytes;
     uint64_t steps;
-    uint32_t
-        processors; /* processors that compute all ranks' passes; 0: unknown, or they are not computed by processors */
+    /* processors that compute all ranks' passes; 0: unknown, or they are not computed by processors */
+    uint32_t processors;
     double ready_seconds; /* seconds from the call of session_run until every rank is ready */
 } RunFacts;
 
@@ -89,8 +91,8 @@ typedef struct StepReport {
        passes; cost is the longest time of any rank from the start of its first pass to the end of its last one. NAN if
        ranks share processors: they then wait for processors, not only because of the schedule */
     double bubble_rate;
-    const double *busy;     /* [replicas * ranks] seconds in passes */
-    double product_seconds; /* in matrix products, summed over all ranks */
+    const double *busy;     /* [replicas * ranks] seconds in passes, in an asynchronous program also in U */
+    double product_seconds; /* in matrix products, summed over all ranks; 0 on a GPU */
     double operations;      /* their floating-point operations */
     /* seconds in which all-to-alls of layers were in flight, and the part of them in which the rank waited for these;
        summed over all ranks. 0: there are none */

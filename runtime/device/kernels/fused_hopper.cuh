@@ -1,9 +1,9 @@
 #ifndef DEVICE_KERNELS_FUSED_HOPPER_CUH
 #define DEVICE_KERNELS_FUSED_HOPPER_CUH
 
-/* The fused launch in bfloat16, with products and attention by TMA and wgmma. One warp draws tiles, waits for those
-   that they depend on, and loads their inputs; the other 256 threads compute. The ring of stages continues from one
-   such tile to the next; tiles of other kinds use its whole memory. */
+/* The fused launch in bfloat16, with products and attention by TMA and wgmma. One thread of a block draws tiles, waits
+   for the operations that they depend on, and loads the inputs of products and attention; the first 256 threads
+   compute. The ring of stages continues from one such tile to the next; tiles of other kinds use its whole memory. */
 
 #include "attention_hopper.cuh"
 #include "fused.cuh"

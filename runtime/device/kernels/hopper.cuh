@@ -1,10 +1,11 @@
 #ifndef DEVICE_KERNELS_HOPPER_CUH
 #define DEVICE_KERNELS_HOPPER_CUH
 
-/* bfloat16 products by TMA and wgmma. There is one persistent block per multiprocessor, in which one warpgroup fills a
-   ring of stages and two others multiply, each 64 rows of the tile. The ring continues from tile to tile, so the next
-   tile's operands are loaded while the sums of this one are stored. Two blocks may form a cluster: their tiles are one
-   below the other, and each block loads half of b, which both read, into its own shared memory and the other's. */
+/* bfloat16 products by TMA and wgmma. There is one persistent block per multiprocessor, in which one thread of one
+   warpgroup fills a ring of stages, and two other warpgroups multiply, each 64 rows of the tile. The ring continues
+   from tile to tile, so the next tile's operands are loaded while the sums of this one are stored. Two blocks may form
+   a cluster: their tiles are one below the other, and each block loads half of b, which both read, into its own shared
+   memory and the other's. */
 
 #include "instructions_hopper.cuh"
 #include "product.cuh"

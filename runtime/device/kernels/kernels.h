@@ -158,8 +158,8 @@ typedef struct Embedding {
 
 /* ---- training ---- */
 
-/* Overwrites the logits with their gradient. Writes the loss of each row to row_losses[rows]; finish_sum with scale 1 /
-   rows then computes the mean loss. */
+/* Overwrites the logits with the gradient of scale * the mean loss. Writes the loss of each row to row_losses[rows];
+   finish_sum with scale 1 / rows then computes the mean loss. */
 typedef struct CrossEntropy {
     void *logits; /* T[rows, columns] */
     const int *targets;
@@ -191,8 +191,8 @@ typedef struct Sum {
 
 enum { SUM_CHUNK = 16384 }; /* elements a partial sum */
 
-/* AdamW (Loshchilov & Hutter, 2019). The host computes what depends only on the step: root_correction = sqrt(1 -
-   beta2^step), rate_corrected = rate / (1 - beta1^step). A gradient is first multiplied by `clip`, and is zero
+/* AdamW (Loshchilov & Hutter, 2019). The host computes what depends only on the step: inverse_root_correction = 1 /
+   sqrt(1 - beta2^step), rate_corrected = rate / (1 - beta1^step). A gradient is first multiplied by `clip`, and is zero
    afterwards. */
 typedef struct AdamWStep {
     float *parameters, *gradients, *moment1, *moment2;

@@ -2,7 +2,7 @@
 #define DEVICE_KERNELS_LAYERS_CUH
 
 /* The operations between the products: layer norm, GELU, embedding. All are bound by memory, so each thread handles
-   eight elements at once. */
+   eight elements at once; in the backward of the embedding it handles one column. */
 
 #include "elements.cuh"
 
