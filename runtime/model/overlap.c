@@ -13,8 +13,8 @@ typedef struct Range {
 } Range;
 
 /* The operations of a component that come after its last post of an all-to-all: the wait, and what uses the result.
-   They are delayed until right before the next component of the same half that needs them, so that other components
-   compute meanwhile. */
+   They are delayed until right before the next component of the same half that needs them or posts an all-to-all
+   itself, so that other components compute meanwhile. */
 typedef struct Rest {
     RecipePass pass;
     /* index: of the component; begin, end: its operations in the stage's list. begin == end: there are none */

@@ -85,7 +85,7 @@ static const char *pass_text(const Writer *writer, const Instruction *instructio
     return text;
 }
 
-/* Writes the version of the weights that a pass reads or U makes; two versions for an F&B. */
+/* Writes the version of the weights that an F, B or I reads or U makes; two versions for a pair. */
 static void put_version(const Writer *writer, const Instruction *instruction)
 {
     const uint32_t *versions = writer->versions;

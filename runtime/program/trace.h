@@ -68,7 +68,8 @@ TraceLane trace_lane(uint8_t opcode);
 /* The times of an instruction, in microseconds. */
 typedef struct TraceSpan {
     double start, end;
-    /* of an F&B or F&F: the end of its first F and the start of its other half; 0: unknown, or no pair */
+    /* of an F&B or F&F: the end of its first F and the start of its other half; if the components of its halves took
+       turns, `start` plus the time of the F; 0: unknown, or no pair */
     double middle;
 } TraceSpan;
 

@@ -172,8 +172,8 @@ static Status read_chunk(Rank *rank, const BoundChunk *chunk, uint64_t at, FILE 
     return STATUS_OK;
 }
 
-/* Loads stage after stage, in the order of the file. Only the rank with the first copy of a stage knows how long the
-   stage's part of the file is, so the lengths are gathered. */
+/* Loads stage after stage, in the order of the file. A rank without a stage does not know how long the stage's part of
+   the file is, so the rank with the first copy of the stage tells all others. */
 static Status load_stages(Rank *rank, uint64_t *counts, FILE *file, Error *error)
 {
     const Session *session = rank->session;

@@ -42,7 +42,7 @@ typedef struct Figure {
     double least, most; /* the least and the largest mean of a step; for messages, of single messages */
 } Figure;
 
-/* What a rank sends to rank 0. It contains no pointers. */
+/* What each rank sends to all others; only rank 0 uses what arrives. It contains no pointers. */
 typedef struct Figures {
     Figure parts[2][MODEL_PARTS][PART_PASSES]; /* as in PartTimes */
     double pairs;

@@ -163,8 +163,8 @@ static uint32_t changed(const Rank *rank, const PlacedLayer *layer, int member, 
     return layer->copies->physical;
 }
 
-/* From which of an expert's present copies a member gets the weights. Different members use different copies, so that
-   the members share the sending. */
+/* From which of an expert's present copies a member gets the weights. The members take turns among the copies, so that
+   the owners of the copies share the sending. */
 static uint32_t source_of(const ExpertCopies *copies, uint32_t expert, int member)
 {
     const uint32_t first = copies->begins[expert], count = copies->begins[expert + 1] - first;

@@ -109,8 +109,8 @@ static Status save_piece(Rank *rank, const Home *home, size_t segment, int membe
     return status;
 }
 
-/* Writes all segments of a stage. Only the rank with the first copy of the stage knows their number, so it tells all
-   others. */
+/* Writes all segments of a stage. A rank without the stage does not know their number, so the rank with the first copy
+   of the stage tells all others. */
 static Status save_stage(Rank *rank, uint32_t stage, FILE *stream, Error *error)
 {
     const Session *session = rank->session;

@@ -148,7 +148,7 @@ static Status check_link(const Session *session, Error *error)
     return STATUS_OK;
 }
 
-/* How many windows the --held-out tokens make: at least one. */
+/* How many windows the --held-out tokens make: at least one, and no more than the data set has. */
 static uint64_t windows_to_try(const Session *session)
 {
     const uint64_t all = dataset_windows(session->dataset),
@@ -318,7 +318,7 @@ Status session_run(Session *session, Error *error)
     else if ((status = fatal_run(rank->progress, &words, rank_train, rank, error)) != STATUS_OK)
         /* in a run of processes there is no watchdog that would abort it */
         abort_rank(rank, error->text);
-    /* only rank 0 returns an error: a failing other process would make mpirun kill rank 0 */
+    /* of a diverged run only rank 0 returns an error: a failing other process would make mpirun kill rank 0 */
     if (status != STATUS_OK || !rank->diverged || rank->member != 0)
         return status;
     *error = session->divergence;
