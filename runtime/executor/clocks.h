@@ -1,9 +1,10 @@
 #ifndef EXECUTOR_CLOCKS_H
 #define EXECUTOR_CLOCKS_H
 
-/* One clock for all ranks. The ranks of one machine read the same clock. If there are several machines, the ranks ask
-   rank 0 for the time many times, and the lowest rank of each machine uses the quickest answer: it assumes that rank 0
-   read its clock halfway through the exchange, so the error is at most half of the exchange (Cristian 1989). The
+/* One clock for all ranks. The ranks of one machine read the same clock. If there are several machines, every rank asks
+   rank 0 for the time many times, and all ranks of a machine use the quickest answer to the lowest rank there. They
+   assume that rank 0 read its clock halfway through that exchange, so the error is at most half of the exchange
+   (Cristian 1989). The
    trainer does this at the beginning of the run, and once more before it writes a trace: two comparisons also correct
    clocks of different speed. */
 

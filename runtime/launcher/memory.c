@@ -27,8 +27,8 @@ static FILE *open_below(const char *root, const char *folder, const char *name)
     return length < (int)sizeof path ? fopen(path, "r") : NULL;
 }
 
-/* The number after `key` in the file; if `key` is NULL, the number that is the whole file. Returns `otherwise` if there
-   is no number ("max"). */
+/* The number after `key` in the file; if `key` is NULL, the number that is the whole file. Returns `otherwise` if the
+   file cannot be opened or has no such number ("max"). */
 static uint64_t read_number(const char *root, const char *folder, const char *name, const char *key, uint64_t otherwise)
 {
     char line[LINE_SIZE];

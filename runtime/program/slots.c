@@ -18,7 +18,7 @@ typedef struct Sent {
 /* The versions of a chunk's weights. Their slots belong to the chunk, because the sizes of stages differ. */
 typedef struct Versions {
     uint32_t *used;  /* [microbatches]: the version that each microbatch uses */
-    uint32_t *uses;  /* [last + 1]: for each version, how many backwards that use it are still to run */
+    uint32_t *uses;  /* [last + 1]: for each version, how many Bs and Is that use it are still to run */
     uint16_t *slots; /* [last + 1] */
     uint32_t newest, last;
     FreeSlots free;
@@ -41,7 +41,7 @@ typedef struct Allocator {
     uint32_t first_sent, sent_count;
     bool *receiving;          /* [message slot] */
     uint32_t passes;          /* number of passes that have run */
-    Instruction *next_second; /* room for the second halves of F&Bs */
+    Instruction *next_second; /* room for the second halves of pairs */
 } Allocator;
 
 static uint16_t pop(FreeSlots *free) { return free->slots[--free->count]; }

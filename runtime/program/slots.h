@@ -12,9 +12,9 @@
    peak_activations.
 
    The WAIT of a receive comes right before the pass that needs the message. The WAIT of the oldest send comes when a
-   message slot is needed, none is free, and two passes have run since the send; if fewer have run, the rank gets one
-   slot more. So a rank seldom waits for a slow receiver. The WAITs of the remaining sends come after the last pass,
-   message, U or REDUCE.
+   message slot is needed, none is free, and two passes have run since the send; if fewer have run, or every send has
+   its WAIT, the rank gets one slot more. So a rank seldom waits for a slow receiver. The WAITs of the remaining sends
+   come after the last pass, message, U or REDUCE.
 
    Counts above PROGRAM_SLOTS_MAX do not fit into a program; the caller checks them. False: out of memory. */
 bool slots_assign(const Program *program, RankProgram *rank, const Instruction *instructions, uint32_t count,

@@ -3,7 +3,8 @@
 
 /* The operations of an F&B or F&F, in the order in which a rank of a real run issues them when it walks the merged list
    of both halves (runtime/model/overlap.c). A component that computes is one operation. A component that communicates
-   is a post, and a wait right before the next component of the same half that needs its result. */
+   is a post and a wait. The wait comes right before the next operation of the same half that needs its result or is a
+   post; if there is none, at the end of the pair. */
 
 #include "runtime/program/recipe_times.h"
 

@@ -25,8 +25,8 @@ typedef struct LocalMember {
     Local *local;
     LocalCommunicator *summing; /* list of communicators with a sum that this member has posted and not waited for */
     /* 0 while the thread is awake. While it sleeps, what it waits for: the number of a request, COLLECTIVE or PIECES.
-       The member that completes what the thread waits for sets `parked` to 0 and wakes the thread. Only sleeping and
-       waking make system calls. */
+       Another member sets `parked` to 0 and wakes the thread if it completes what the thread waits for, makes a sum
+       ready to be added up, or aborts the run. Only sleeping and waking make system calls. */
     alignas(CACHE_LINE) _Atomic uint32_t parked;
 } LocalMember;
 

@@ -38,7 +38,8 @@ static bool aborted(const Local *local) { return atomic_load(&local->state) == A
 
 static bool can_help(const LocalMember *member) { return member->summing && local_sum_has_work(member); }
 
-/* Sleeps until `counter` is at least `target`. No wake-up is lost: this thread sets `parked`, then reads the counter;
+/* Sleeps until `counter` is at least `target`, and meanwhile adds up units of the sums that become ready. False: the
+   deadline has passed, or the run was aborted. No wake-up is lost: this thread sets `parked`, then reads the counter;
    the other one raises the counter, then reads `parked`; all accesses are sequentially consistent. The same holds for a
    sum that becomes ready. */
 static bool park(LocalMember *member, _Atomic uint64_t *counter, uint64_t target, uint32_t cause)

@@ -127,8 +127,8 @@ static void *pulse_main(void *argument)
     return NULL;
 }
 
-/* Starts the thread that sends pulses to the other members. It is no failure if the thread cannot be started: the
-   deadline then limits each wait separately. */
+/* Starts the thread that sends pulses to the other members; none if there are no others or no deadline. It is no
+   failure if the thread cannot be started: the deadline then limits each wait separately. */
 void mpi_start_pulse(MpiWorld *world)
 {
     condition_of_monotonic_clock(&world->closing);

@@ -206,8 +206,8 @@ Status nccl_member_take(World *world, Device *device, NcclMember **taken, Error 
     return start(member, error);
 }
 
-/* NCCL connects two ranks at their first transfer, which takes long. So this function makes a small transfer with each
-   member before the first step. */
+/* NCCL connects two ranks at their first transfer, which takes long. So this function sends a few bytes to each of
+   `members` that is not connected yet, and receives a few from it, before the first step. */
 Status nccl_greet(NcclMember *member, const int *members, int count, Error *error)
 {
     bool all = true;
