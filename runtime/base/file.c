@@ -144,7 +144,8 @@ static OpenedName opened_name(int descriptor)
     return name;
 }
 
-/* Opens a file without a name in the folder of `path`; -1: the system has no such files, or cannot name them later. */
+/* Opens and locks a file without a name in the folder of `path`. -1: the system has no such files, or cannot name them
+   later; or any file in this folder fails. */
 static int open_nameless(const char *path)
 {
     char *folder = folder_of(path);

@@ -15,9 +15,9 @@ Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Err
 
 /* A file that appears whole or not at all. Data goes to a file without a name (or, if the file system has no such
    files, to a temporary file .NAME.dptmp.XXXXXX beside `path`). Only file_finish gives it the name `path`, after all
-   data have reached the disk. Until then, and after any failure, an old file of that name stays as it was. A writer
-   holds a lock (flock) on its temporary file. A killed writer loses the lock, and the next writer of the same file
-   removes the leftover. If `path` is a link, the file that it points to is replaced. None of this holds for "-"
+   data have reached the disk. Until then, and if anything fails before, an old file of that name stays as it was. A
+   writer holds a lock (flock) on its temporary file. A killed writer loses the lock, and the next writer of the same
+   file removes the leftover. If `path` is a link, the file that it points to is replaced. None of this holds for "-"
    (standard output), a device or a pipe: data go there directly. */
 typedef struct OutputFile {
     FILE *stream; /* write here */

@@ -24,7 +24,8 @@ static uint32_t count_pairs(const RankProgram *own)
     return count;
 }
 
-/* Finds the number of slots and clocks that suffice for both streams, that of a step and the forward-only one. */
+/* Finds the number of slots and clocks that suffice for both streams, that of a step and the forward-only one, and the
+   bytes of a slot of each class. */
 static void survey(Executor *executor)
 {
     const LoadedProgram *loaded = executor->config.loaded;
@@ -52,8 +53,8 @@ static bool enqueues(const Executor *executor)
     return executor->config.device && executor->config.device->run->async;
 }
 
-/* Makes the tables of bound passes for a device that only enqueues. On such a device message blocks never move, so
-   passes can be bound to the memory of their slots. */
+/* Makes the tables of bound passes for a device that only enqueues, if the host has `bind`; otherwise none. On such a
+   device message blocks never move, so passes can be bound to the memory of their slots. */
 static bool make_bound(Executor *executor)
 {
     const LoadedProgram *loaded = executor->config.loaded;

@@ -340,7 +340,7 @@ Costs costs_resolve(const Costs *given, uint32_t stages, const Recipes *recipes,
 }
 
 /* Whether I or W (`half`) is given for all stages without effect: each stage has its own time of the half, or a B of
-   its own from which the half follows. */
+   its own from which the half follows; the latter at least one stage. */
 static bool is_overruled(const Costs *given, uint32_t stages, StageCost half)
 {
     bool overruled = false;

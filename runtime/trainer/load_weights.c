@@ -68,7 +68,7 @@ static Status read_head(Session *session, const char *path, FILE *file, Head *he
                      contradictions.text + 2);
 }
 
-/* Checks that all numbers are finite and that the checksum is right. */
+/* Checks that all numbers are finite and that the checksum is right, if the file has one: version 1 has none. */
 static Status check_numbers(const char *path, FILE *file, Head *head, Error *error)
 {
     enum { PIECE = 1 << 14 };

@@ -87,8 +87,9 @@ static Status open_executor(Rank *rank, Error *error)
     return trace_open(rank, error);
 }
 
-/* Checks that the memory of the machine suffices for all its ranks before any of them touches it. Without this check
-   the kernel would kill one of them without a message. A collective of all ranks. */
+/* Checks that the memory of the machine suffices for all its ranks before any of them touches it; with --overcommit
+   refuses nothing. Without this check the kernel would kill one of them without a message. A collective of all
+   ranks. */
 static Status check_memory(Rank *rank, Error *error)
 {
     const uint32_t ranks = (uint32_t)member_count(rank);

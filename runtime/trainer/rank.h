@@ -335,8 +335,8 @@ Status lists_agree(Rank *rank, Error *error);
 
 /* --- load_weights.c --- */
 
-/* Takes the model's sizes from the file of --load and checks all of the file: its checksum, and that every weight is
-   finite. One message lists all settings that contradict the file. */
+/* Takes the model's sizes from the file of --load and checks all of the file: its size, its checksum if it has one
+   (since version 2), and that every weight is finite. One message lists all settings that contradict the file. */
 Status weights_check(Session *session, Error *error);
 /* Replaces the rank's initial weights by those of the file. A collective of all ranks. */
 Status load_weights(Rank *rank, Error *error);

@@ -31,7 +31,7 @@ static inline void sum_in_order(void *const *parts, int count, size_t start, siz
 }
 
 /* A sum over `count` members is divided into one slice of the buffer for each member to add up. Slices begin at
-   multiples of SUM_LINE elements: a cache line, and an alignment that GPU kernels need to be fast. */
+   multiples of SUM_LINE elements: a cache line of floats, and an alignment that GPU kernels need to be fast. */
 enum { SUM_LINE = 16 }; /* elements */
 
 typedef struct SumSlice {
