@@ -98,7 +98,8 @@ static Status await(GroupExchange *exchange, Error *error)
     return status;
 }
 
-/* Sends each other member the number of rows that this member's tokens have for each of the other member's experts. */
+/* Sends each member, itself included, the number of rows that this member's tokens have for each of that member's
+   experts. */
 EXCHANGE(counts_post)
 {
     const size_t members = members_of(op->exchange), bytes = op->exchange->experts / members * sizeof *o->sent;

@@ -1,4 +1,4 @@
-/* Maps bytes to vectors: a token table plus a position table, both learned. The first component of gpt. */
+/* Maps bytes to vectors: a token table plus a position table, both learned. The first component of gpt and moe. */
 
 #include "runtime/model/component.h"
 

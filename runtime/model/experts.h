@@ -21,7 +21,7 @@ typedef struct ExpertsFrame {
     /* [R, 2 expert_hidden] input of SwiGLU; [T K, hidden] results of the experts, as the tokens' member gets them */
     Address wide, results;
     /* [R, hidden] results of the experts held here; [T K, hidden] rows of n, sorted by expert, as this member sends
-       them */
+       them. In a group `sent` is the memory of `results`: the rows have been sent when the results arrive */
     Address made, sent;
     /* int32 [physical experts] each: the number of rows that this member sends to each physical expert; the number of
        rows in each block that it receives. Only with a group */
@@ -37,12 +37,14 @@ typedef struct ExpertsFrame {
     Address rows, active;
     Address shared_active;
     /* within I */
-    /* [T K, hidden]; [T, K]; the gradients of n from the shared experts and from the router, [T, hidden] each */
+    /* [T K, hidden] gradient of `sent`; [T, K]; the gradients of n from the shared experts and from the router,
+       [T, hidden] each */
     Address drows, dgates, dshared, drouted;
-    Address dmade, dsent;            /* [R, hidden] gradient of `rows`; [T K, hidden] gradient of `results` */
+    /* [R, hidden] gradient of `rows`; [T K, hidden] gradient of `results`, in a group in the memory of `drows` */
+    Address dmade, dsent;
     Address dactive, shared_dactive; /* like active, shared_active */
     /* saved from I to W */
-    Address dresults, dwide, shared_dwide; /* like results, wide, shared_wide */
+    Address dresults, dwide, shared_dwide; /* [R, hidden] gradient of `made`; like wide, shared_wide */
     Address dlogits, dnormed;
     size_t context, stash, gradient; /* total elements; stash: without the statistics */
 } ExpertsFrame;

@@ -1,13 +1,13 @@
-/* The last component of gpt: logits = norm(x) w, and their cross-entropy with the targets. F saves the gradient of the
-   logits, so I and W need no targets. */
+/* The last component of gpt and moe: logits = norm(x) w, and their cross-entropy with the targets. F saves the gradient
+   of the logits, so I and W need no targets. */
 
 #include "runtime/model/component.h"
 
 enum { GAIN, SHIFT, VOCABULARY };
 enum { NORM, TO_LOGITS, LOSS };
 
-/* Addresses of the tensors that a pass saves for a later pass of the same microbatch. First row: F saves them for I and
-   W; second row: I for W. `logits` holds the gradient of the logits. */
+/* Addresses of the tensors that a pass saves for a later pass of the same microbatch. First row: F saves them for W,
+   and all but `normed` for I, too; second row: I for W. After F `logits` holds the gradient of the logits. */
 typedef struct Parts {
     Address normed, statistics, logits;
     Address dnormed;

@@ -82,12 +82,13 @@ typedef struct StageSizes {
     size_t saved;
     size_t message;   /* an activation or gradient that is sent between stages; the same for every stage */
     size_t context;   /* activations saved from F to I (dgrad) */
-    size_t stash;     /* activations saved from F to W (wgrad) */
+    size_t stash;     /* activations saved from F to W (wgrad); I may read them, too */
     size_t gradient;  /* saved from I to W for the deferred weight gradient */
     size_t workspace; /* scratch memory of one pass */
     size_t inputs;    /* bytes of one microbatch's input data (first stage) */
     size_t targets;   /* bytes of one microbatch's target data (last stage) */
-    size_t outputs;   /* elements of the last stage's output (gpt: logits [tokens, vocabulary]; mlp: [rows, hidden]) */
+    /* elements of the last stage's output (gpt, moe: logits [tokens, vocabulary]; mlp: [rows, hidden]) */
+    size_t outputs;
 } StageSizes;
 
 typedef struct Stage Stage;

@@ -45,7 +45,7 @@ static void forward(const Component *c, const PassAddresses *at, OpList *list)
 }
 
 /* The gradient of n has three terms: from the dispatched rows and from the shared experts, which are already in
-   dnormed, and from the gates. */
+   dnormed, and from the logits, by way of the gates and the balance loss. */
 static void backward_input(const Component *c, const PassAddresses *at, OpList *list)
 {
     const ExpertsFrame f = experts_frame(c, at);

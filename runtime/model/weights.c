@@ -1,4 +1,4 @@
-/* A stage's weights outside the passes: initialisation, gradient norm, update. */
+/* A stage's weights outside the passes: initialisation, tallies, sums of squares, update. */
 
 #include "runtime/base/clock.h"
 #include "runtime/model/random.h"

@@ -1,4 +1,4 @@
-/* Writes the last steps as a trace. */
+/* Keeps the times of the last steps in memory, and writes them as a trace at the end of the run. */
 #include "runtime/program/trace.h"
 #include "runtime/trainer/rank.h"
 
