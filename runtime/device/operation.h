@@ -1,7 +1,7 @@
 #ifndef DEVICE_OPERATION_H
 #define DEVICE_OPERATION_H
 
-/* Operations as data. When a stage is opened, each component of the model appends the operations of its passes to
+/* Operations as data. When a stage is opened, each component of the stage appends the operations of its passes to
    lists; a device runs a list. operations.def defines each kind: what it computes, reads, writes and adds to. */
 
 #include "runtime/base/status.h"

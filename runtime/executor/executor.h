@@ -206,7 +206,8 @@ size_t executor_slot_bytes(const Executor *executor);
 void executor_use_memory(Executor *executor, void *memory);
 /* Host memory that the executor has taken for its tables. */
 size_t executor_table_bytes(const Executor *executor);
-/* Makes everything that the runs need, and calls StageTable.bind. Call it once, before the first run. */
+/* Allocates the memory for the slots if executor_use_memory was not called, asks the host for the weight gradients that
+   are summed, and calls StageTable.bind. Call it once, before the first run. */
 Status executor_bind(Executor *executor, Error *error);
 
 /* Runs the rank's stream from its first instruction to END: a step, or with `evaluating` the forward half. `step`: the

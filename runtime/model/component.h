@@ -89,8 +89,8 @@ void component_tally(Component *component, const char *name, size_t elements, Ta
 /* Standard deviation of initial weights: 0.02 at a width of 768, as in GPT-2. At other widths it is chosen so that
    outputs have the same variance. */
 double component_deviation(const Component *component);
-/* Standard deviation of initial weights of layers that add to the residual: component_deviation divided by the square
-   root of the number of these layers, as in GPT-2. */
+/* Standard deviation of initial weights of matrices that add to the residual: component_deviation divided by the square
+   root of twice the number of the model's layers, as in GPT-2, where each layer adds twice. */
 double component_residual_deviation(const Component *component);
 /* For passes. The offset of parameter `index` from the component's first parameter, in elements. For the number of
    parameters as index: the size of all. */

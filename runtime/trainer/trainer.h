@@ -20,7 +20,8 @@ typedef struct RunOptions {
     const char *model_name; /* NULL: the default, or the model of the loaded weights */
     const char *data;       /* NULL: the default text */
     uint64_t steps;
-    /* the loss on held-out data is computed over at most this many tokens, from the beginning of these data */
+    /* the loss on held-out data is computed over at most this many tokens, from the beginning of these data, but over
+       at least one sequence */
     uint64_t held_out;
     uint64_t trace_steps; /* the trace shows this many last steps; 0: chosen automatically */
     double deadline;      /* seconds; 0: none */
