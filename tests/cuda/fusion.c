@@ -1,6 +1,7 @@
 /* Bound lists of the CUDA device, on the mock runtime: an F&B gives the numbers of its halves in turn; every necessary
-   dependence is in the table, for every recipe and at the sizes of real models; lists share a table only if their
-   addresses are equal; tables take the planned memory; a launch leaves multiprocessors to the kernels of libraries. */
+   dependence is in the table, for the recipes of schedules and for random ones, at the sizes of real models; lists
+   share a table only if their addresses are equal; tables take the planned memory; a launch leaves multiprocessors to
+   the kernels of libraries. */
 
 #include "tests/cuda/runs.h"
 #include "tests/device/run_op.h"
@@ -67,7 +68,7 @@ static float *results(const Work *work, size_t *count)
 }
 
 /* IN_TURN: the passes run operation by operation. ALONE: each pass is one launch, because the model is small. TOGETHER:
-   an F&B is one launch. */
+   an F&B is one launch, or several if one table does not hold its operations. */
 typedef enum Mode { IN_TURN, ALONE, TOGETHER, MODES } Mode;
 
 static void run_together(const StagePair *pair, const Recipe *recipe)
@@ -193,7 +194,7 @@ static void test_shared_tables(void **state)
     end_work(&work);
 }
 
-/* The inputs of an F&B, changed one by one. */
+/* The inputs of an F&B. They are changed one after the other, and stay changed. */
 enum { NOTHING, RECIPE, SLOTS, WEIGHTS, VERSION, HALVES, STAGE, SCRATCH, BESIDE, COUNTED, CHANGES };
 
 static Stage *open_another(const Work *work, const char *heads, const char *sequence)
@@ -224,7 +225,8 @@ static void change(Work *work, int what, const void *other_weights)
 }
 
 /* A repeated F&B is one call of the CUDA runtime, and so is a repeated single pass. If an input has changed there are
-   more calls. The numbers equal those of the operations run one after the other. */
+   more calls; changes that need no new table are exceptions (is_known). The numbers equal those of the operations run
+   one after the other. */
 static void test_tables_stay(void **state)
 {
     (void)state;
@@ -300,7 +302,8 @@ static PassBuffers far_buffers(const Device *device, const Stage *stage, bool fi
     };
 }
 
-/* Checks the F&Bs of the F of every stage with the B and with the I of every stage of a pipeline. */
+/* Checks the F&Bs of the F of every stage with the B and with the I of every stage of a pipeline. Returns their
+   number. */
 static size_t check_recipe(const char *device_name, const char *model, const char *hidden, const char *rows,
                            const Recipe *recipe)
 {
@@ -341,8 +344,8 @@ static size_t check_recipe(const char *device_name, const char *model, const cha
     return report.fused;
 }
 
-/* Single passes are bound if their operations are so small that launching them takes the host longer than they take the
-   GPU. */
+/* Single passes are bound if their operations are small: launching them takes the host longer than they take the GPU.
+   This is so for hidden=480, and not for hidden=512. */
 static void test_small_passes(void **state)
 {
     (void)state;
@@ -396,7 +399,8 @@ static void test_tables_too_many(void **state)
             pair.forward_buffers = far_buffers(device, stage, false, false, weights, &next);
             BoundPass *bound;
             OK(stage_bind_overlap(&pair, &unsaid, &bound, error));
-            if (i == 0) /* for the first F&B that does not fit, there is memory for the first of its tables */
+            /* the first F&B that does not fit lacks a quarter of its memory: of two tables only the first one fits */
+            if (i == 0)
                 device->bound_most = FITTING * device->bound_bytes + device->bound_bytes * 3 / 4;
             const MockReport report = mock_report();
             OK(stage_run(bound, error));
@@ -561,7 +565,8 @@ static void test_maps_stay(void **state)
     assert_clean();
 }
 
-/* Two parts of a model that share their weights. */
+/* Two operations that add to the same gradients, as in parts of a model that share weights: the second one waits for
+   the first. If it does not, the mock reports a race. */
 static void test_shared_gradients(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Kernels compiled by a mock compiler: when the compiler is called, which results are cached, how the cache is damaged
-   and trimmed, and which process waits for which. */
+/* Kernels compiled by a mock compiler: when the compiler is called, which results are cached, what happens with damaged
+   files of the cache, how the cache is trimmed, and that threads which start together compile each kernel once. */
 
 #include "runtime/device/jit.h"
 
@@ -23,7 +23,8 @@ struct _nvrtcProgram {
 };
 
 static atomic_int compilations, live, at_work, together;
-/* wait_for: a compilation ends only after so many compilations run at the same time */
+/* wait_for: each compilation waits, for at most 10 s, until so many of them have run at the same time; 0: it does not
+   wait */
 static int minor_version, compile_result, wait_for;
 /* the mock is an old NVRTC, which cannot split a compilation among threads */
 static bool old;
@@ -221,7 +222,7 @@ static void test_together(void **state)
     assert_int_equal(compilations, SOURCES);
 }
 
-/* If two processes or threads start together, a kernel that both need is compiled once. */
+/* Each of several threads needs the same kernels. test_started_together checks that each kernel is compiled once. */
 static void *start(void *argument)
 {
     static const char *const texts[SOURCES] = {"a", "b", "c", "d"};
@@ -262,7 +263,7 @@ static void test_one_fails(void **state)
     expect(&sources[2], folder, "code of c", 3); /* the kernels that did not fail are in the cache */
 }
 
-/* Calls `change` for each file of the cache; the code must then be compiled again. */
+/* Calls `change` for the only .cubin file of the cache. The caller checks that the code is then compiled again. */
 static void damage(void (*change)(const char *path))
 {
     DIR *stream = opendir(folder);

@@ -1,5 +1,6 @@
-/* The NCCL transport on a fake NCCL: the numbers are those of the CPU device, groups come in the proven order, and each
-   failure is reported on every rank before the deadline. Ranks are threads, each with a GPU of the mock runtime. */
+/* The NCCL transport on a fake NCCL: the numbers are close to those of the CPU device, the fake NCCL notices no
+   violation, and after each failure the run ends and reports the failed call. Ranks are threads, each with a GPU of the
+   mock runtime. */
 
 #define RUN_DEADLINE "2"
 #include "tests/cuda/fake/nccl.h"

@@ -1,9 +1,9 @@
 #ifndef TESTS_CUDA_OPERATIONS_H
 #define TESTS_CUDA_OPERATIONS_H
 
-/* Compares every operation of a device with the oracle's: on random data, with outputs that are NaN before the call,
-   with shapes that do not divide into tiles and shapes of many tiles. Two programs run this: one on the mock runtime,
-   one on a GPU. */
+/* Compares the operations of the models gpt and mlp on a device with the oracle's: on random data, with outputs that
+   are NaN before the call unless the operation adds to them, with shapes that do not divide into tiles and shapes of
+   many tiles. Two programs run this: one on the mock runtime, one on a GPU. */
 
 #include "runtime/device/cuda.h"
 #include "tests/device/pair.h"
@@ -14,9 +14,9 @@
 
 typedef struct OperationsRun {
     const char *device;
-    double bound; /* bound of |x - y| / |y| */
+    double bound; /* bound of |x - y| / |y|, where |.| is the norm of a whole output */
     bool large;   /* also tests shapes for which the oracle takes seconds */
-    bool fused;   /* runs each operation by a fused launch, if the device has fused launches */
+    bool fused;   /* runs the operations of CALL_OP by fused launches, if the device has them */
     bool says;    /* prints each call before it is made, to find calls that hang */
 } OperationsRun;
 
@@ -106,7 +106,7 @@ static void compare_and_release(Tensor tensor, const char *what, size_t rows, si
     release(tensor);
 }
 
-/* Bytes that are the same on both devices: data, losses. */
+/* Memory of both devices that starts with the same bytes: data, losses. */
 typedef struct Block {
     void *at[DEVICES];
     size_t bytes;

@@ -1,8 +1,8 @@
 #ifndef TESTS_CUDA_ORDERS_H
 #define TESTS_CUDA_ORDERS_H
 
-/* Random legal orders: each stage is on a random rank, the next pass is a random one whose inputs are ready, and
-   backwards are full or split. */
+/* Random legal orders: stages are dealt to the ranks at random, equally many to each; the next pass is a random one
+   whose inputs are ready, and backwards are full or split. */
 
 #include <setjmp.h>
 #include <stdarg.h>

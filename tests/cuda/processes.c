@@ -47,9 +47,10 @@ static void assert_close(const char *left, const char *right)
     assert_int_equal(*left, *right);
 }
 
-/* Losses and weights equal those of a run in one process, which copies messages, to the bit. This holds for any order
-   in which the streams of the ranks progress, and for any --rank-map. Chimera and DualPipe sum gradients over ranks;
-   replicas do so in every schedule; all schedules sum norms. */
+/* Losses and weights equal those of a run in one process, which copies messages, to the bit. The streams of the ranks
+   progress in three orders; the run with the third order has a --rank-map. The losses of the run in one process are
+   close to those of the CPU device. Chimera and DualPipe sum gradients over ranks; replicas do so in every schedule;
+   all schedules sum norms. */
 static void test_equals_local(void **state)
 {
     (void)state;
@@ -124,7 +125,8 @@ static void test_refusals(void **state)
            "--transport mpi moves no memory of GPUs; nccl does");
 }
 
-/* NCCL fails on one rank: every rank ends, and the others report that rank's message and position. */
+/* NCCL fails on one rank: all ranks end before the deadline, and the message names the call that failed. If the call
+   was made for an instruction, the message also names the instruction and its line. */
 static void test_failures(void **state)
 {
     (void)state;
@@ -173,8 +175,8 @@ static void test_killed(void **state)
     assert_non_null(strstr(diagnostics, "dprun: rank "));
 }
 
-/* NCCL does not report a stopped rank. The deadline ends the run, and the message says which ranks waited, where and
-   for which rank. */
+/* NCCL does not report a stopped rank. The deadline ends the run, and the stopped process, too. The message says that a
+   rank does not answer. */
 static void test_stopped(void **state)
 {
     (void)state;

@@ -33,7 +33,7 @@ typedef struct Outcome {
     /* summed over all ranks, when all are ready to run: the memory that was planned, and the GPU memory that is
        allocated */
     size_t planned_bytes, gpu_bytes;
-    size_t instructions; /* instructions of all ranks, in both streams */
+    size_t instructions; /* of all ranks, in the program and in its forward half */
 } Outcome;
 
 static const Passes *run_passes; /* NULL: those of the model */
@@ -138,9 +138,9 @@ static inline void assert_clean(void)
     assert_true(report.launches > 0);
 }
 
-/* Largest relative differences between numbers of the CUDA device and of the CPU device. A kernel's update rounds
-   differently from the CPU device's, and later passes, and most of all the norm, amplify this. Numbers before the first
-   update are much closer. */
+/* Largest relative differences between the numbers of two runs, in the first step and in later ones. A kernel's update
+   rounds differently from the CPU device's, and later passes, and most of all the norm, amplify this. Numbers before
+   the first update are much closer. */
 typedef struct Bounds {
     double first_step, later;
 } Bounds;

@@ -1,5 +1,5 @@
-/* Whole runs of dprun's code on the CUDA device with the mock runtime: the losses equal the CPU device's, no two
-   accesses race, and every failed call is reported and cleaned up after. */
+/* Whole runs of dprun's code on the CUDA device with the mock runtime: the numbers are close to the CPU device's, no
+   two accesses race, and a failed call is reported and cleaned up after, unless it only frees or waits. */
 
 #include "tests/cuda/runs.h"
 
@@ -15,7 +15,7 @@ static const Schedule schedules[] = {
 };
 enum { SCHEDULES = sizeof schedules / sizeof *schedules, ASYNCHRONOUS = 6 /* updates within the first step */ };
 
-/* The numbers are those of the CPU device, whatever the order in which the streams progress. */
+/* The numbers are close to those of the CPU device in three orders in which the streams progress. */
 static void test_equals_cpu(void **state)
 {
     (void)state;
@@ -126,7 +126,8 @@ static void test_bf16(void **state)
         }
 }
 
-/* --reference, which runs the program on one rank, and --forward-only equal the CPU device as well. */
+/* The numbers of --reference, which runs the program on one rank, and of --forward-only are close to the CPU device's,
+   too. */
 static void test_reference_and_forward(void **state)
 {
     (void)state;
@@ -141,7 +142,7 @@ static void test_reference_and_forward(void **state)
     }
 }
 
-/* If the streams do not wait for each other the mock reports races. So a run without reports has none. */
+/* If the streams do not wait for each other the mock reports races. */
 static void test_races_are_seen(void **state)
 {
     (void)state;
@@ -169,7 +170,7 @@ static void test_failing_calls(void **state)
     run_well(path, "cuda", "mlp", "--transport=local");
     const size_t calls = mock_report().calls;
     assert_true(mock_report().fused > 0);
-    /* each of the first calls fails in one run, because these differ from each other; of the later calls only every
+    /* each of the first 60 calls fails in two runs, because these differ from each other; of the later calls only every
        stride-th */
     const size_t stride = 1 + calls / 120;
     for (size_t i = 1; i <= calls; i += i < 60 ? 1 : stride)
@@ -193,7 +194,7 @@ static void test_failing_calls(void **state)
         }
 }
 
-/* On a machine without a GPU, the message says what is missing. */
+/* Without a usable GPU, --device cuda says what is missing, and --device auto uses the CPU. */
 static void test_no_gpu(void **state)
 {
     (void)state;

@@ -13,7 +13,7 @@ enum {
 };
 static const double rounding = 0.01; /* microseconds: the trace rounds times to ns */
 
-/* Runs a step of dualpipe, whose F&Bs overlap. Returns the share of all-to-alls that was hidden. */
+/* Runs a step of dualpipe, whose F&Bs overlap. Returns the share of the time of all-to-alls that was hidden. */
 static double run_step(const char *before, const char *options)
 {
     char arguments[300];
@@ -98,8 +98,8 @@ static size_t read_events(Event *events)
     return count;
 }
 
-/* Each pass of a layer with experts has its all-to-alls, named after layer, component and direction. A backward is B or
-   I. */
+/* The trace has the right number of all-to-alls of each kind, named after layer, component and direction. The pass of a
+   forward one is named F, that of a backward one is not. */
 static void assert_complete(const Event *events, size_t count)
 {
     size_t kinds[2][2] = {{0}};
@@ -124,7 +124,7 @@ static void assert_complete(const Event *events, size_t count)
     assert_int_equal(kinds[1][1], each);
 }
 
-/* Events of one lane do not overlap. Returns how many are in the lane of second halves. */
+/* Events of one lane of a member do not overlap. Returns how many are in the lane of second halves. */
 static size_t assert_lanes(const Event *events, size_t count)
 {
     double ends[REPLICAS * RANKS][2] = {{0}};
@@ -141,7 +141,8 @@ static size_t assert_lanes(const Event *events, size_t count)
     return second;
 }
 
-/* In turn no two all-to-alls are in flight at once, so the sums over the trace are the times of the report. */
+/* In turn no two all-to-alls of a member are in flight at once, so the sums over the trace are the times of the
+   report. */
 static void assert_sums(const Event *events, size_t count)
 {
     double in_flight = 0, waited = 0;

@@ -37,7 +37,7 @@ static Status wrong_forward(Stage *stage, const PassBuffers *buffers, Error *err
     return STATUS_OK;
 }
 
-/* Adds a weight gradient twice. */
+/* Runs a W. The one that passes_to_come selects adds its weight gradient twice. */
 static Status wrong_backward_weight(Stage *stage, const PassBuffers *buffers, Error *error)
 {
     TRY(stage_backward_weight(stage, buffers, error));
@@ -109,8 +109,8 @@ static void a_right_program_is_equal(void **state)
     assert_string_equal(text, "{\"equal\":true,\"steps\":4}\n");
 }
 
-/* The losses of the second pipe start at index 2 * MICROBATCHES. The last stages of the two pipes are on different
-   ranks. */
+/* A step has 2 * MICROBATCHES losses, so the first one that is computed in step 2 becomes wrong. The last stages of the
+   two pipes are on different ranks, so it may be of either pipe. */
 static void a_wrong_loss_is_named(void **state)
 {
     (void)state;

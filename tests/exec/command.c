@@ -87,7 +87,8 @@ static void test_check(void **state)
     expect(finish(start("%s --check --save w %s", dprun, program)), 2, "--check cannot be combined with");
 }
 
-/* A schedule without backward passes runs as with --forward-only. Its losses equal those of other schedules. */
+/* A schedule without backward passes runs as with --forward-only. Its outputs equal those of another schedule with
+   --forward-only. */
 static void test_forward_only_schedule(void **state)
 {
     (void)state;
@@ -136,7 +137,7 @@ static void test_named_pipe(void **state)
 }
 
 /* A run starts from saved weights, even if it divides the model into another number of stages than the run that saved
-   them. Files of other models and truncated files are refused before the run starts. */
+   them. Truncated files, and files that are no weights, are refused before the run starts. */
 static void test_load(void **state)
 {
     (void)state;
@@ -204,8 +205,8 @@ static void test_load_settings(void **state)
     assert_non_null(strstr(diagnostics, "router is softmax there and sigmoid here"));
 }
 
-/* Refuses a changed byte, a weight that is not finite, and a newer format. The old format without a checksum is still
-   read. */
+/* Refuses a changed byte, a weight that is not finite, a newer format, and a setting that does not exist. The old
+   format without a checksum is still read. */
 static void test_load_damaged(void **state)
 {
     (void)state;
@@ -236,8 +237,8 @@ static void test_too_much_memory(void **state)
     expect(finish(start("%s --overcommit %s %s", dprun, huge, program)), 3, "of its plan: ");
 }
 
-/* Memory runs out at a different point for each limit, often inside a library. The run ends with a message and not by a
-   signal. */
+/* Memory runs out at a different point for each limit, often inside a library. The run succeeds, or ends with a message
+   and not by a signal. */
 static void test_memory_runs_out(void **state)
 {
     (void)state;

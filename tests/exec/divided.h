@@ -33,7 +33,7 @@ static inline void compile_schedule(const char *schedule, int ranks, char progra
 }
 
 /* Runs dprun with these arguments. `before` is the start of the command line, for example mpirun. Returns the exit
-   status; the output goes to folder/output. */
+   status; -1: a signal ended it. Its output and diagnostics go to folder/output. */
 static inline int run_dprun(const char *before, const char *arguments)
 {
     char command[4096];
@@ -80,7 +80,7 @@ static inline double printed_number(const char *key)
     return strtod(found + strlen(key), NULL);
 }
 
-/* The share of the time of all-to-alls in which the ranks computed. */
+/* Returns the share of the time of all-to-alls in which the ranks computed. Checks that there are all-to-alls. */
 static inline double assert_hidden_share(void)
 {
     const double hidden = printed_number("\"all_to_all_hidden\":");

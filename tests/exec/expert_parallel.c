@@ -1,6 +1,6 @@
 /* Experts divided among replicas: losses, norms of gradients, held-out loss and saved weights of several steps are
-   equal to the bit to those of the whole model on one rank, as threads and as processes. A file saved under one
-   division of the experts loads under any other. */
+   equal to the bit to those of the whole model on one rank. Processes save the same weights as threads. A file saved
+   under one division of the experts loads under any other. */
 #include "tests/exec/sanitized.h"
 #include "tests/exec/divided.h"
 
@@ -24,7 +24,8 @@ static void check(const char *schedule, int ranks, int replicas, int shards)
     release(&reference);
 }
 
-/* Compiles a schedule to prog.bin. False: the schedule is asynchronous or does not run on that many ranks. */
+/* Compiles a schedule to prog.bin. False: it is one of the pipedream schedules, which are asynchronous, or does not run
+   on that many ranks. */
 static bool compiles(const char *schedule, int ranks)
 {
     char command[600];
@@ -61,7 +62,7 @@ static void four_ranks_equal_the_reference(void **state)
         }
 }
 
-/* The second run changes no weights: its learning rate is 0, and so is the rate of the router's bias. */
+/* The runs that load the file change no weights: their learning rate is 0, and so is the rate of the router's bias. */
 static void a_saved_file_loads_under_any_division(void **state)
 {
     (void)state;
@@ -107,8 +108,9 @@ static void in_turn_gives_the_same_bits(void **state)
     assert_same_files("in-turn", "overlapped");
 }
 
-/* Of the 8 layers 7 have experts. In each of them a microbatch has five all-to-alls, one after the other: the counts of
-   dispatch, then the rows of dispatch and of combine, forward and backward. */
+/* With any --link the saved weights are the same, and the times include those of the link. Of the 8 layers 7 have
+   experts. In each of them a microbatch has five all-to-alls, one after the other: the counts of dispatch, then the
+   rows of dispatch and of combine, forward and backward. */
 static void a_network_changes_only_times(void **state)
 {
     (void)state;

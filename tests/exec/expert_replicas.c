@@ -1,5 +1,5 @@
 /* Copies of experts on several ranks, and moves of experts between ranks, change the loads of ranks but not the
-   outputs. Ranks are threads or processes. */
+   outputs, up to rounding. Ranks are threads or processes. */
 #include "tests/exec/sanitized.h"
 #include "tests/exec/divided.h"
 
@@ -86,7 +86,8 @@ static void loaded_experts_have_copies(void **state)
     check_outputs("", arguments, "--expert-replicas 4 --rebalance 2", false);
 }
 
-/* At most --moves experts of each of the 7 layers with experts move, and the ranks' loads get closer. */
+/* With --moves 1 at most one expert of each of the 7 layers with experts moves. Without --moves more experts move, and
+   the ranks' loads get closer. */
 static void loads_get_closer_within_the_moves(void **state)
 {
     (void)state;

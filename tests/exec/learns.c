@@ -1,6 +1,6 @@
-/* Trains the default model on the default text. After a few steps of DualPipe the loss, also on unseen text, is well
-   below the entropy of single bytes, which is the best loss without looking at earlier bytes. Under a sanitizer, which
-   checks the code and not the result, the loss only has to fall. */
+/* Trains the default model with 4 layers on the default text. After 120 steps of DualPipe the loss, also on unseen
+   text, is well below the entropy of single bytes, which is the best loss without looking at earlier bytes. Under a
+   sanitizer, which checks the code and not the result, the loss only has to fall. */
 
 #include "tests/exec/sanitized.h"
 

@@ -1,4 +1,4 @@
-/* Reads the free memory from copies of the kernel's files, for both versions of control groups. */
+/* Reads the free memory from files that have the form of the kernel's, for both versions of control groups. */
 #include "runtime/launcher/memory.h"
 
 #include <setjmp.h>

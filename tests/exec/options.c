@@ -1,4 +1,5 @@
-/* The command line of dprun: which values are accepted. Each mistake gives a message of one line and status 2. */
+/* The command line of dprun: which values are accepted. Each mistake gives a message of one line, and STATUS_BAD_USAGE;
+   a missing file of a model gives STATUS_BAD_INPUT. */
 #include "runtime/command/options.h"
 #include "runtime/model/spec.h"
 

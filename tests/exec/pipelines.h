@@ -1,8 +1,8 @@
 #ifndef EXEC_PIPELINES_H
 #define EXEC_PIPELINES_H
 
-/* Small programs made without the compiler: one or two pipes, one stage per rank, first all F of a pipe, then all B.
-   Every message has its own slot, which keeps the plan simple. */
+/* Small programs made without the compiler: one or two pipes, one stage of each pipe per rank, first all F of all
+   pipes, then all B. Every message has its own slot, which keeps the plan simple. */
 
 #include "runtime/program/program.h"
 

@@ -24,9 +24,9 @@
 enum { RANKS = 4 };
 
 static const char small[] = "--set hidden=16 --set heads=2 --set sequence=8 --set microbatch_size=2";
-/* the test program sets `program` and `dprun` */
+/* make_folder, or the test program, sets `program` and `dprun` */
 static char folder[] = "/tmp/command.XXXXXX", program[64], dprun[PATH_MAX];
-static char output[1 << 16], diagnostics[1 << 16]; /* output of the last command */
+static char output[1 << 16], diagnostics[1 << 16]; /* output of the last command that finish or await_step has read */
 
 static inline void read_text(const char *name, char *text, size_t size)
 {
@@ -114,7 +114,7 @@ static inline void take_losses(char *losses, size_t size)
     assert_true(used > 40 && used < size);
 }
 
-/* Lists the child processes of a process. */
+/* Writes up to `most` child processes of a process to `found`, and returns their number. */
 static inline int children(pid_t parent, pid_t *found, int most)
 {
     char pattern[64];
@@ -171,8 +171,8 @@ static inline bool is_alive(pid_t process)
     return true;
 }
 
-/* Makes the folder of a test program, and sets `dprun` to the path of the program `built` in the build folder. False:
-   there is no such program. */
+/* Makes the folder of a test program, sets `program` to a path in it, and `dprun` to the path of the program `built` in
+   the build folder. False: there is no such program, or the folder cannot be made. */
 static inline bool make_folder(const char *built)
 {
     char path[PATH_MAX];

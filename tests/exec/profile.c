@@ -56,7 +56,8 @@ static void profile(const char *model)
     assert_non_null(strstr(output, head));
 }
 
-/* Checks the number of samples of `key`. Of ten steps only the fastest counts, with the samples of all ranks. */
+/* Checks the number of samples of `key`. Of the steps after the first, the fastest tenth counts, here one step, with
+   the samples of all ranks. */
 static void expect_samples(const char *key, int count)
 {
     char words[64];
@@ -128,8 +129,8 @@ static double work_printed(void)
     return sum;
 }
 
-/* The profile of one schedule predicts all schedules. Each of them divides the model differently, but the total work is
-   the same. */
+/* The profile of 1f1b predicts the work of five schedules. They divide the model differently, but the total work is the
+   same. */
 static void test_predicts(void **state)
 {
     (void)state;

@@ -15,8 +15,8 @@ static pid_t start_replicas(const char *options)
                  small, program);
 }
 
-/* Processes give the same losses and the same file of weights as threads. This holds for any --rank-map, and for runs
-   that load weights. */
+/* Processes give the same losses and the same file of weights as threads. The processes have a --rank-map, and both
+   runs load weights. */
 static void test_equals_local(void **state)
 {
     (void)state;

@@ -52,9 +52,9 @@ static void check_text(const char *name, const char *text)
     check(path);
 }
 
-/* Stages on several ranks in all combinations: numbers that do not divide each other; a stage whose next one is on the
-   same rank for some microbatches and elsewhere for others; split backwards; two pipes, of which one has more copies;
-   an order from a table. */
+/* Stages on several ranks: numbers that do not divide each other; a stage whose next one is on the same rank for some
+   microbatches and elsewhere for others; split backwards; two pipes, of which one has more copies; an order from a
+   table. */
 static void replicas_equal_reference(void **state)
 {
     (void)state;
@@ -79,8 +79,9 @@ static void replicas_equal_reference(void **state)
                             "1F1,1F3,1B3,1B1\n");
 }
 
-/* With equal layers and microbatches, all schedules have the same losses before the first update, to the bit. A norm is
-   a sum over the ranks' stages, which differ between schedules, so norms and later losses differ in their last bits. */
+/* With equal layers and microbatches, four schedules have the same losses before the first update, to the bit. A norm
+   is a sum over the ranks' stages, which differ between schedules, so norms and later losses may differ in their last
+   bits. */
 static void equal_layers_and_microbatches_train_the_same_model(void **state)
 {
     (void)state;
@@ -103,7 +104,7 @@ static void equal_layers_and_microbatches_train_the_same_model(void **state)
     release(&first);
 }
 
-/* The recipe of F&Bs does not change any bit of the results, with one or more layers per stage. */
+/* Random recipes of F&Bs do not change any bit of the results, with one layer per stage. */
 static void recipes_change_no_bit(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Whole runs in this process: equal numbers for every schedule, and every way in which a run can end. */
+/* Whole runs of small pipelines in this process: equal numbers in all runs, and the ways in which a run can end. */
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
 #include "tests/exec/pipelines.h"
@@ -480,7 +480,8 @@ static void test_files(void **state)
     assert_int_equal(count, 3 * (12 + 20 + 12 + 3 * 2));
     assert_non_null(strstr(events, "\"name\":\"rank 2\""));
 
-    /* The same training again, and one step of its reference: the output has the same bytes. */
+    /* The same training again writes the same bytes. One step and one step of its reference write the same head and as
+       many bytes. */
     outcome = run_well(&setting);
     release(&outcome);
     assert_memory_equal(read_file(&arena, weights, &again), first, size);
@@ -502,7 +503,7 @@ static void test_files(void **state)
 }
 
 /* A file of weights cannot be written. If its folder does not exist, this is reported before the training; otherwise at
-   the end. An old file is unchanged. */
+   the end. */
 static void test_unwritable(void **state)
 {
     (void)state;

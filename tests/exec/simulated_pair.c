@@ -1,5 +1,5 @@
 /* The simulator issues the operations of a pair in the order of the merged list that a real stage with experts runs:
-   the same components, posts and waits, and the same number of each. */
+   the same sequence of components, posts and waits. Consecutive operations of one component count as one. */
 
 #include "runtime/base/clock.h"
 #include "runtime/model/experts.h"
@@ -173,8 +173,8 @@ static double time_of_walk(const Recipe *recipe, const Costs *costs, uint32_t la
     return now;
 }
 
-/* Communication is posted as early as the recipe allows, also that of the next layer: no walk takes longer than the
-   prediction, whatever the times of the components. */
+/* Communication is posted as early as the recipe allows, also that of the next layer: with random times of the
+   components each walk takes the predicted time. */
 static void a_walk_takes_the_predicted_time(void **state)
 {
     (void)state;
@@ -218,7 +218,7 @@ static void communication_is_posted_early(void **state)
                                         "wait combine(1) of layer 0\n"));
 }
 
-/* A simulated F&F sleeps as long as its walk takes. */
+/* A simulated F&F sleeps at least as long as its walk takes, and the walk takes the predicted time. */
 static void a_pair_takes_the_time_of_its_walk(void **state)
 {
     (void)state;
@@ -240,8 +240,8 @@ static void a_pair_takes_the_time_of_its_walk(void **state)
     arena_free(&arena);
 }
 
-/* The pairs of chunks 0 and 1 have a recipe of their own, of other pairs the common one: each takes the time of its
-   recipe. */
+/* The pairs of chunks 0 and 1 have a recipe of their own, of other pairs the common one: each takes at least the time
+   of its recipe. */
 static void each_pair_follows_the_recipe_of_its_chunks(void **state)
 {
     (void)state;

@@ -82,7 +82,7 @@ static void every_sum_is_an_interval(void **state)
     assert_int_equal(check_sums(trace), 0); /* no stage has several copies */
 }
 
-/* One sum for each U of a stage with two copies. */
+/* The U of a stage with two copies each have a sum: in two steps there are more than four. */
 static void sums_of_asynchronous_programs_are_intervals(void **state)
 {
     (void)state;

@@ -33,8 +33,7 @@ static int shell(const char *format, const char *folder)
 }
 
 /* The clocks of ranks 1 and 2 are thousands of seconds ahead of rank 0. In the trace the events of all three ranks are
-   within the second that the run takes. No message arrives before it was sent, except by less than the time that an
-   exchange of clock messages takes. */
+   within 500 s. No message arrives more than a second before it was sent. */
 static void test_ranks_of_different_clocks(void **state)
 {
     (void)state;
@@ -125,8 +124,8 @@ static void test_replicas(void **state)
     assert_int_equal(shell("rm -r %2$s", folder), 0);
 }
 
-/* A trace of --reference has all stages on one rank. dpc diff says so instead of listing different numbers of
-   passes. */
+/* A trace of --reference has all stages on one rank. dpc diff refuses to compare it with a schedule, and says why. It
+   compares the trace with itself. */
 static void test_reference(void **state)
 {
     (void)state;

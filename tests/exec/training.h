@@ -20,7 +20,8 @@ enum { STEPS = 4, STAGES_MAX = 64, MICROBATCHES_MAX = 64 };
 /* All numbers of a training. */
 typedef struct Numbers {
     double losses[STEPS][MICROBATCHES_MAX], norms[STEPS], held_out;
-    uint64_t gradients[STEPS][STAGES_MAX]; /* a hash of each stage's gradient; unused if asynchronous */
+    /* a hash of each stage's gradient; 0 if asynchronous, or if replicas divide the experts */
+    uint64_t gradients[STEPS][STAGES_MAX];
 } Numbers;
 
 typedef struct Result {
@@ -78,7 +79,8 @@ static inline uint64_t hash(const void *bytes, size_t size)
     return value | 1;
 }
 
-/* Notes a hash of the gradient, and checks that all copies of a stage have the same sum. */
+/* Notes a hash of the gradient, and whether copies of a stage have different sums. In an asynchronous training it notes
+   0. */
 static inline void on_gradient(void *context, const GradientView *view)
 {
     Result *result = context;
@@ -160,7 +162,7 @@ static inline void assert_equal_numbers(const char *what, const Result *pipeline
         fail_msg("%s: other weights are saved", what);
 }
 
-/* Runs dpc with these arguments; `program` becomes the path of the prog.bin. */
+/* Runs dpc with these arguments; `program` becomes the path of the prog.bin, which is the same in every call. */
 static inline void compile_program(const char *arguments, char program[static 200])
 {
     char command[4096];

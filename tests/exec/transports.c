@@ -1,6 +1,6 @@
 /* The same program gives the same numbers, bit for bit: in a second run, and with one process per rank under mpirun.
-   Tests every schedule, both models, several sizes, and replicas; compares the losses of every microbatch, gradient
-   norms, and the weights after two steps.
+   Tests every schedule, the models gpt and mlp, several sizes, and replicas; compares the losses of every microbatch,
+   gradient norms, and the weights after two steps.
 
    MPI takes far longer to start than these runs take. So mpirun starts this program once for each mesh, and the
    processes run all programs of that mesh one after the other. */

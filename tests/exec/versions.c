@@ -1,6 +1,7 @@
-/* Asynchronous training follows the published recurrence. dprun's trace names the version of the weights that each pass
-   uses. A plain simulation trains the same model, one microbatch after the other, with all versions of all weights in
-   memory and without a program. Its losses equal dprun's to the bit. */
+/* Asynchronous training follows the published recurrence. dprun's trace names the version of the weights that each F
+   and each B uses. A plain simulation trains the same model, one microbatch after the other, with all versions of all
+   weights in memory and without a program. Its losses equal, to the bit, those of dprun with and without
+   --reference. */
 
 #include "tests/exec/run.h"
 
@@ -192,7 +193,8 @@ static PassBuffers buffers_of(const Simulation *x, uint32_t s, uint32_t m, doubl
     };
 }
 
-/* Adds the gradients of copies 1, 2, ... in this order to the gradient of copy 0, and zeroes them. */
+/* Adds the gradients of copies 1, 2, ... in this order to the gradient of copy 0, and sets those of copies 1, 2, ... to
+   0. */
 static void sum_copies(const SimulatedStage *stage, uint32_t copies)
 {
     float *sum = stage->gradients[0];
@@ -204,7 +206,8 @@ static void sum_copies(const SimulatedStage *stage, uint32_t copies)
     }
 }
 
-/* One update: W(t+1) = W(t) - rate * the mean gradient, clipped by its own norm. */
+/* One update: copies the newest version, and lets the optimizer change the copy by the mean gradient, clipped by its
+   own norm. */
 static void update(Simulation *x, SimulatedStage *stage, uint32_t copies)
 {
     sum_copies(stage, copies);
@@ -260,7 +263,7 @@ static void on_step(void *context, const StepReport *report)
     losses->last = report->loss;
 }
 
-/* Trains with dprun. `trace`: a path, or NULL. */
+/* Trains with dprun. `trace`: the path of the trace that it writes. `config` becomes the model's. */
 static void train(const char *path, const char *model, const char *clip, const char *trace, bool reference,
                   Losses *losses, ModelConfig *config)
 {
@@ -296,8 +299,8 @@ static void train(const char *path, const char *model, const char *clip, const c
     run_to_end(&run, &(SessionHooks){.observer = {.context = losses, .step = on_step}});
 }
 
-/* Checks that the trace has every F and B of every step with the version of the rule, and that every U makes the next
-   version on every copy. */
+/* Checks that the trace has every F and B of every step with the version of the rule, and that the Us of each copy name
+   the versions 1, 2, ... of each step. */
 static void check_trace(const char *path, const Simulation *x)
 {
     FILE *stream = fopen(path, "r");

@@ -1,10 +1,10 @@
 #ifndef TESTS_GPU_EMULATION_H
 #define TESTS_GPU_EMULATION_H
 
-/* Runs the kernels of runtime/device/kernels on the CPU: threads are fibers, memory is the host's. Besides wrong
-   numbers it finds barriers that not all threads reach, collective instructions on which a warp's lanes disagree,
-   asynchronous copies that no thread waits for, and misaligned addresses. In builds without a sanitizer it sees every
-   access, and also finds races in shared memory and accesses beyond its end. */
+/* Runs the kernels of runtime/device/kernels on the CPU: threads are fibers, memory is the host's. Tests compare the
+   numbers. The emulation itself finds barriers that not all threads reach, collective instructions on which a warp's
+   lanes disagree, asynchronous copies that no thread waits for, and misaligned addresses. In builds without a sanitizer
+   it sees every access, and also finds races in shared memory and accesses beyond its end. */
 
 #include "runtime/device/kernels/kernels.h"
 
@@ -13,7 +13,8 @@ extern "C" {
 #endif
 
 /* Runs kernel `name` (as in KERNELS, with its suffix). Returns NULL or a description of the error, valid until the next
-   call. Blocks run one after another, or concurrently if they wait for each other. */
+   call. emulate runs one cluster of blocks after the other. emulate_together runs all blocks concurrently, for kernels
+   whose blocks wait for each other. */
 const char *emulate(const char *name, const void *parameters, Launch launch);
 const char *emulate_together(const char *name, const void *parameters, Launch launch);
 

@@ -61,7 +61,9 @@ KERNEL faulty_registers(KERNEL_PARAMETER Copy)
         registers_less<32>();
 }
 
-/* Copies boxes with the tensor map at `from`. Each flag that is false leaves out one necessary step. */
+/* Copies a box with the tensor map at `from`, and reads it without waiting for it, which is a fault. An earlier fault:
+   `acquired` is false: the map is not acquired. `written`: writes where the box goes, after the fence. `counted`: waits
+   for a counter after the fence. */
 DEVICE void faulty_box(const Copy &p, char *shared, bool acquired, bool written, bool counted)
 {
     const TensorMap *map = (const TensorMap *)p.from;
@@ -91,8 +93,9 @@ FAULTY_BOX(faulty_fence, true, true, false)
 FAULTY_BOX(faulty_count, true, false, true)
 FAULTY_BOX(faulty_wait, true, false, false)
 
-/* For clusters of two blocks. Each block has a barrier at which the other block's threads arrive, and sends a box to
-   both blocks with the tensor map at `from`. */
+/* For clusters of two blocks. Each block has a barrier at which the threads of both blocks arrive. Block 0 sends a box
+   to both blocks with the tensor map at `from`. The first `missing` threads of a block do not arrive. `stays`: blocks
+   wait for these arrivals before they end. */
 DEVICE void faulty_cluster(const Copy &p, char *shared, bool begins_together, unsigned missing, bool stays)
 {
     Arrivals *full = (Arrivals *)(shared + 1024), *empty = full + 1;

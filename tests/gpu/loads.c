@@ -112,7 +112,7 @@ static void test_fused(void **state)
     assert_fresh("hopper", "sm_90a", "fused_hopper");
 }
 
-/* Kernels with faults, to check that these are detected. */
+/* Two kernels with a fault each, and one (fresh) without, to check that faults are detected and nothing else. */
 static const char faulty[] =
     "#define WAIT(order) unsigned n; do asm volatile(\"ld.\" order \".gpu.global.u32 %0, [%1];\" : \"=r\"(n) : "
     "\"l\"(p) : \"memory\"); while (!n)\n"

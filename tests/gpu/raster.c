@@ -1,6 +1,6 @@
-/* The order of a product's tiles: each tile comes once, and the tiles that run at the same time read hardly more memory
-   than with the best height of bands. This is what the L2 cache must load from memory if it keeps everything while a
-   wave runs. */
+/* The order of a product's tiles: each tile comes once, and the tiles that run at the same time read at most 1.1 times
+   as much memory as with the best height of bands. This is what the L2 cache must load from memory if it keeps
+   everything while a wave runs. */
 
 #include "runtime/device/kernels/kernels.h"
 
@@ -45,7 +45,7 @@ static double band_bytes(Raster r, unsigned band)
 }
 
 /* A square product, and the products of a GPT with hidden 4096 and sequences of 4096: attention's projections and the
-   MLP's, forward and for weights. */
+   MLP's, forward and for weights. The last two are smaller. */
 static const unsigned shapes[][3] = {{8192, 8192, 8192},  {4096, 12288, 4096}, {4096, 4096, 4096}, {4096, 16384, 4096},
                                      {4096, 4096, 16384}, {16384, 4096, 4096}, {2560, 8192, 2048}, {1024, 4096, 1024}};
 

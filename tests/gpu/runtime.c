@@ -1,5 +1,6 @@
-/* The calls of cuda_runtime.h's table to the CUDA runtime: the linker replaces the functions (--wrap), and they record
-   their arguments. Skipped if the build has no toolkit. */
+/* The calls of the CUDA runtime by LaunchKernel, KernelSetAttributeForDevice and EncodeTensorMap: the linker replaces
+   the functions that these call (--wrap), and the replacements record their arguments. Skipped if the build has no
+   toolkit. */
 
 #include "runtime/device/cuda_runtime.h"
 

@@ -150,7 +150,7 @@ void yield()
     switch_to(&me->context, &machine.scheduler, &me->fake_stack, scheduler_stack, scheduler_size);
 }
 
-/* Ends the running thread, and so the run: the scheduler does not continue it. Does not return. */
+/* Stops the running thread for good: it has ended, or there is an error, which ends the run. Does not return. */
 void stop()
 {
     for (;;)

@@ -175,7 +175,8 @@ static inline void assert_equal_numbers(double one, double other)
         fail_msg("%.17g, and without a pipeline %.17g", one, other);
 }
 
-/* Checks that the weights of the rank's chunks equal `weights`, which a training without a pipeline has computed. */
+/* Checks that the weights of the rank's chunks equal, up to rounding, `weights`, which a training without a pipeline
+   has computed. */
 static inline void assert_weights(const Host *host, const Vector *weights)
 {
     dps_chunk_info chunk = {.size = sizeof chunk};

@@ -65,7 +65,8 @@ static bool messages_within(const dps_instruction *i, uint32_t count)
     return true;
 }
 
-/* Counts the passes of a rank, and compares every operand with the disassembler's text. */
+/* Counts the instructions of a rank by opcode. Compares the operands of W, of SEND_F and of the F of an F&B with the
+   disassembler's text, unless the stage is the first or last one. */
 static void read_rank(const dps_program *program, uint32_t rank, uint32_t passes[DPS_END + 1])
 {
     dps_rank_info info = {.size = sizeof info};
@@ -248,7 +249,7 @@ static void same_text(dps *d, const dps_prediction *one, const dps_prediction *o
     dps_release(d, b);
 }
 
-/* Pictures and predictions of a program that was loaded from prog.bin equal those of the compiled one. */
+/* Texts and pictures of a program that was encoded and loaded equal those of the compiled one. */
 static void a_loaded_program_is_the_one_that_was_saved(void **state)
 {
     (void)state;
@@ -445,7 +446,8 @@ static int stop_at_third(void *user, const dps_progress *progress)
     return host->told >= 3;
 }
 
-/* Calls every function of the library once. False: memory was exhausted. */
+/* Compiles a file, loads `bytes`, predicts, renders, places experts, and compiles a wrong text. False: memory was
+   exhausted. */
 static bool use(dps *d, const void *bytes, size_t length)
 {
     static const char *const costs[] = {"F=1,I=1.5,W=1", "F[0]=2,comm=0.1"};

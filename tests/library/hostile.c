@@ -1,5 +1,6 @@
-/* Hosts that fail or make mistakes while ranks run: a function of the host fails, at each call in turn; memory runs out
-   at any point; calls come in the wrong order; ranks have different programs; the host has another version of dps.h. */
+/* Hosts that fail or make mistakes while ranks run: a function of the host fails, in one run after the other at a later
+   call; memory runs out at any point; calls come in the wrong order; ranks have different programs; the host has
+   another version of dps.h. */
 
 #include "tests/library/ranks.h"
 
@@ -73,7 +74,8 @@ static void take(void *user, void *block)
     free(block);
 }
 
-/* Opens a rank in every way, and joins threads. */
+/* Opens rank 1 of the program's forward half, and rank 1 of the program, which posts early and joins threads. Returns
+   the first status that is not DPS_OK. */
 static dps_status open_all(dps *d, const dps_program *program)
 {
     static void *messages[100];
@@ -218,7 +220,7 @@ static void ranks_join_the_threads_of_their_program_once(void **state)
     dps_free(d);
 }
 
-/* Only one rank runs. At its deadline it names the rank that is missing. */
+/* Ranks whose copies of a stage differ in the number or size of elements cannot join the same threads. */
 static void copies_of_a_stage_sum_the_same(void **state)
 {
     (void)state;
@@ -253,6 +255,7 @@ static void copies_of_a_stage_sum_the_same(void **state)
     dps_free(d);
 }
 
+/* Only rank 1 runs. At its deadline it names the rank that is missing. */
 static void a_missing_rank_is_named(void **state)
 {
     (void)state;

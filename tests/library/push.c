@@ -44,7 +44,7 @@ static void every_schedule_trains_in_every_way(void **state)
             }
             if (!info.is_asynchronous)
                 compare_to_sequence(threads, &info);
-            for (int s = 0; s < STEPS; s++) /* the losses have the same bits as without a pipeline */
+            for (int s = 0; s < STEPS; s++) /* the losses have the same bits in every way */
                 if (way == PUSH)
                     losses[s] = total(threads, s);
                 else

@@ -1,4 +1,4 @@
-/* Ranks that wait for each other, or for a rank that has ended: the shortest cycle is reported. */
+/* Ranks that wait for each other, or for a rank that has ended: the cycle, or the rank that waits, is reported. */
 
 #include "runtime/program/deadlock.h"
 #include "tests/program/damage.h"
@@ -7,7 +7,7 @@
 static Program *both_send_first(Arena *arena)
 {
     Program *program = copy_program(arena, bidirectional(arena));
-    /* Move each rank's first SEND_F after its F and before its first RECV_F. */
+    /* Moves the first RECV_F of each rank to right after its first SEND_F, if it comes before that. */
     for (uint32_t r = 0; r < 2; r++) {
         const Instruction receive = *at(program, r, OP_RECEIVE_FORWARD, 0);
         const uint32_t i = find(program, r, OP_RECEIVE_FORWARD, 0), send = find(program, r, OP_SEND_FORWARD, 0);
@@ -124,7 +124,8 @@ static void waiting_for_a_rank_that_ends_is_shown(void **state)
     arena_free(&arena);
 }
 
-/* Moves all REDUCE of the rank to the end of its passes, in the order of their chunks or in reverse. */
+/* Moves the two REDUCE of the rank to right before its first WAIT_REDUCE, in the order of their chunks or in
+   reverse. */
 static void gather_sums(Program *program, uint32_t rank, bool backwards)
 {
     Instruction *first = at(program, rank, OP_REDUCE, 0), *second = at(program, rank, OP_REDUCE, 1);

@@ -46,7 +46,7 @@ static Program *pipedream_copies(Arena *arena)
                                    .seed = 3});
 }
 
-/* The last instruction of rank 0 is a send. */
+/* A forward-only program in which rank 0 sends and does not receive. */
 static Program *ends_with_a_send(Arena *arena)
 {
     Program *forward = NULL;
@@ -167,7 +167,8 @@ static void recipe_unknown(Program *program)
     give_recipe(program);
     damaged_recipe.entries[RECIPE_COMPUTE][1].component = RECIPE_COMPONENTS;
 }
-/* Moves the damaged recipe to the pairs F0&B0, and beside it a good recipe, of the given chunks. */
+/* give_chunk_recipes gives the good recipe of give_recipe to the pairs F0&B0, and again to the pairs of the given
+   chunks, in place of the common recipe. */
 static ChunkRecipe chunk_recipes[2];
 static void give_chunk_recipes(Program *program, uint8_t first, uint8_t second)
 {

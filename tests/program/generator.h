@@ -259,8 +259,8 @@ static inline void update_stage_async(Generator *generator, uint32_t stage, bool
     generator->gathered[stage] = 0;
 }
 
-/* Called after each backward. In an asynchronous program it may add the U of the stage; the last U uses the remaining
-   gradients. In a synchronous one it may post the sum; a sum that is not posted here is posted at the end. */
+/* Called after each B and each W. In an asynchronous program it may add the U of the stage; the last U uses the
+   remaining gradients. In a synchronous one it may post the sum; a sum that is not posted here is posted at the end. */
 static inline void gather(Generator *generator, Pass pass)
 {
     const Shape *shape = &generator->shape;

@@ -1,5 +1,5 @@
-/* Removes the slots of programs and assigns them again: the programs are still proven, compute the same, and no rank
-   uses more slots than necessary. */
+/* Removes the slots of programs and assigns them again: the programs are still proven, compute the same, and except for
+   messages no rank uses more slots of a class than before. */
 
 #include "runtime/program/slots.h"
 #include "runtime/program/operands.h"

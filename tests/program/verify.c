@@ -62,7 +62,7 @@ static void mutate(Program *program, uint64_t *seed)
     }
 }
 
-/* After any change a program is refused, or still computes the step. */
+/* After one or two random changes a program is refused, or still computes the step. */
 static void mutations_are_refused_or_harmless(void **state)
 {
     (void)state;

@@ -56,8 +56,8 @@ static void open_world(int count, double deadline, int replicas, World **members
     assert_int_equal(transport_open(transport_named("local", false), &config, members, &error), STATUS_OK);
 }
 
-/* Runs `body` on `count` threads, one per member of `replicas` replicas, then closes the world. `meanwhile` may be
-   NULL. */
+/* Runs `body` on `count` threads, one per member of `replicas` replicas, then closes the world. Each body must return
+   true. `meanwhile` is called after the threads have started; it may be NULL. */
 static void run_replicas(Rank *ranks, int count, double deadline, int replicas, bool (*body)(Rank *),
                          void (*meanwhile)(Rank *))
 {
@@ -288,7 +288,7 @@ static void the_order_of_a_sum_shows(void **state)
 
 static bool vain_body(Rank *rank) { return wait_in_vain(rank->everybody, rank->rank, "0.05"); }
 
-/* No rank receives the message, so the wait for the send does not end: a transfer is a rendezvous. */
+/* No rank receives the message, so the wait for the send ends only at the deadline: a transfer is a rendezvous. */
 static bool unreceived_body(Rank *self)
 {
     if (self->rank != 0)
@@ -304,7 +304,7 @@ static bool unreceived_body(Rank *self)
     return true;
 }
 
-/* Rank 2 does not take part. */
+/* Rank 2 does not take part in the gather. */
 static bool missing_body(Rank *self)
 {
     const int rank = self->rank;
@@ -365,8 +365,8 @@ static void a_deadline_names_who_is_missing(void **state)
         free_all_to_all(&of_missing[i]);
 }
 
-/* Two replicas of two ranks, each with its own communicator: peers are numbered within the communicator, and messages
-   name ranks and replicas. */
+/* Two replicas of two ranks, each with its own communicator: peers are numbered within the communicator, and the text
+   of an error names the rank and its replica. */
 static bool replica_body(Rank *self)
 {
     const int rank = self->rank, members[] = {rank / 2 * 2, rank / 2 * 2 + 1};

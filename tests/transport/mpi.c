@@ -286,7 +286,7 @@ static char program[PATH_MAX], plugin[PATH_MAX];
 static char output[1 << 16]; /* output of the last mpirun */
 
 /* Runs the scenario under mpirun (with `processes` 0: without mpirun) and stores its output in `output`. Returns its
-   exit status; -1: it took more than two minutes. */
+   exit status; -1: it took more than two minutes, or a signal ended it. */
 static int run_mpi(int processes, const char *scenario, int ranks)
 {
     char folder[] = "/tmp/transport-XXXXXX", command[3 * PATH_MAX];

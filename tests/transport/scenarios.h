@@ -1,8 +1,9 @@
 #ifndef TESTS_TRANSPORT_SCENARIOS_H
 #define TESTS_TRANSPORT_SCENARIOS_H
 
-/* What every transport must do, as seen by one rank. The same bodies run on threads (local.c) and in processes (mpi.c).
-   cmocka's assertions cannot be used in processes, so the bodies print what is wrong and return false. */
+/* What the transports `local` and `mpi` must do, as seen by one rank. Most bodies run both on threads (local.c) and in
+   processes (mpi.c). cmocka's assertions cannot be used in processes, so the bodies print what is wrong and return
+   false. */
 
 #include "runtime/base/clock.h"
 #include "runtime/transport/transport.h"
@@ -157,7 +158,8 @@ static inline void add_up(void *sums, const void *addends, bool doubles, size_t 
             ((float *)sums)[i] += ((const float *)addends)[i];
 }
 
-/* A sum on one communicator. `seed` is the same on all members; each adds its number to it. */
+/* A sum on one communicator. post_sum fills `buffer` with the values of this rank, and `expected` with the sum over all
+   members. It gets the same `seed` on all members; the seed of a member's values is `seed` + its rank. */
 typedef struct TestSum {
     Communicator *communicator;
     int number;
@@ -224,8 +226,9 @@ static inline bool sum_and_compare(TestSum *sum, int rank, size_t elements, bool
 
 enum { SUMS = 16 };
 
-/* Makes communicators: all ranks, in both orders; all pairs at once, in both orders, as for two copies of a stage; and
-   overlapping groups. They are made in one common order. Returns how many include this rank; 0: a failure. */
+/* Makes communicators: all ranks, in both orders; each rank with the rank that mirrors it, in both orders, as for two
+   copies of a stage; and overlapping groups. They are made in one common order. Returns how many include this rank; 0:
+   a failure. */
 static inline int connect_sums(World *world, int rank, int ranks, TestSum sums[SUMS])
 {
     int members[64], made = 0, number = 1;
@@ -546,7 +549,7 @@ static inline bool post_too_many(Communicator *everybody, int rank)
 /* 8000 bytes keep a link busy for 4 ms, and every transfer arrives 2 ms after that. */
 static const LinkModel slow_link = {.given = true, .latency = 2e-3, .bandwidth = 2e6, .last = INT_MAX};
 enum { LINK_BUSY = 4000000, LINK_LATENCY = 2000000, LINK_WORDS = 1000 };
-/* A network that is faster than the real transfers, so it must not slow them down. */
+/* A network that is faster than the real transfers. Tests check that everything still arrives. */
 static const LinkModel fast_link = {.given = true, .latency = 1e-6, .bandwidth = 1e12, .last = INT_MAX};
 
 /* Rank 0 sends three messages to rank 1 over one link. */
@@ -652,7 +655,8 @@ static inline bool wait_in_vain(Communicator *everybody, int rank, const char *d
 static const char abort_reason[] = "the disk is on fire";
 static const char abort_message[] = "rank 1 ended the run: the disk is on fire";
 
-/* Waits for a message of rank 1, which aborts instead; then tries other calls, which must fail as well. */
+/* Waits for a message of rank 1, which aborts instead; then waits for a send and gathers, which must both fail with the
+   same text. */
 static inline bool be_aborted(Communicator *everybody, int rank, int ranks)
 {
     Error error = {""};
