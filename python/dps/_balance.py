@@ -14,7 +14,9 @@ class Balance(NamedTuple):
     before: List[float]  # balance of each layer in `current`; without it, with experts 0, 1, 2, ... in order
     after: List[float]
     bound: List[float]  # upper bound of the balance of each layer in any placement
-    moves: List[int]  # for each layer, how many physical experts are on a GPU that does not hold them in `current`
+    # for each layer, how many physical experts are on a GPU that does not hold them in `current`; without it, with
+    # experts 0, 1, 2, ... in order
+    moves: List[int]
 
 
 def _rows(table, length, what):

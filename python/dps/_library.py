@@ -123,7 +123,7 @@ class Placement(Sized):
                 ("after", POINTER(c_double)), ("bound", POINTER(c_double)), ("moves", POINTER(c_uint32))]
 
 
-# What each function takes; all but a few return a status.
+# For each function, what it returns and what it takes. Most return a status.
 FUNCTIONS = {
     "dps_version": (c_char_p, []),
     "dps_new": (c_void_p, [c_void_p]),

@@ -129,7 +129,7 @@ static void dense_stages_have_no_tallies(void **state)
     device_close(device);
 }
 
-/* All tokens go to the experts with the largest bias. The other experts get no rows and learn nothing, and all numbers
+/* All tokens go to the expert with the largest bias. The other experts get no rows and learn nothing, and all numbers
    are finite. */
 static void all_tokens_may_go_to_one_expert(void **state)
 {

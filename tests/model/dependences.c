@@ -49,7 +49,7 @@ static void add_region(Subject *subject, void *memory, size_t bytes)
             (Region){.memory = memory, .before = copy_of(memory, bytes), .bytes = bytes};
 }
 
-/* Adds all memory of a stage except the workspace, which no later pass reads. */
+/* Adds all memory that the passes of a stage write, except the workspace, which no later pass reads. */
 static void add_regions(Subject *subject, const StageSizes *sizes, const PassBuffers *buffers)
 {
     const size_t each = sizeof(float);
@@ -128,8 +128,8 @@ static void mark_with_all_before(const OpList *list, size_t index, bool *marked)
         mark_with_all_before(list, list->ops[index].after[a], marked);
 }
 
-/* Makes the order in which operation `index` runs as early as possible if its dependence number `left_out` is
-   ignored. */
+/* Makes the order in which operation `index` runs as early as possible if its dependence number `left_out` is ignored.
+   False: that dependence follows from others. */
 static bool order_without(const OpList *list, size_t index, unsigned left_out, size_t *order)
 {
     const Op *op = &list->ops[index];
@@ -284,8 +284,8 @@ static bool must_keep_order(const Op *one, const Op *other)
     return false;
 }
 
-/* Random lists with a few addresses: exactly the pairs of operations that must keep their order depend on each other,
-   directly or through others; and no stored dependence follows from others. */
+/* Random lists with a few addresses: every two operations that must keep their order depend on each other, directly or
+   through others; every stored dependence is between two such operations; and none follows from others. */
 static void dependences_of_random_lists(void **state)
 {
     (void)state;

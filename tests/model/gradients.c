@@ -73,7 +73,7 @@ static void check_tensor(const Subject *subject, const char *tensor, double *val
     }
 }
 
-/* Checks what W has counted: the rows of every expert, and the sum of the balance losses. */
+/* Checks what W has counted: the rows of all experts together, and the sum of the balance losses. */
 static void check_tallies(const Subject *subject, const double *gradients)
 {
     double balance = 0, rows = 0;

@@ -93,7 +93,8 @@ static inline void poison_slots(Device *device, const StageSizes *sizes, Slots *
     slots->loss = (double)NAN;
 }
 
-/* Fills `slots` with NaN, except x and dy, which are random. `slots` must not move afterwards. */
+/* Allocates the memory of `slots`, which free_slots frees: x and dy are random, data and outputs are 0, the rest is
+   NaN. `slots` must not move afterwards, because its buffers point to its loss. */
 static inline void make_slots(Device *device, const StageSizes *sizes, bool first, bool last, StageWeights weights,
                               Slots *slots)
 {

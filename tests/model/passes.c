@@ -229,7 +229,7 @@ static void *train(void *argument)
     return NULL;
 }
 
-/* Trains in two threads at the same time, then once in this thread; all must compute the same bits. */
+/* Trains in this thread and in two others at the same time; all must compute the same bits. */
 static void test_threads_compute_the_same_bits(void **state)
 {
     (void)state;
@@ -256,7 +256,8 @@ static void test_threads_compute_the_same_bits(void **state)
     }
 }
 
-/* Runs the same passes on the CPU device and on the oracle. */
+/* Runs the same passes on the CPU device and on the oracle. Losses and gradients differ only as float differs from
+   double. */
 static void test_cpu_computes_what_the_oracle_computes(void **state)
 {
     (void)state;
@@ -288,7 +289,7 @@ static void test_cpu_computes_what_the_oracle_computes(void **state)
     }
 }
 
-/* A small model learns a short text completely. */
+/* The loss of a small model on a short text that repeats is below 0.3 after 100 steps. */
 static void test_overfits(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* Compares the second half of a layer with experts with PyTorch: routing, gates, experts, balance loss, the bias after
-   a step, and all gradients, in double to 1e-12 (experts.py). Skipped without PyTorch (Debian: python3-torch). */
+   a step, and all gradients, in double to 1e-12, the bias to 1e-7 (experts.py). Skipped without PyTorch (Debian:
+   python3-torch). */
 
 #include "tests/model/harness.h"
 

@@ -154,7 +154,7 @@ static void slots_that_are_wrong(void **state)
     REPORTS(ONE(1) "att 0 : F;", "expected an item of the schedule, not `att`", "help: did you mean `at`?");
 }
 
-/* Slots far apart and unordered are sorted as by an independent sort. */
+/* Slots far apart and unordered are sorted, and equal ones keep their order. */
 static void many_slots(void **state)
 {
     (void)state;

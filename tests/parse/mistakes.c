@@ -1,5 +1,5 @@
-/* Typical first mistakes of users of Python, C or PyTorch: each gives one error at the right position, and the text
-   that its help suggests compiles. */
+/* Typical first mistakes of users of Python, C or PyTorch: each gives one error at the right position, and the
+   corrected text, which most of the helps suggest, compiles. */
 
 #include "tests/parse/front.h"
 
@@ -164,7 +164,8 @@ static void foreign_words_may_be_names(void **state)
     front_close(&front);
 }
 
-/* A long line of such mistakes takes time proportional to its length. */
+/* A line of 1 MiB of such mistakes is refused. Time that grows with the square of the length would be noticed: the test
+   would not end. */
 static void long_lines(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* The orders equal those of the published generators, at every size from 1 to 8 ranks. For each number of ranks the
-   table has a CRC-32 of the orders as text (--emit=csv, without idle cells) of all sizes one after another, in turn
-   with 1, 2 and 3 chunks.
+/* The orders equal those of the published generators, at every size that both admit with 1 to 8 ranks and up to 4
+   microbatches per rank. For each number of ranks the table has a CRC-32 of the orders as text (--emit=csv, without
+   idle cells) of all sizes one after another, in turn with 1, 2 and 3 chunks.
 
    From PyTorch 2.11.0, torch/distributed/pipelining/schedules.py: pipeline_order of ScheduleLoopedBFS,
    ScheduleInterleaved1F1B, ScheduleInterleavedZeroBubble, ScheduleZBVZeroBubble and ScheduleDualPipeV, and

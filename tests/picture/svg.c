@@ -197,7 +197,7 @@ static void test_large(void **state)
     }
 }
 
-/* No part of the picture is outside its size. */
+/* No part of the picture is beyond its right or lower edge. */
 static void check_inside(const char *svg)
 {
     const double right = attribute(svg, "width"), bottom = attribute(svg, "height");

@@ -1,5 +1,5 @@
-/* The timeline as text: equal to the picture at the head of every file in schedules/, at any width, with and without
-   colours. */
+/* The timeline as text: equal to the pictures at the heads of files in schedules/; with the same passes at other
+   widths, and with and without colours. */
 #include "compiler/output/terminal.h"
 #include "tests/picture/run.h"
 
@@ -19,8 +19,8 @@ static char *read_file(const char *path)
     return text;
 }
 
-/* Parses a line of a head such as "# P=3, M=3, chunks=2; F forward" into options of dpc; false: it is not such a
-   line. */
+/* Parses the line of a head such as "# P=3, M=3, chunks=2; F forward" into options of dpc. False: there is no such
+   line, or it names a form that dpc does not print. */
 static bool head_options(const char *text, char *options, size_t size)
 {
     const char *line = strncmp(text, "# P=", 4) == 0 ? text : strstr(text, "\n# P=");
@@ -47,7 +47,7 @@ static bool head_options(const char *text, char *options, size_t size)
     return !chunks || chunks > line + length;
 }
 
-/* The lines that start with `begin`, without it. */
+/* The lines that start with `begin`, each without its first strlen(cut) characters. The caller frees them. */
 static char *lines_with(const char *text, const char *begin, const char *cut)
 {
     char *found = calloc(1, strlen(text) + 2);

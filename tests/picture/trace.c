@@ -1,5 +1,5 @@
 /* dpc --emit=trace and dprun --trace write the documented form of Chrome trace events, with the same events in the same
-   order. The times of dpc are those of --dump=times. */
+   order. The last event of dpc ends at the makespan. */
 #include "runtime/program/trace.h"
 #include "tests/picture/json.h"
 
@@ -177,7 +177,7 @@ static const Event *around(int count, const Event *arrow)
 }
 
 /* The events of a rank are in order and do not overlap on any lane: a rank does one thing at a time. In a predicted
-   trace ranks wait only for passes, without gaps. */
+   trace a rank is idle only before a pass. */
 static void check_order(int count, bool modelled)
 {
     double clock[RANKS_MAX] = {0};

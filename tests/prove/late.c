@@ -1,5 +1,5 @@
-/* The positions of messages: receives are directly before the passes that need them. Measures the gain if ranks run
-   messages strictly in order and block at each one until the peer joins it. */
+/* The positions of messages: receives are directly before the passes that need them. Counts the steps of a run in which
+   ranks run messages strictly in order and block at each one until the peer joins it. */
 
 #include "tests/parse/front.h"
 

@@ -253,7 +253,7 @@ class Studies(unittest.TestCase):
             self.assertRaisesRegex(dps.ScheduleError, "wrong.dps:[0-9]+:", dps.compare, [*paths, wrong])
 
     def test_compare_replicas(self):
-        """Without a bandwidth a sum takes 2 comm. Copies in the schedule are summed with one replica too."""
+        """With two replicas the sums have more bytes, and the step of 1f1b takes longer."""
         paths = [dps.schedule(name) for name in ("1f1b", "chimera")]
         costs = {"F": 1, "comm": 0.5, "gradients": 8}
         one, two = ({row["schedule"]: row for row in dps.compare(paths, ranks=4, microbatches=8, costs=costs,

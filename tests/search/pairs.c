@@ -65,7 +65,7 @@ static Found search_v(uint32_t ranks, uint32_t microbatches, const Costs *costs,
     return search(schedule, costs, memory, effort, arena);
 }
 
-/* Optima proven by an exact solver, and known orders. */
+/* The search is never above these makespans: optima that an exact solver has proven, and those of known orders. */
 static void known_makespans(void **state)
 {
     (void)state;
@@ -86,7 +86,8 @@ static void known_makespans(void **state)
 
 static double random_time(uint64_t *seed) { return 1 + (double)random_below(seed, 100) / 100; }
 
-/* With the memory of a published order the search never finds a longer one, for any costs, even if it stops at once. */
+/* With the memory of a published order the search never finds a longer one, for random costs, even if it stops at
+   once. */
 static void never_longer_than_a_published_order(void **state)
 {
     (void)state;

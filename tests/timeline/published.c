@@ -1,5 +1,5 @@
-/* Published formulas of bubbles, with random times and many sizes. In its domain each formula is exact; outside of it
-   the timeline differs at least once. */
+/* Published formulas of bubbles, with random times and many sizes. In its domain each formula is exact, or a lower
+   bound if it is published as one; outside of it the timeline differs in at least 20 cases. */
 
 #include "compiler/command/published.h"
 #include "tests/search/costs_of.h"
