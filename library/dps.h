@@ -43,9 +43,10 @@
    them any more. The library has no global state, installs no signal handlers, reads no environment variables, prints
    nothing and never ends the process. It changes no locale, and writes numbers with a decimal point in every locale.
 
-   Versions. Every struct begins with its size: set it to sizeof before the call. Then programs and libraries of
-   different versions work together: a member that the library does not know must be 0, one that the caller does not
-   know is taken as 0. In a struct that you pass in, 0 means the default, so `= {.size = sizeof options}` is complete.
+   Versions. Every struct except dps_parameter begins with its size: set it to sizeof before the call. Then programs and
+   libraries of different versions work together: a member that the library does not know must be 0, one that the caller
+   does not know is taken as 0. In dps_options, dps_rank_options and dps_host 0 means the default, so `= {.size = sizeof
+   options}` is complete.
 
    Numbers. Ranks, stages, chunks, microbatches, instructions and slots count from 0, source lines and columns from 1. A
    rank holds one or more chunks, each of them one stage of the model. A schedule has one or more pipes: flows of
@@ -93,8 +94,8 @@ typedef struct dps_host {
     void (*release)(void *user, void *memory);
 } dps_host;
 
-/* Opens a session. `host` may be NULL; it is copied. Returns NULL if there is no memory, or if the host has a newer
-   version with members that this library does not know. */
+/* Opens a session. `host` may be NULL; it is copied. Returns NULL if there is no memory, if host->size is not set, or
+   if a member that this library does not know is not 0. */
 dps *dps_new(const dps_host *host);
 /* NULL is harmless here and in the other functions that free. */
 void dps_free(dps *d);
@@ -167,7 +168,7 @@ typedef struct dps_options {
    may be NULL. DPS_BAD_INPUT: the diagnostics say what is wrong. */
 dps_status dps_compile_file(dps *d, const char *path, const dps_options *options, dps_program **program);
 /* Compiles `length` bytes of text, like dps_compile_file. Messages call the text `name`; if `name` ends in .csv, the
-   text is an order. NULL: it is a schedule without a name. */
+   text is an order. NULL: it is a schedule, and messages call it <text>. */
 dps_status dps_compile_text(dps *d, const char *text, size_t length, const char *name, const dps_options *options,
                             dps_program **program);
 
@@ -368,8 +369,8 @@ void dps_reason(dps_rank *rank, const char *text);
    of the rank. */
 typedef int (*dps_function)(void *user, const dps_instruction *instruction);
 
-/* A function may be NULL if the program does not need it. For example, a program without DPS_BACKWARD_INPUT does not
-   need backward_input if `backward` is given. */
+/* A function may be NULL if the rank does not need it. For example, a rank without DPS_BACKWARD_INPUT does not need
+   backward_input if `backward` is given. */
 typedef struct dps_functions {
     size_t size;
     void *user;                   /* passed to all of them */
@@ -542,7 +543,8 @@ typedef struct dps_placement {
     /* [layers]: the balance. before: of `current`; without it, of the experts in order 0, 1, 2, ... */
     double *before, *after;
     double *bound; /* [layers]: an upper bound of the balance of all placements */
-    /* [layers]: number of physical experts that move to a GPU which does not hold the expert in `current` */
+    /* [layers]: number of physical experts that move to a GPU which does not hold the expert in `current`; without it,
+       in the order 0, 1, 2, ... */
     uint32_t *moves;
 } dps_placement;
 

@@ -23,8 +23,9 @@
       all forwards may come before all backwards; then the first and the second wait may be the same one, nothing is in
       an F&B, and the longest wait counts alone.
    2. The critical path through the rank. Like rule 1, but without W, which can come later: I takes the place of B, and
-   the third wait is the whole time that the last gradient needs to reach stage 0. 3. Memory times time (Little's law).
-   A microbatch is held at least from its forward, while it goes to the last stage
+      the third wait is the whole time that the last gradient needs to reach stage 0.
+
+   3. Memory times time (Little's law). A microbatch is held at least from its forward, while it goes to the last stage
       and back, until its W ends. Summed over the microbatches this is at most the rank's memory times the time from the
       rank's start to the end.
 
