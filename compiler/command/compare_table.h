@@ -27,8 +27,9 @@ typedef struct CompareTable {
 typedef int CompareSort;
 /* Finds the column of this name. STATUS_BAD_USAGE: there is none; the error lists the columns. */
 Status compare_sort_named(const char *name, CompareSort *sort, Error *error);
-/* Sorts the rows by the value in the column, the smallest first; rows with equal values by makespan, then by name. Rows
-   without figures come last. */
+/* Sorts the rows by the value in the column, the smallest first. Rows with equal values are sorted by makespan, then by
+   bubble rate, memory, activations per stage, name, parameters and path. Rows without figures come last. The column of
+   names sorts by name, parameters and path alone. */
 void compare_sort(CompareRow *rows, size_t count, CompareSort sort);
 
 /* Bits 1 << StageCost: the derived costs that some row uses. */

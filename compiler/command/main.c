@@ -75,7 +75,9 @@ static void search_ends(const Compilation *c)
                 c->found.planned);
 }
 
-/* Called by compile with each form of the schedule as soon as it exists. Prints the form if --dump asks for it. */
+/* Called by compile with each form of the schedule as soon as it exists. Prints the form if --dump asks for it;
+   write_outputs prints the times and the program. With `order auto`, ctrl-C ends the search from FORM_SCHEDULE to
+   FORM_ORDER. */
 static Status show(const Compilation *c, Form form)
 {
     const bool *dump = ((const Options *)c->context)->dump;

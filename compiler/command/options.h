@@ -29,7 +29,7 @@ typedef enum Command {
     COMMAND_COMPILE,   /* one input; also with --sweep, and for the command `show` */
     COMMAND_COMPARE,   /* compares all inputs */
     COMMAND_ADVISE,    /* tries all schedules that come with dpc, and the inputs, if any */
-    COMMAND_DIFF,      /* compares inputs[0], the prediction, with inputs[1], a trace */
+    COMMAND_DIFF,      /* compares inputs[0], the prediction, with a trace: the other inputs, several only with a map */
     COMMAND_CALIBRATE, /* the inputs are traces */
     COMMAND_FIT,       /* one input */
 } Command;
@@ -39,7 +39,7 @@ enum { OUTPUTS_MAX = 64 };
 typedef struct Options {
     bool help, version;
     Command command;
-    const char *input; /* .dps or .csv; NULL only for --help, --version and the dump of opcodes */
+    const char *input; /* inputs[0]; NULL: there are no inputs, or --help or --version is given */
     char *const *inputs;
     int input_count;
     const Parameters *own; /* compare, advise: [input_count], the -D for each input alone */

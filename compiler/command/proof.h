@@ -14,7 +14,7 @@ typedef struct Proof {
 } Proof;
 
 /* `makespan` is that of the compilation, `bound` the bound without a solver. The arena of the compilation owns the
-   result. STATUS_BAD_USAGE: there is no solver, or the schedule has updates. */
+   result. STATUS_BAD_USAGE: there is no solver, the schedule has updates, or it only has forward passes. */
 Status proof_find(const Compilation *c, double makespan, double bound, const OptimumControl *control, Proof *proof,
                   Error *error);
 

@@ -45,7 +45,8 @@ typedef struct Calibration {
 } Calibration;
 
 /* Reads `count` traces and takes the `fastest` shortest steps of each; 0: all steps. The arena owns all memory.
-   STATUS_BAD_INPUT: a file is not a trace, the traces have different numbers of stages, or a stage has no F. */
+   STATUS_BAD_INPUT: a file is not a trace, traces whose passes count have different numbers of stages, or a stage has
+   no F. */
 Status calibration_read(int count, char *const *paths, uint32_t fastest, Arena *arena, Calibration *calibration,
                         Error *error);
 

@@ -14,7 +14,8 @@
 Status kineto_calibrate(const KinetoMap *map, int count, char *const *paths, const char *output, Arena *arena,
                         Error *error);
 
-/* Mean, least and greatest time of a component, in microseconds. */
+/* Times of a component in microseconds. The means leave out the smallest and the largest tenth of the times
+   (samples_typical). */
 typedef struct ComponentTime {
     uint8_t subject;
     uint32_t count;

@@ -494,7 +494,8 @@ typedef struct ExpandOrigin {
     Schedule *schedule;
 } ExpandOrigin;
 
-/* Runs the rank's steps again up to the action, and returns a text that tells where it was written: "here m = 3". */
+/* Runs all steps of the rank again, and returns a text that tells where the action was written: "here m = 3". NULL:
+   there is nothing to tell. */
 static const char *place_of(const Origin *origin, uint32_t rank, uint32_t position)
 {
     const ExpandOrigin *from = (const ExpandOrigin *)origin;

@@ -46,12 +46,12 @@ typedef struct Expander {
     Action *actions;
     uint32_t count;
     Action *forward; /* the F that the next pass overlaps with; NULL: it does not overlap, or the F is left out */
-    /* if the file has slots: all passes of the rank, to be sorted by slot; NULL: each pass is appended to the order at
-       once */
+    /* all passes of the rank, to be sorted by slot if the file has slots, or to be counted for a message; NULL: each
+       pass is appended to the order at once */
     Request *requests;
     uint32_t request_count;
     uint64_t most; /* capacity of `requests` */
-    /* number of passes requested so far, including those that are left out; the most allowed */
+    /* number of passes other than U requested so far, including those that are left out; the most allowed */
     uint64_t passes, passes_max;
     uint64_t updates, updates_max;
     uint64_t work, work_max; /* nodes of expressions evaluated: the cost of a loop without passes */
@@ -61,7 +61,7 @@ typedef struct Expander {
     uint32_t loop_count;
     const Item *step; /* NULL: outside of steps */
     int64_t repetition, repetitions;
-    const Request *turn; /* the request that runs in its slot now; NULL: none */
+    const Request *turn; /* the request that is appended now, after all were sorted by slot; NULL: none */
     uint32_t sought;     /* position of the action for which `found` is wanted; POSITION_NONE: none */
     const char *found;   /* the text that tells where the sought action was written: "here m = 3" */
 } Expander;
@@ -79,11 +79,11 @@ static inline bool is_backward(ActionKind kind) { return kind == ACTION_B || kin
 /* What explains an error: the values in the expression, or else in the step's count, and the iterations of the
    loops. NULL: nothing does. */
 const char *expand_circumstances(const Expander *x, const Expression *expression);
-/* Reports a pass that requests one more microbatch than there are, with the number that each step requests and the
-   sum. */
+/* Reports a pass that requests one more microbatch than there are, with the numbers that the first passes in the file
+   request, that of all others together, and the sum. Always false. */
 bool expand_too_many(Expander *x, const Request *request);
-/* Runs the rank's steps and stores each pass as one of `requests`. False: a step is wrong, or there are more passes
-   than all microbatches can have. */
+/* Runs the rank's steps and stores each pass as one of `requests`. False: a step is wrong, or there are more passes or
+   U than all microbatches can have, or too many iterations. */
 bool expand_requests(Expander *x);
 
 const char *expand_pipe_name(const Expander *x, int chunk);

@@ -5,8 +5,8 @@
 
 #include "compiler/tree/values.h"
 
-/* Checks every `require`, evaluates pipes and chunks, and fills everything in the schedule but its orders. The tree
-   must be checked. */
+/* Checks each `require` whose value does not depend on costs, evaluates pipes and chunks, and fills in everything in
+   the schedule but its orders and the entries of an automatic recipe. The tree must be checked. */
 bool place(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics, Schedule *schedule);
 
 #endif

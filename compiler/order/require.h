@@ -7,13 +7,17 @@
 #include "compiler/tree/values.h"
 
 /* Evaluates all items that are the same for every rank, in the order of the file, and checks the requires among them
-   and the numbers of ranks and microbatches. A require that fails is reported with its message, the values in it
-   and, if it depends on the ranks or microbatches, the nearest numbers that it admits. */
+   and the numbers of ranks and microbatches. Ends at an item without a value and at a number out of its limits. A
+   require that fails is reported with its message and the values in it. If it depends on a parameter of -D, the
+   microbatches or the ranks, the report also gives the nearest values of the first of these with which all requires
+   hold. */
 bool require_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Arena *arena,
                      Diagnostics *diagnostics);
-/* Whether no require fails. A require without a value does not count: the two other functions report it. */
+/* Whether no require fails up to the first item without a value, or with a number of ranks or microbatches out of its
+   limits. The other functions report such an item. */
 bool require_admits(const Ast *ast, const Parameters *parameters, int64_t *values);
-/* Evaluates the items that depend on the rank and checks the requires among them. Call it after values_for_all. */
+/* Evaluates the items that depend on the rank, except chunks, and checks the requires among them. Ends at an item
+   without a value. `values` have those of require_for_all. */
 void require_for_rank(const Ast *ast, uint32_t rank, int64_t *values, RankErrors *errors);
 /* Evaluates all items and checks all requires, for every rank. Call it when the costs are known: some requires use
    cost(). */

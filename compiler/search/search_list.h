@@ -20,12 +20,14 @@ typedef struct SearchPolicy {
     /* [nodes]: F of microbatch m has priority m * period + forward, I has m * period + input; the smallest goes
        first */
     int64_t *forward, *input;
-    /* [ranks]: how long a rank may be idle in total while it waits for a better pass */
+    /* [ranks]: a rank waits for a better pass only if all its idle time, with this wait, is at most this */
     int64_t *allowance;
     /* [ranks]: an F or I may start only if its priority exceeds the smallest priority of the F and I that the rank has
        not run by at most this much */
     int64_t *ahead;
-    uint32_t *waiting;          /* [ranks]: while F are left, a W runs next if more W than this are deferred */
+    /* [ranks]: if more W than this are deferred, a W runs next instead of an F or I while F are left, and instead of a
+       wait at any time */
+    uint32_t *waiting;
     uint32_t *held;             /* [nodes]: most microbatches that have run F and not yet I */
     bool patient_for_better;    /* wait for a better F or I even if a worse one could start now */
     bool patient_before_weight; /* wait for any F or I even if a W could start now */
@@ -37,10 +39,12 @@ typedef struct SearchPolicy {
 typedef struct SearchList SearchList; /* the state of a run */
 SearchList *search_list_new(const SearchProblem *problem, Arena *arena);
 
-/* Fills in `order`. False: the run ended early, as its cost cannot be smaller than `beat`. */
+/* Fills in `order`. False: the run ended early, as its cost cannot be smaller than `beat`; or the ranks deadlocked, as
+   they may with a bold policy. Then `order` is not complete. */
 bool search_list_run(SearchList *list, const SearchPolicy *policy, int64_t beat, SearchOrder *order);
 
-/* Fills in the cost and idle time of the order that the last run made, with transfer times. False as above. */
+/* Fills in the cost and idle time of the order that the last run made, with transfer times. False: the cost is not
+   smaller than `beat`. */
 bool search_list_replay(SearchList *list, int64_t beat, SearchOrder *order);
 
 #endif
