@@ -14,7 +14,8 @@ class Actions:
     _step    inputs, targets and results of the present step
 
     There is one method _make_OPCODE for each opcode that does something here. Its arguments are an instruction and
-    `mode`, whether the step trains. It returns the function that a step calls for this instruction."""
+    `mode`, whether the step trains. It returns the function that a step calls for this instruction; None: the step
+    has nothing to do for it."""
 
     def _functions(self, mode):
         """Two pairs (actions, functions) for a step: in the order of the program, and with receives moved forward.

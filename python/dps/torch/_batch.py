@@ -6,8 +6,8 @@ from .._errors import UsageError
 
 
 def cut(value, count, dimension, what):
-    """Cuts a tensor into parts, one for each of `count` microbatches. A list of that many parts is returned as it is.
-    For None, each part is None."""
+    """The list of the parts of a tensor, one for each of `count` microbatches, cut along `dimension`. A list or tuple
+    of that many parts is not cut. For None, each part is None."""
     if value is None:
         return [None] * count
     if isinstance(value, (list, tuple)):
@@ -46,8 +46,9 @@ def arguments_of(arguments, count, dimension):
 
 
 def together(outputs, dimension):
-    """Joins the outputs of several microbatches. outputs: one tuple of tensors for each microbatch. Returns a tuple
-    with one tensor for each output; if a microbatch has one output, the tensor itself."""
+    """Joins the outputs of several microbatches along `dimension`, and stacks outputs that lack this dimension.
+    outputs: one tuple of tensors for each microbatch. Returns a tuple with one tensor for each output; if a microbatch
+    has one output, the tensor itself."""
     joined = tuple(torch.cat(parts, dim=dimension) if parts[0].dim() > dimension else torch.stack(parts)
                    for parts in zip(*outputs))
     return joined[0] if len(joined) == 1 else joined

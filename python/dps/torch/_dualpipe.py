@@ -49,8 +49,8 @@ class _TwoStages(nn.Module):
         labels     only on ranks that run the last stage
 
         Returns (loss, outputs) on the ranks that run the last stage, (None, None) on others: the loss of each
-        microbatch, and with return_outputs the outputs. Gradients are those of the sum of the losses. They are not
-        summed over the two copies that DualPipe has of each stage."""
+        microbatch, None if no loss was computed; and with return_outputs the outputs, otherwise None. Gradients are
+        those of the sum of the losses. They are not summed over the two copies that DualPipe has of each stage."""
         pipeline = self._pipeline(num_chunks)
         pipeline.loss_fn = criterion
         labels = (labels,) if isinstance(labels, torch.Tensor) else tuple(labels)

@@ -51,11 +51,12 @@ class MessageFailed(Exception):
 
 
 class Exchange:
-    """Sends and receives the messages of a rank. Each message has a number in the program; the tags of its tensors
-    follow from this number.
+    """Sends and receives the messages of a rank. Each message has a number in the program; the tags of its tensors and
+    of its header follow from this number.
 
-    In the first step the sender sends a header with the form (shapes, dtypes) before each activation. Both ends keep
-    the form, so later steps send only the tensors. The gradient of an activation has the form of the activation.
+    In the first step the sender sends a header with the form of each activation before it. Both ends keep the form, so
+    later steps send only the tensors. The gradient of an activation has a tensor for each tensor of the activation that
+    requires a gradient, of the same shape and dtype.
 
     names   for each process of the group, its name in errors"""
 

@@ -13,7 +13,8 @@ _GRACE = 2.0  # a rank that fails writes the reason within so many seconds; with
 
 
 class PipelineError(Error, RuntimeError):
-    """A step failed on another rank, or this rank waited for a message longer than the deadline."""
+    """Another rank failed or ended, this rank waited for a message longer than the deadline, or an earlier step of this
+    pipeline failed on any rank."""
 
 
 class Failures:
@@ -31,7 +32,7 @@ class Failures:
 
     def _tell(self, words):
         """Writes `words` as the reason of the failure, unless another rank has written one. Returns the reason written
-        first."""
+        first; `words`, and that the store is gone, if the store cannot be used."""
         try:
             if self._count("failures", 1) == 1:
                 self.store.set("failure", words)
@@ -41,13 +42,13 @@ class Failures:
             return f"{words}. The process that holds the store of torch.distributed has ended too"
 
     def stage_raised(self, where, error):
-        """Tells the other ranks that a pass of this rank has raised `error`."""
+        """Tells the other ranks that an action of this rank, such as a pass, has raised `error`."""
         self.words = self._tell(f"rank {self.rank} failed in {where}: {type(error).__name__}: {error}")
         self.close()
 
     def message_failed(self, where, other, deadline, error):
-        """Tells the other ranks that a message of this rank has failed. Returns the exception to raise: it says why the
-        step failed."""
+        """Finds the reason for which a message of this rank has failed: the one that another rank has written, or else
+        a new one, which it tells the other ranks. Returns the exception to raise, with this reason."""
         late = "timed out" in str(error).lower()
         waited = f"rank {self.rank} was at {where}"
         words = self._told(_GRACE if not late else 0.0)

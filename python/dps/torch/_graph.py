@@ -7,7 +7,8 @@ parameters behind them. Autograd computes only what is asked for, so no operatio
 
 In two cases I computes gradients of parameters, and W only adds them up. One is a torch.autograd.Function, which always
 computes all of its gradients. The other is a parameter that is used at two forks of which one comes before the other:
-from the later fork W would run through the trunk to the earlier one.
+from the later fork W would run through the trunk to the earlier one. A stage with checkpoints is not split: I is a full
+backward, and W is empty.
 
 A stage without inputs that require a gradient has a trunk too, so that I and W take the time that the plan gives them:
 it begins at a floating-point input, or at embeddings.
@@ -258,7 +259,8 @@ class GraphSplitter:
         return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
     def report(self, words):
-        """Warns once about work that is not split between the halves."""
+        """Warns once about work that is not split between the halves. Does not warn if layers deferred weight gradients
+        through WeightGradStore."""
         if not self.reported and not WeightGradStore.cache:
             self.reported = True
             warnings.warn(f"{self.name}: {words}", stacklevel=2)

@@ -9,7 +9,7 @@ from . import _group
 def counted_parameters(program, rank, chunks, modules, tied):
     """The parameters whose gradients this rank adds to the norm. Each parameter of the pipeline counts on one rank: the
     rank of the first copy of its stage. If several stages of this rank share a parameter, the first of these stages
-    decides; a tied parameter counts on the first process of its group."""
+    decides. A tied parameter counts only on the process of its group with the smallest global rank."""
     deciding = {}
     for number in sorted(range(len(chunks)), key=lambda number: chunks[number].stage, reverse=True):
         if isinstance(modules[number], torch.nn.Module):

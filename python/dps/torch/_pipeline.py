@@ -40,19 +40,21 @@ class Pipeline(Actions):
     group          processes of the pipeline; None: all of torch.distributed. If torch.distributed is not initialized,
                    the environment of torchrun or mpirun says who takes part
     rank_mapping   rank_mapping[i] is the rank of the program that process i of the group runs; None: i
-    replicate_group   processes with the same rank in other replicas of this pipeline; gradients are summed over them
+    replicate_group   this process and those with the same rank in the other replicas of this pipeline; gradients are
+                   summed over them. None: there are no other replicas
     deadline       seconds that a rank waits for a message; then the step fails on all ranks
     batch_dim      batches are cut along this dimension
     loss_scale     the step computes the gradient of loss_scale x the sum of all losses. None: 1 / (microbatches x
                    replicas), the gradient of their mean. You may set pipeline.loss_scale between steps
-    overlapped     a function that runs the two halves of an F&B, for modules whose type has no
+    overlapped     a function that runs the two halves of an F&B, unless both modules are of one type that has
                    overlapped_forward_backward; it has the same arguments and results
-    gradient_ready called with the number of a chunk and its module when the chunk's gradients are complete
-    sum_copies     False: gradients of the copies of a stage are left for the caller to sum
+    gradient_ready called with the number of a chunk and its module when the chunk's gradients are complete, except for
+                   the sums of tied parameters
+    sum_copies     False: gradients are summed over replicas, but not over the copies that a stage has in one pipeline
     tied           (parameter, group) pairs: their gradients are summed over the group at the end of the step
 
     Passes, messages and sums run in the order of the program. Copies of a stage (DualPipe has two of each) must begin
-    with equal parameters; their gradients are summed, so they stay equal."""
+    with equal parameters; with sum_copies their gradients are summed, so they stay equal."""
 
     def __init__(self, program, stages, loss_fn=None, group=None, rank_mapping=None, replicate_group=None, deadline=60,
                  *, batch_dim=0, loss_scale=None, overlapped=None, gradient_ready=None, sum_copies=True, tied=()):
@@ -191,8 +193,9 @@ class Pipeline(Actions):
 
     def profile(self, path):
         """Writes the costs of the last training steps, for `dpc --cost @FILE` and dps.compile(costs=pathlib.Path(...)):
-        the median of each stage's passes. All ranks must call it after at least two steps; rank 0 of the program
-        writes. The file has no costs of messages: `dpc calibrate` finds these in a trace."""
+        the median of each stage's passes in all steps that trace() writes but the first. All ranks must call it
+        after at least two steps; rank 0 of the program writes. The file has no costs of messages: `dpc
+        calibrate` finds these in a trace."""
         measured = self._measured()
         if measured is not None:
             with open(path, "w") as file:
@@ -208,18 +211,19 @@ class Pipeline(Actions):
             exchange.forms.clear()
 
     def step(self, *inputs, target=None, return_outputs=False, **arguments):
-        """Runs a step: forward and backward of all microbatches; gradients are summed over copies and replicas. Under
-        torch.no_grad(), or if the program is forward-only, it runs only the forwards.
+        """Runs a step: forward and backward of all microbatches; gradients are summed over replicas and, with
+        sum_copies, over copies. Under torch.no_grad(), or if the program is forward-only, it runs only the forwards.
 
         inputs     inputs of the first stage, for the microbatches self.plan.given; only on ranks that have any
         target     targets for loss_fn, for the microbatches self.plan.ends; only on ranks that have any. A tuple gives
                    several targets
-        arguments  keyword arguments of every stage on this rank; tensors are cut into all microbatches of the step
+        arguments  keyword arguments of every stage on this rank; tensors and lists are cut into all microbatches of the
+                   step, other values are the same for all
 
         A batch is cut along batch_dim; a list with one tensor for each microbatch is used as it is.
 
-        Returns (losses, outputs): the losses of self.plan.ends, in this order, and with return_outputs the joined
-        outputs of the last stage. Both are None on other ranks."""
+        Returns (losses, outputs): the losses of self.plan.ends, in this order, or None if no loss was computed; and
+        with return_outputs the joined outputs of the last stage, otherwise None. Both are None on other ranks."""
         if self._failures.words:
             raise PipelineError(f"this pipeline has failed before: {self._failures.words}")
         mode = torch.is_grad_enabled() and not self.program.is_forward_only

@@ -1,12 +1,14 @@
 """Runs the backward of an ordinary module in halves: I, the gradients of its inputs, and W, those of its parameters.
 
-The gradient of a parameter is deferred to W if the parameter is used only by one call of a layer of _LAYERS. The input
-half computes the gradient of the layer's output on its way; the weight half starts there, and computes only the
-gradients of the layer's parameters. Autograd computes only the gradients that are asked for, so the halves do no work
-twice. The input half computes the gradients of all other parameters; a warning names them.
+The gradient of a parameter is deferred to W if the parameter is used only by one call of a layer of _LAYERS, and the
+call has positional inputs. The input half computes the gradient of the layer's output on its way; the weight half
+starts there, and computes only the gradients of the layer's parameters. Autograd computes only the gradients that are
+asked for, so the halves do no work twice. The input half computes the gradients of all other parameters; a warning
+names the first four of them. A stage with reentrant checkpoints is not split: its input half is a full backward.
 
 To start at the output of a layer, autograd needs a tensor at that place of the graph. A forward hook keeps this tensor
-without its data, and passes another tensor with the same data on."""
+and passes another tensor with the same data on. It frees the data of the first one, unless the layer has other forward
+hooks, which may keep that tensor."""
 
 import warnings
 from collections import Counter
@@ -36,7 +38,7 @@ def _accumulate(parameter, gradient):
 class _Call(NamedTuple):
     """One call of a layer.
 
-    output      its output, without data
+    output      its output, without data if the layer has no other forward hooks
     parameters  the parameters of the layer
     sources     for each input, the node of the graph that computed it or, if there is none, the tensor itself"""
 
@@ -153,7 +155,8 @@ class Splitter:
                     for (output, parameters), gradient in zip(put_off, found[len(inputs):]) if gradient is not None]
 
     def report(self, has_checkpoint, parameters):
-        """Warns once which weight gradients the input half computes."""
+        """Warns once which weight gradients the input half computes. Does not warn if layers deferred weight gradients
+        through WeightGradStore."""
         if self.reported or WeightGradStore.cache or not (has_checkpoint or parameters):
             return
         self.reported = True

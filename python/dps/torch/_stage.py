@@ -108,7 +108,8 @@ class Stage:
 
     @staticmethod
     def input_gradients(held):
-        """The gradients of those inputs that require one, zeros if the backward did not reach an input."""
+        """The gradients of those inputs that are leaves and require one; zeros for an input that the backward did not
+        reach."""
         return tuple([x.grad if x.grad is not None else torch.zeros_like(x) for x in held.inputs
                       if isinstance(x, torch.Tensor) and x.requires_grad and x.is_leaf])
 

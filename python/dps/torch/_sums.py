@@ -32,7 +32,7 @@ def fill_gradients(parameters):
 class GradientSum:
     """The sum of a chunk's gradients over the processes of a group. post() starts it, wait() waits for it.
 
-    group    a gloo group (dps.torch._group.connect); None: the chunk has no other copy, so nothing is summed
+    group    a gloo group (dps.torch._group.connect); None: this process is the only one, so nothing is summed
     others   in errors, the words for the other processes of the group"""
 
     def __init__(self, parameters, group, others):

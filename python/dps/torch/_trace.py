@@ -98,7 +98,7 @@ def merge(program, plans, steps_of_ranks):
 
 def costs(trace):
     """The text of a cost file for `dpc --cost @FILE`: for each kind of pass and stage, the median time in ms over all
-    steps but the first."""
+    steps of the trace but the first."""
     # imported here because that takes 10 ms, which other users of this module need not wait
     from statistics import median
 
