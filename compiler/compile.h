@@ -54,7 +54,8 @@ struct Compilation {
 Gap compilation_gap(const Compilation *compilation, double makespan);
 
 /* STATUS_OK: everything is there and verified. STATUS_BAD_INPUT: the diagnostics say why, or `error` if there is no
-   position to point at. STATUS_BAD_USAGE: `parameters` sets a name that the source does not have. */
+   position to point at. STATUS_BAD_USAGE: `parameters` sets a name that the source does not have, or sets anything for
+   a .csv. Any other status is that of `reached`, or a bug of the compiler, which `error` then names. */
 Status compile(Compilation *compilation, Error *error);
 
 #endif

@@ -34,8 +34,8 @@ Memory memory_recut(const Memory *memory, uint32_t from, uint32_t to);
 
 uint64_t memory_bytes(const Memory *memory, const RankProgram *rank);
 
-/* Whether every rank stays below the limit. If not, a diagnostic names the rank that needs most, how much that is,
-   and the pass or message at its peak. */
+/* Whether no rank needs more than a limit. For each limit that is exceeded, a diagnostic names the rank that needs
+   most, how much that is, and the first pass or message from which on it needs that. */
 bool memory_check(const Memory *memory, const Schedule *schedule, const Program *program, Diagnostics *diagnostics);
 
 #endif

@@ -7,11 +7,12 @@
 
 /* What a stream can show. */
 typedef struct Terminal {
-    uint32_t width; /* width in columns; 160 if the stream is not a terminal */
-    bool colours;   /* the stream is a terminal, and NO_COLOR (no-color.org) is not set */
+    uint32_t width; /* in columns */
+    bool colours;   /* the stream is a terminal, TERM is not "dumb", and NO_COLOR (no-color.org) is not set or empty */
 } Terminal;
 
-/* `width`: as the user asks; 0: COLUMNS if it is set, else the width of the terminal. */
+/* `width`: as the user asks; 0: COLUMNS if it is a valid width, else the width of the terminal, 80 if that is unknown,
+   or 160 if the stream is not a terminal. */
 Terminal terminal_of(FILE *stream, uint32_t width);
 
 /* The progress of long work, on one line that is overwritten. */

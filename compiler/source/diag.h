@@ -28,19 +28,21 @@ void diag_pass_error(Diagnostics *diagnostics, Span span, const char *format, ..
    source. */
 void diag_refuses(Diagnostics *diagnostics);
 
-/* Whether the last error was new, so that its notes and help will be printed. */
+/* Whether the last error is kept, so that its notes and help will be printed. */
 bool diag_taken(const Diagnostics *diagnostics);
 
 bool diag_failed(const Diagnostics *diagnostics);
 /* Whether there are errors, and all of them are marked by diag_refuses. */
 bool diag_is_refusal(const Diagnostics *diagnostics);
-/* Errors of one kind have the same position and the same format. This is the kind of the first error. */
+/* Errors of one kind have the same position and the same format. This is the kind of the error that was reported
+   first. */
 typedef struct DiagKind {
     uint32_t begin;
     const char *format; /* NULL: there is no error */
 } DiagKind;
 DiagKind diag_kind(const Diagnostics *diagnostics);
-/* The first error and its help in one line, without its position. */
+/* The error that was reported first in one line, without its position, and with its help if that follows its notes.
+   There must be an error. */
 const char *diag_first(const Diagnostics *diagnostics, Arena *arena);
 /* Whether further errors will only be counted; then a caller can skip the work of describing them. */
 bool diag_full(const Diagnostics *diagnostics);

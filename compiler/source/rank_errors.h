@@ -28,7 +28,7 @@ typedef struct RankErrors {
 } RankErrors;
 
 /* Reports an error on a rank. Returns the new error, so that the caller can set its help and notes; NULL: the same
-   error was reported on an earlier rank, and only its ranks are counted. */
+   error was reported before, and only its ranks are counted. */
 RankError *rank_error(RankErrors *errors, uint32_t rank, Span span, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void rank_errors_report(const RankErrors *errors, Diagnostics *diagnostics);

@@ -17,7 +17,7 @@ typedef struct Fault {
 bool evaluate(const Expression *expression, const int64_t *values, int64_t *result, Fault *fault);
 
 const char *fault_text(const Fault *fault, Arena *arena);
-/* The names in the expression with their values as text: "P = 8, r = 3"; "" if the expression has no names. */
+/* The first 8 names in the expression with their values as text: "P = 8, r = 3"; "" if the expression has no names. */
 const char *values_text(const Ast *ast, const Expression *expression, const int64_t *values, Arena *arena);
 
 #endif

@@ -45,8 +45,8 @@ bool item_per_rank(const Item *item);
 /* Evaluates a top-level item and stores the value that it declares in its slot; items that declare no value are
    skipped. Items are evaluated in the order of the file. False: `fault` says why. */
 bool item_evaluate(const Item *item, const Parameters *parameters, int64_t *values, Fault *fault);
-/* values_for_all evaluates the items that are the same for every rank; values_for_rank, with the rank in RANK_SLOT,
-   the others. */
+/* values_for_all evaluates the items that are the same for every rank; values_for_rank sets RANK_SLOT and evaluates the
+   `let` that depend on the rank. False: `fault` says why. */
 bool values_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Fault *fault);
 bool values_for_rank(const Ast *ast, uint32_t rank, int64_t *values, Fault *fault);
 
