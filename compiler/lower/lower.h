@@ -5,9 +5,9 @@
 #include "runtime/program/program.h"
 
 /* Turns a proven schedule into instruction streams with slots and WAITs, and with the sums of gradients over the copies
-   of each stage (sums.h). A synchronous step ends with the waits for these sums, the norm and the updates; in an
-   asynchronous one each U becomes a sum, a wait for it and an update. NULL, with a diagnostic: a rank needs more slots
-   than a program can name. */
+   of each stage (sums.h). A synchronous step that trains ends with the waits for these sums, the norm and the updates;
+   in an asynchronous one each U becomes a sum, a wait for it and an update; a forward-only one has neither sums nor
+   updates. NULL, with a diagnostic: a rank needs more slots than a program can name. */
 Program *lower(const Schedule *schedule, const Source *source, Arena *arena, Diagnostics *diagnostics);
 
 #endif

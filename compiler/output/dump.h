@@ -10,7 +10,7 @@
 void dump_schedule(const Schedule *schedule, FILE *stream); /* pipes, and the stages of every rank */
 void dump_times(const Schedule *schedule, const Timeline *timeline, FILE *stream); /* one pass per line: rank, start,
                                                                                       end */
-/* one instruction per line, with its slots */
+/* for each rank a line with its numbers of slots, then one line for each pass, message, U and WAIT, with its slots */
 void dump_plan(const Schedule *schedule, const Program *program, FILE *stream);
 
 /* The summary of a proven schedule that dpc prints by default. */

@@ -75,7 +75,7 @@ static void put_placement(const Schedule *schedule, uint32_t variants, FILE *str
 typedef struct Part {
     const Action *pass;
     double start, end;
-    int half; /* 1: the first half of an F&B, 2: the second half; 0: not in an F&B */
+    int half; /* 1: the first half of an F&B or F&F, 2: the second half; 0: a pass alone */
 } Part;
 
 /* Writes the parts of a rank, in order, and returns their number. `parts` has room for one for each action. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-    RANK_COLUMNS = 12 /* columns of ranks in the table of counts; with more ranks there are several tables */,
+    RANK_COLUMNS = 12 /* of the table of counts, one for all ranks with the same counts; with more, several tables */,
     SOURCE_WIDTH = 48
 };
 
@@ -22,8 +22,8 @@ typedef struct Runs {
     Run *first, *last;
 } Runs;
 
-/* The passes that one written pass of a step became on a rank, all of one kind and chunk; or F&Bs, all of the same two
-   chunks. */
+/* The passes that one written pass of a step became on a rank, all of one kind and chunk; or F&Bs or F&Fs, all of the
+   same kinds and the same two chunks. */
 typedef struct Passes {
     Span span;
     Action example, second; /* second: the second half of F&Bs or F&Fs */
@@ -49,7 +49,7 @@ typedef struct Explainer {
     const Timeline *times;
     Arena *arena;
     FILE *stream;
-    const Item **steps; /* [step_count]: all steps, also those in blocks, in the order of the file */
+    const Item **steps; /* [step_count]: all steps, also those in blocks, or `order auto`, in the order of the file */
     int64_t **counts;   /* [rank][step] */
     uint32_t step_count;
     Row *rows; /* [step_count + 1]: of the current rank; rows[step_count] has the passes that belong to no step */

@@ -5,8 +5,9 @@
 
 #include "compiler/compile.h"
 
-/* Prints how often each rank runs each step; then for each rank its messages and the passes that each step became,
-   when they run in `times` and what they wait for. The compilation must be complete. */
+/* Prints how often each rank runs each step, or the result of `order auto`; then the recipes; then for each rank the
+   numbers of its messages and the passes that each step became, when they run in `times`, and their longest wait for
+   another rank. Of a .csv all passes of a rank are printed as one step. The compilation must be complete. */
 void explain(const Compilation *compilation, const Timeline *times, FILE *stream);
 
 #endif

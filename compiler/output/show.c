@@ -1,6 +1,7 @@
-/* The timeline in characters, as at the head of the files in schedules/: one row per rank; F0 is a pass of
-   microbatch 0, F3&b1 an F&B, small letters are chunk 1, | is a U that takes no time, - continues a pass, . is idle
-   time. A timeline that is wider than the terminal continues in further blocks of rows. */
+/* The timeline in characters, as at the head of the files in schedules/: one row per rank; F0 is a pass of microbatch
+   0, F3&b1 an F&B, small letters are chunk 1; with more than two chunks on a rank, F1:0 is microbatch 0 of chunk 1. |
+   is a U that takes no time, - continues a pass (a colour does so on a terminal), . is idle time. A timeline that is
+   wider than the terminal continues in further blocks of rows. */
 
 #include "compiler/output/emit.h"
 
@@ -58,7 +59,7 @@ static uint32_t passes_in(const Cell *cell) { return cell->second ? 2 : 1; }
 static bool is_update_bar(const Cell *cell) { return cell->first->kind == ACTION_U && cell->end <= cell->start; }
 
 /* Chooses the scale, columns per unit of time: every label fits into its pass, but at most so large that a mean pass
-   takes 6 times the width of a label. */
+   takes 6 times the width of a label. A timeline of more than INT32_MAX / 2 columns is scaled down. */
 static void measure(Screen *screen)
 {
     const Schedule *schedule = screen->picture->schedule;

@@ -7,15 +7,16 @@
 #include "compiler/schedule/timeline.h"
 #include "runtime/program/program.h"
 
-/* Proves what one rank's order alone can show. Microbatches and stages are in range. Every F runs exactly once and on
-   the rank of its stage; so does every B, or I and W, unless the schedule is forward-only. F comes before its backward,
-   I before its W. The halves of an F&B are an F and a B or I of different microbatches, those of an F&F two F of
-   different microbatches. Fills in the table. */
+/* Proves what one rank's order alone can show. No rank holds the same stage of two pipes. Microbatches and stages are
+   in range. Every F runs exactly once and on the rank of its stage; so does every B, or I and W, unless the schedule is
+   forward-only. F comes before its backward, I before its W. The halves of an F&B are an F and a B or I of different
+   microbatches, those of an F&F two F of different microbatches. Fills in the table. */
 bool prove_passes(const Schedule *schedule, Arena *arena, Diagnostics *diagnostics, PassTable *table);
 
-/* For a schedule with U (copies_find): when an F runs, the version of the weights that its microbatch uses exists
-   (the plan keeps it for the backward); every version is made on all copies of the stage, from at least one
-   gradient; and every gradient is used by one U. */
+/* For a schedule without U: no pipe names versions of the weights. For one with U (copies_find): all pipes name
+   versions or none does; when an F runs, the version of the weights that its microbatch uses exists (the plan keeps it
+   for the backward); every version is made on all copies of the stage, from at least one gradient; and every gradient
+   is used by one U. */
 bool prove_versions(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics);
 
 /* Proves that all passes can run: no ranks wait for each other's passes. Computes the times in costs_unit. */
