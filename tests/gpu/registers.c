@@ -1,5 +1,6 @@
-/* Reads the compiler's reports on the prebuilt machine code. Each kernel must exist for each architecture, and neither
-   it nor the functions that it calls may spill registers to memory. Skipped if `make gpu-code` has not run. */
+/* Reads the compiler's reports on the prebuilt machine code. Each kernel must exist for each architecture that it is
+   for. No function in these reports may have a stack frame or spill registers to memory, no report may have a warning,
+   and those of hopper.cu must use 168 registers. Skipped if `make gpu-code` has not run. */
 
 #include "runtime/device/kernels/kernels.h"
 

@@ -4,7 +4,8 @@
 #
 # It is in a folder with the programs and libraries that it needs (`make gpu-kit` fills build/gpu and packs it).
 # Parts, all unless some are named: first operations training nccl sanitizer figures. `first` is for code that never ran: the
-# smallest form of everything, in a minute or two, each run separately with a limit of 20 seconds. Then come checks, then figures.
+# smallest form of everything, in a minute or two, each run separately, most with a limit of FIRST_SECONDS (20). Then come checks,
+# then figures.
 # Each gives a line, printed and written to FOLDER/<date>.csv (default: results, here) at once. A failure or hang is reported,
 # and the rest continues. --seconds N: after this time nothing starts, and running programs are ended. --dry-run tests the script:
 # it runs what needs only a CPU.
@@ -57,7 +58,8 @@ plain() { # for a field of the table
     tr '",' "' " | sed 's| *$||' | cut -c 1-300
 }
 
-# Before a hanging program is ended, the debugger (if installed) prints which kernel runs and where its warps are.
+# In the part `first`, before a hanging program is ended, the debugger (if installed) prints which kernel runs and where its warps
+# are.
 watched='"$@" &
 program=$!
 trap "timeout 25 cuda-gdb -p $program -batch -ex \"info cuda kernels\" -ex \"info cuda blocks\" -ex \"info cuda warps\" > look.txt 2>&1
@@ -121,7 +123,7 @@ reference() { # NAME options...: the CPU's, in b.txt; once for a kit
     cp "reference/$name" b.txt
 }
 
-compare() { # name bound seconds options...: a run has the losses that are in b.txt
+compare() { # name bound seconds options...: a run has the losses that are in b.txt, each off by at most this share
     local name=$1 bound=$2
     shift 2
     losses a.txt "$@"

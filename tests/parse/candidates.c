@@ -56,7 +56,7 @@ static void none(void **state)
     arena_free(&tried.arena);
 }
 
-/* The file's own value comes first and is marked as such. Values that a `require` refuses are not tried. */
+/* The file's own value comes first. Values that a `require` refuses are not tried. */
 static void a_number(void **state)
 {
     (void)state;
@@ -91,8 +91,8 @@ static void refused(void **state)
     arena_free(&tried.arena);
 }
 
-/* Parameters that the user has set do not vary. With several parameters each has fewer values, and the total is
-   bounded. */
+/* Parameters that the user has set do not vary. Of five parameters the first four vary, and the number of combinations
+   is bounded. */
 static void several(void **state)
 {
     (void)state;

@@ -158,8 +158,8 @@ static void first_steps(void **state)
     REPORTS(TWO "let w = P-1-rank;", "unknown name `rank`", "help: r is the rank");
 }
 
-/* The whole grammar, with each token in turn replaced, or the text cut off there: the message names everything that
-   would be accepted. */
+/* The whole grammar, with each token in turn replaced, or the text cut off there: no report has (null) in place of a
+   name. A text that stays valid has no report. */
 static void syntax_everywhere(void **state)
 {
     (void)state;
@@ -372,7 +372,7 @@ static void depth_is_bounded(void **state)
     free(text);
 }
 
-/* LANGUAGE.md names every word that the scanner knows, and its example compiles. */
+/* LANGUAGE.md names every word that the scanner knows, and the front of the compiler accepts its first example. */
 static void the_page_is_true(void **state)
 {
     (void)state;

@@ -6,8 +6,8 @@
 static const struct {
     const char *wrong; /* text from line 2 on */
     const char *error; /* LINE:COLUMN: error: message */
-    const char *help;
-    const char *right; /* the text that the help suggests */
+    const char *help;  /* a part of the helps; NULL: there is no help */
+    const char *right; /* the corrected text */
 } mistakes[] = {
     {"let e = r > 0 and r < P-1; nFB : M+0*e;", "2:15: error: the language has no `and`", "write &&",
      "let e = r > 0 && r < P-1; nFB : M+0*e;"},

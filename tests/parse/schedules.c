@@ -1,5 +1,5 @@
-/* Every schedule in schedules/ at many sizes: legal by an independent check, with the bubble and the peaks that its
-   source states. */
+/* Every schedule in schedules/ that trains and has steps (auto-v is searched; prefill and decode are forward-only), at
+   many sizes: legal by an independent check, and with those figures of its source that its entry in `cases` checks. */
 
 #include "tests/parse/front.h"
 
@@ -281,7 +281,7 @@ static void interleaved_facts(const Run *run, Size size)
         interleaved(run, size, size.parameter, size.ranks);
 }
 
-/* The figures for groups of P, where every group has at least P microbatches. */
+/* The figures for groups of `size.parameter` microbatches, where every group has at least P microbatches. */
 static void groups_facts(const Run *run, Size size)
 {
     const int last = size.microbatches % size.parameter;
@@ -344,7 +344,8 @@ static void min_facts(const Run *run, Size size)
 
 static bool dualpipe_fits(Size size) { return size.ranks % 2 == 0 && size.microbatches % 2 == 0; }
 
-/* Peak: the number of stages + 1, or one less if there are too few microbatches. */
+/* Peak: the number of stages + 1; with fewer than 2P+2 microbatches it may be one less, with fewer than 2P any smaller
+   number. */
 static void dualpipe_facts(const Run *run, Size size)
 {
     assert_true(largest_peak(run) <= (uint32_t)size.ranks + 1);

@@ -1,8 +1,8 @@
 #ifndef TESTS_PICTURE_JSON_H
 #define TESTS_PICTURE_JSON_H
 
-/* Reads JSON in place: a value is a pointer to its start in the text. Every function fails the test if the text is not
-   JSON. */
+/* Reads JSON in place: a value is a pointer to its start in the text. The functions fail the test at most mistakes in
+   the part of the JSON that they read. */
 
 #include "tests/picture/run.h"
 

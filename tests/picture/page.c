@@ -142,7 +142,7 @@ static void check_critical_path(const char *data, double latency)
     assert_true(clock > makespan - 1e-6 && clock < makespan + 1e-6);
 }
 
-/* The only address in the page is the name space of SVG. */
+/* The only http address in the page is the name space of SVG, there is no https address, and no element has a src. */
 static void check_loads_nothing(const char *page)
 {
     static const char svg[] = "http://www.w3.org/2000/svg";
@@ -205,7 +205,8 @@ static long colour_of(const char *style, const char *name)
     return digits == 6 ? value : digits >= 3 ? (value >> 4 * (digits - 3)) : -1;
 }
 
-/* The page has colours for light and dark screens; on dark ones the colours of paper and ink are exchanged. */
+/* The page has each colour that it uses for light and for dark screens. On light ones the ink is dark and the paper
+   white, on dark ones the ink is light and the paper dark. */
 static void test_light_and_dark(void **state)
 {
     (void)state;

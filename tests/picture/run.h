@@ -39,8 +39,8 @@ static inline char *run(const char *format, ...)
     return text;
 }
 
-/* All kinds of schedules: single passes, halves, chunks, F&B on one pipe and on two; and costs that are not whole
-   numbers. */
+/* Schedules of several kinds: single passes, halves, chunks, F&B on one pipe and on two; and costs that are not whole
+   numbers. None is asynchronous or forward-only. */
 static const char *const pictured[] = {
     "schedules/1f1b.dps",
     "schedules/gpipe.dps --cost F=0.25,comm=0.1",

@@ -1,5 +1,5 @@
-/* dpc --emit=trace and dprun --trace write the documented form of Chrome trace events, with the same events in the same
-   order. The last event of dpc ends at the makespan. */
+/* dpc --emit=trace and dprun --trace write the documented form of Chrome trace events, with the same instructions in
+   the same order and arrows of the same messages. The last event of dpc ends at the makespan. */
 #include "runtime/program/trace.h"
 #include "tests/picture/json.h"
 
