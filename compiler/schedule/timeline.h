@@ -25,8 +25,8 @@ bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs 
 bool timeline_run_measured(const Schedule *schedule, const PassTable *table, const Costs *costs,
                            const double *const *measured, Arena *arena, Timeline *timeline);
 
-/* When the inputs that a pass needs from other ranks have arrived, and where they were computed: by a pass of
-   another stage; or, for an update, by the last pass before the U of the copy that arrives last. < 0: it needs
+/* When the input that a pass needs from another stage, on this rank or another, has arrived, and the pass that computed
+   it. For an update: when the last of the other copies arrives, and the last pass before its U. < 0: the pass needs
    nothing from others. */
 double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank,
                         const Action *pass, Dependence *needed);

@@ -135,8 +135,8 @@ static void test_well_formed(void **state)
     free(svg);
 }
 
-/* Numbers fit into their cells, and other text into the picture, in a font with wide digits (0.64 for DejaVu Sans).
-   Returns how many numbers there are. */
+/* Numbers fit into their cells in a font with wide digits (0.64 for DejaVu Sans), the title and the legend into the
+   picture, and the labels of ranks do not overlap. Returns how many numbers there are. */
 static int check_texts(const char *svg)
 {
     const double right = attribute(svg, "width");
@@ -181,8 +181,8 @@ static void test_texts_fit(void **state)
     free(svg);
 }
 
-/* A large picture has the size of a figure and shows kinds by colours alone: frames around all pairs would make it
-   black. */
+/* A large picture has the size of a figure and no numbers. Its frames are thin: thick ones around all pairs would make
+   it black. */
 static void test_large(void **state)
 {
     (void)state;
@@ -197,7 +197,7 @@ static void test_large(void **state)
     }
 }
 
-/* No part of the picture is beyond its right or lower edge. */
+/* No rectangle is beyond the right or the lower edge of the picture, and no text is below it. */
 static void check_inside(const char *svg)
 {
     const double right = attribute(svg, "width"), bottom = attribute(svg, "height");
@@ -272,7 +272,7 @@ static void test_two_timelines(void **state)
     free(run("rm -r %s", folder));
 }
 
-/* In every picture each chunk of a rank has its own shade. */
+/* Every picture has as many shades of F as the highest number of a chunk + 1. */
 static void test_chunks_have_shades(void **state)
 {
     (void)state;

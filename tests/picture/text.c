@@ -232,7 +232,7 @@ static char *on_terminal(const char *no_colour)
     return text;
 }
 
-/* Removes escape sequences that end with m; returns their number. */
+/* Removes escape sequences that end with m, and carriage returns; returns the number of the former. */
 static int strip_styles(char *text)
 {
     char *to = text;
