@@ -1,6 +1,7 @@
-/* Checks the effects in operations.def: an operand that an operation reads stays unchanged and affects the result; the
-   result in an operand that it writes does not depend on the operand's old content; in one that it adds to or changes
-   it does. Tested by running every operation on the CPU device and the oracle, with one operand changed at a time. */
+/* Checks the effects in operations.def: an operand that an operation reads stays unchanged and, on at least one device,
+   affects the result; the result in an operand that it writes does not depend on the operand's old content; in one that
+   it adds to or changes it does. Tested by running every operation on the CPU device and the oracle, with one operand
+   changed at a time. */
 
 #include "runtime/device/group.h"
 #include "tests/device/pair.h"
@@ -257,7 +258,8 @@ static void end_trial(Trial *trial)
     }
 }
 
-/* Returns whether the operand's old content affects the result, and checks that this fits its declared effect. */
+/* Checks that what happens to the operand fits its declared effect. False: the operation only reads the operand, and
+   its content does not affect the result. */
 static bool check_operand(const Trial *trial, int operand)
 {
     const OpOperand *said = &op_info[trial->op.kind].operands[operand];

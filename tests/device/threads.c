@@ -1,4 +1,5 @@
-/* Concurrent rank threads: each has its own device, none starts worker threads, and all compute the same bits. */
+/* Concurrent rank threads: each has its own device, and all compute the same bits. A device alone starts no worker
+   threads. */
 
 #include "runtime/device/device.h"
 #include "tests/device/run_op.h"

@@ -16,7 +16,7 @@ typedef double Fault(size_t row, size_t column);
 
 static double right(size_t row, size_t column) { return expected[row * COLUMNS + column]; }
 
-/* Puts `fault` into a random matrix and checks that the description has `words`. Many of the values are close to each
+/* Puts `fault` into a random matrix and checks that the description is `words`. Many of the values are close to each
    other. */
 static void assert_said(Fault *fault, const char *words)
 {
@@ -71,7 +71,8 @@ static void test_faults(void **state)
     assert_said(little, "none of 12288 by more than 0.01; worst at [3, 4]: 2.364375, should be 2.359375");
 }
 
-/* The description is truncated to any size of the text buffer. */
+/* The description is truncated to the size of the text buffer, here 8 bytes, and nothing around the buffer is
+   written. */
 static void test_room(void **state)
 {
     (void)state;

@@ -30,7 +30,7 @@ static Status stop_large(const Compilation *c, Form form)
     return large ? STATUS_RUN_FAILED : STATUS_OK;
 }
 
-/* Checks that formatting a source changes only blanks, and that formatting the result changes nothing. */
+/* Checks that formatting a source changes no token, and that formatting the result changes nothing. */
 static void check_format(const Source *source, Arena *arena)
 {
     Source formatted = {.path = "formatted", .text = source->text, .size = source->size}, again = formatted;

@@ -111,7 +111,8 @@ static void json_says_what_is_wrong(void **state)
     unlink(made.path);
 }
 
-/* Strings of every length cross the end of the reader's window; one is longer than the window. Compressed and not. */
+/* Strings of 2 to 401 characters, some of which cross the end of the reader's window; one is longer than the window.
+   Compressed and not. */
 static void json_reads_across_its_window(void **state)
 {
     (void)state;
