@@ -1,6 +1,6 @@
 /* Processor time of the placement of experts, without reading and printing: for 61 layers of 256 experts with 288
-   physical experts on 32 GPUs, and for 58 layers with 320 physical experts on 64 GPUs. Loads are log-normal, as in
-   profiles of mixtures of experts. Prints lines: name value unit. */
+   physical experts on 32 GPUs, without and with nodes, and for 58 layers with 320 physical experts on 64 GPUs, and with
+   288 on 144 GPUs. Loads are log-normal, as in profiles of mixtures of experts. Prints lines: name value unit. */
 
 #include "balance/balance.h"
 

@@ -1,5 +1,5 @@
-/* Time and memory of dpc for large schedules, including all proofs, and of loading the programs in dprun. Prints lines:
-   name value unit. Run from the top folder with BUILD set. */
+/* Time and memory of dpc for large schedules, including all proofs, and the speed of decoding and verifying the
+   programs, as dprun does when it loads them. Prints lines: name value unit. Run from the top folder with BUILD set. */
 
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"

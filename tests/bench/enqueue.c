@@ -1,5 +1,5 @@
-/* Measures how long the host takes per instruction if a GPU computes: the interpreter and the device's code, without
-   the calls of CUDA. Prints lines: name value unit. */
+/* Measures how long the host takes per pass if a GPU computes: the interpreter and the device's code, without the calls
+   of CUDA. Prints lines: name value unit. */
 
 #include "tests/bench/no_cuda.h"
 #include "tests/bench/pipeline_run.h"

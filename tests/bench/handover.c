@@ -1,5 +1,6 @@
-/* Measures the time to transfer a block between ranks, to sum buffers, and to run an all-to-all. Prints lines: name
-   value unit. Run from the top folder with BUILD set. */
+/* Measures the time to transfer a block between ranks and to run an all-to-all; between threads also to open a world,
+   between processes of MPI also to sum buffers and what computation hides. Prints lines: name value unit. Run from the
+   top folder with BUILD set. */
 
 #include "runtime/base/clock.h"
 #include "runtime/transport/transport.h"
@@ -55,7 +56,8 @@ static void print(const Rank *rank, const char *what, double value, const char *
     fflush(stdout);
 }
 
-/* Latency of a small block, as half a round trip: each side posts its receive, then sends, then waits for both. */
+/* Latency of a small block, as half a round trip. Both sides post their receive. Rank 0 then sends, rank 1 first waits
+   for what it receives; then both wait for what is left. */
 static void measure_latency(const Rank *rank)
 {
     static double batches[BATCHES];

@@ -1,5 +1,5 @@
-/* How good are the orders that the search finds, and how long does it take? Prints one line per placement: bubble rate,
-   its lower bound, the published rate, seconds. */
+/* How good are the orders that the search finds, and how long does it take? Prints one line per placement, costs,
+   memory and number of microbatches: bubble rate, its lower bound, the published rate if there is one, seconds. */
 
 #include "compiler/search/search.h"
 #include "runtime/base/clock.h"

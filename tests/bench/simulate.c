@@ -35,7 +35,7 @@ static double measure(const char *build, const char *priority, const char *folde
     return values[STEPS / 2] / predicted;
 }
 
-/* Makespans of many steps of one run, and the one that dpc predicts, in ms. */
+/* Makespans of many steps of one run, and the one that dpc predicts, in the unit of the costs. */
 typedef struct Makespans {
     double fastest, tenth, median; /* makespans in ms: of the fastest step, the mean of the fastest tenth, the median */
     double predicted;

@@ -1,5 +1,5 @@
 /* Processor time of computing the times of a schedule: with one cost for all, and with separate costs for every stage
-   and link. Prints lines: name value unit. Run from the top folder. */
+   and for the links between neighbouring ranks. Prints lines: name value unit. Run from the top folder. */
 
 #include "compiler/compile.h"
 
