@@ -14,6 +14,7 @@
 #include "compiler/order/expand.h"
 #include "compiler/order/order_auto.h"
 #include "compiler/order/place.h"
+#include "compiler/order/require.h"
 #include "compiler/order/squeeze.h"
 #include "compiler/prove/prove.h"
 #include "compiler/tree/check.h"
@@ -54,7 +55,8 @@ static inline void front_run_bytes(Front *front, const char *path, const char *b
     Parameters known = *parameters;
     front->good = front->ast && check(front->ast, &front->arena, diagnostics) &&
                   place(front->ast, parameters, &front->arena, diagnostics, &front->schedule) &&
-                  (!front->ast->cost || cost_values(front->ast, &front->schedule, &costs_unit, diagnostics, &known));
+                  (!front->ast->cost || (cost_values(front->ast, &front->schedule, &costs_unit, diagnostics, &known) &&
+                                         require_with_costs(front->ast, &known, &front->arena, diagnostics)));
     parameters = &known;
     front->good = front->good &&
                   (front->ast->order ? order_auto(front->ast, parameters, &costs_unit, NULL, &front->arena, diagnostics,

@@ -343,6 +343,9 @@ static void min_facts(const Run *run, Size size)
 }
 
 static bool dualpipe_fits(Size size) { return size.ranks % 2 == 0 && size.microbatches % 2 == 0; }
+/* ebb-v and ebb-two have three forms of their end: drain is 0, 1 or 2. */
+static bool drain_fits(Size size) { return size.parameter <= 2; }
+static bool two_drains_fit(Size size) { return dualpipe_fits(size) && drain_fits(size); }
 
 /* Peak: the number of stages + 1; with fewer than 2P+2 microbatches it may be one less, with fewer than 2P any smaller
    number. */
@@ -487,8 +490,10 @@ static const Case cases[] = {
     {"v-min", NULL, min_facts, NULL, NULL, 0, false},
     {"dualpipe", dualpipe_fits, dualpipe_facts, NULL, NULL, 0, false},
     {"dualpipev", NULL, dualpipev_facts, NULL, NULL, 0, false},
-    {"ebb-v", NULL, dualpipev_facts, "drain", NULL, 0, false},
-    {"ebb-two", dualpipe_fits, dualpipe_facts, "drain", NULL, 0, false},
+    {"ebb-v", NULL, dualpipev_facts, NULL, "drain", 0, false},
+    {"ebb-v", drain_fits, dualpipev_facts, "drain", NULL, 0, false},
+    {"ebb-two", dualpipe_fits, dualpipe_facts, NULL, "drain", 0, false},
+    {"ebb-two", two_drains_fit, dualpipe_facts, "drain", NULL, 0, false},
     {"hanayo", NULL, hanayo_facts, "waves", NULL, 0, false},
     {"chimera", even_fits, chimera_facts, NULL, NULL, 0, false},
     {"bitpipe", even_fits, bitpipe_facts, NULL, NULL, 0, false},
