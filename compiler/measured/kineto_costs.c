@@ -129,10 +129,11 @@ static void put_costs(const KinetoProfile *profiles, int count, const ComponentT
         put_method(&profiles[i], stream);
         putc('\n', stream);
     }
-    fputs("# A cost is the mean over all runs of a component, from the start of its first kernel to the end of its "
-          "last.\n"
-          "# Components ran in this order:\n",
-          stream);
+    fputs(
+        "# A cost is the mean time of a component, from the start of its first kernel to the end of its last one. The\n"
+        "# smallest and the largest tenth of its times are left out.\n"
+        "# Components ran in this order:\n",
+        stream);
     put_order(profile, times, "#   ", stream);
     fputs("unit             = 1e-6      # seconds: times are in microseconds\n", stream);
     fprintf(stream, "layers           = %-9u # measured: runs of a component %s\n", profile->layers,
