@@ -25,7 +25,7 @@ ifeq ($(origin CC),default)
 CC       := gcc
 endif
 SANITIZE ?=
-# OpenMPI 5 maps memory at an address that TSan uses.
+# OpenMPI 5 maps shared memory at an address that TSan uses; with this setting it does not.
 ifneq ($(filter thread,$(SANITIZE)),)
 export PMIX_MCA_gds ?= hash
 endif
@@ -88,7 +88,7 @@ $(BUILD)/lib%.a:
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-# The order of linking: a library may use those after it.
+# In the order in which they are linked: a library may use those after it.
 COMPILER_LIBRARIES := compiler balance program base
 LIBDPS_LIBRARIES   := compiler balance executor transport program base
 DPRUN_LIBRARIES    := command trainer balance simulator executor model device transport launcher program base
@@ -108,7 +108,7 @@ $(BUILD)/dpc: $(BUILD)/compiler/command/main.o $(call libraries,$(COMPILER_LIBRA
 $(BUILD)/dprun: $(BUILD)/runtime/command/main.o $(call libraries,$(DPRUN_LIBRARIES))
 	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS)
 
-# libdps exports only what library/dps.h declares. The archive has one object, in which the other symbols are local.
+# libdps exports only what library/dps.h declares. libdps.a has a single object, in which all other symbols are local.
 VERSION := $(shell sed -n 's/.*PROJECT_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
 SONAME  := libdps.so.$(firstword $(subst ., ,$(VERSION)))
 LIBRARY := $(call objects,$(call sources,library))
@@ -130,7 +130,8 @@ $(BUILD)/dprun-mpi.so: $(MPI_SOURCES) $(wildcard runtime/transport/*.h runtime/b
 	OMPI_CC=$(CC) $(MPICC) $(COMPILING) $(LDFLAGS) -shared -o $@ $(filter %.c,$^)
 
 # The GPU kernels. dprun contains their sources for NVRTC and, if GPU_CODE is set, machine code for the common architectures.
-# nvcc compiles one unit per compute type, and one without, which takes minutes. All build folders share the result.
+# nvcc compiles a kernel that has compute types once for each type, any other kernel once. That takes minutes, so all build
+# folders share the result.
 GPU_CODE     ?= $(or $(wildcard /dev/nvidiactl),$(filter gpu-code gpu-kit bench-gpu install,$(MAKECMDGOALS)))
 KERNELS      := $(wildcard runtime/device/kernels/*.cu)
 KERNEL_HEADS := $(wildcard runtime/device/kernels/*.h runtime/device/kernels/*.cuh)
@@ -140,7 +141,7 @@ UNITS        := $(foreach kernel,$(call names_of,$(filter-out $(ONE_TYPE),$(KERN
 CUBINS       := $(if $(NVCC),$(foreach gpu,sm_80 sm_90a sm_100,$(addsuffix .$(gpu).cubin,$(UNITS))) \
                     $(addsuffix .sm_90a.cubin,$(call names_of,$(ONE_TYPE))))
 CUBINS       := $(filter-out %/fused.bf16.sm_90a.cubin,$(CUBINS)) # the hopper unit contains it
-# NAME.sm_N or NAME.TYPE.sm_N
+# The parts of the stem of a .cubin, which is NAME.sm_N or NAME.TYPE.sm_N: kernel, GPU, compute type.
 name_of = $(firstword $(subst ., ,$(1)))
 gpu_of  = $(lastword $(subst ., ,$(1)))
 type_of = $(if $(word 3,$(subst ., ,$(1))),$(word 2,$(subst ., ,$(1))))
@@ -188,7 +189,7 @@ $(BUILD)/%.o: $(BUILD)/%.c
 
 # --- tests: tests/FOLDER/NAME.c is a cmocka program, run from the top folder with BUILD in its environment; GPUs are hidden ---
 TEST_FOLDERS := gpu exec cuda transport golden executor search parse picture program model prove timeline library device measured balance base # the longest first
-# These have one thread, and compute for minutes; TSan does not support gpu's switching of stacks.
+# Left out under TSan: search and timeline have one thread and would take minutes; gpu switches stacks, which TSan cannot follow.
 ifneq ($(filter thread,$(SANITIZE)),)
 TEST_FOLDERS := $(filter-out gpu search timeline,$(TEST_FOLDERS))
 endif
@@ -224,17 +225,17 @@ check-$(1): $(call tests_of,$(1)) $(if $(filter golden picture exec executor tra
 endef
 $(foreach folder,$(TEST_FOLDERS),$(eval $(call test_folder,$(folder))))
 
-# This test counts the allocations of the project's own objects.
+# This test counts the allocations that the project's own objects make.
 $(BUILD)/tests/exec/allocations: LINKING += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=open_memstream,--wrap=fmemopen
 
-# Clients of libdps use nothing else of this project.
+# The tests of libdps use it as other programs do: they link to nothing else of this project.
 $(call tests_of,library): | $(BUILD)/libdps.so
 
-# --- the kernels, compiled as C++ for the CPU. Without a sanitizer, the instrumentation of TSan, without its runtime, reports
-# every memory access to the emulation ---
+# --- the kernels, compiled as C++ for the CPU. Unless SANITIZE is set, they are compiled with -fsanitize=thread but not linked to
+# TSan: its calls at each memory access go to tests/gpu/accesses.cpp, which tells the emulation ---
 CXX       := $(if $(findstring clang,$(CC)),clang++,g++)
 CXXFLAGS   = $(subst -std=c11,-std=c++17,$(COMPILING)) -DKERNELS_EMULATED -Itests/gpu -Wno-psabi
-EMULATION := $(patsubst %,$(BUILD)/tests/gpu/%.o,simt kernels $(if $(SANITIZE),,accesses))
+EMULATION := $(patsubst %,$(BUILD)/tests/gpu/%.o,simt simt_warp simt_hopper kernels $(if $(SANITIZE),,accesses))
 $(call tests_of,gpu): $(EMULATION)
 $(BUILD)/tests/gpu/%.o: tests/gpu/%.cpp
 	@mkdir -p $(@D)
@@ -399,7 +400,7 @@ check-manuals:
 	    ! for page in $(MANUALS); do mandoc -Tlint $$page 2>&1; done | grep -v 'referenced manual not found\|outdated mandoc.db'; \
 	else echo "no mandoc here: the manual pages are not checked"; fi
 
-# --- the two commands ---
+# --- make demo and make test, with the Debian packages that they need ---
 BUILD_PACKAGES := gcc libc6-dev flex bison zlib1g-dev libdnnl-dev
 TEST_PACKAGES  := $(BUILD_PACKAGES) g++ libcmocka-dev libcadical-dev libopenmpi-dev openmpi-bin clang libclang-rt-dev clang-format \
                   codespell mandoc pkgconf locales python3
@@ -412,7 +413,7 @@ demo:
 	$(BUILD)/dpc schedules/dualpipe.dps -o $(BUILD)/demo/dualpipe.bin
 	$(BUILD)/dprun --save $(BUILD)/demo/weights.bin --trace $(BUILD)/demo/trace.json $(BUILD)/demo/dualpipe.bin
 
-# Two test folders run at a time; the output of each is printed when it ends.
+# The tests of two folders run at a time; with -Otarget the output of a folder is printed when its tests have ended.
 TESTING    := $(MAKE) --no-print-directory -s -j2
 UNDER_ASAN := BUILD=$(BUILD)/asan SANITIZE=address,undefined
 UNDER_TSAN := BUILD=$(BUILD)/tsan SANITIZE=thread CC=clang
@@ -441,7 +442,7 @@ test-torch:
 .PHONY: tests
 tests: $(TESTS) $(FUZZ_CHECKED) $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%.o)
 
-# Checks that every number of a training is the same as at an earlier commit, for changes that must not change any.
+# For changes that must not change results: checks that every number of a training is the same as at the commit BEFORE.
 .PHONY: equal
 equal: all $(BUILD)/tests/cuda/fake/dprun
 	BUILD=$(BUILD) MAKE="$(MAKE)" SCHEDULES="$(SCHEDULES)" sh tests/equal/equal.sh $(or $(BEFORE),$(error say which commit: make equal BEFORE=COMMIT))

@@ -16,9 +16,8 @@ uint32_t balance_first_slot(const BalanceShape *shape, uint32_t gpu)
 static Status check_hierarchical(const BalanceShape *shape, Error *error)
 {
     const uint32_t experts = shape->experts / shape->nodes, gpus = shape->gpus / shape->nodes;
-    const uint32_t slots =
-        shape->replicas - balance_first_slot(shape, shape->gpus - gpus); /* the slots of the last node, which is the
-                                                                            smallest */
+    /* the number of slots of the last node, which has the fewest */
+    const uint32_t slots = shape->replicas - balance_first_slot(shape, shape->gpus - gpus);
     if (shape->gpus % shape->nodes)
         return error_set(error, STATUS_BAD_USAGE, "--gpus %u is not a multiple of --nodes %u", shape->gpus,
                          shape->nodes);
@@ -36,9 +35,10 @@ Status balance_check(const BalanceShape *shape, bool eplb, Error *error)
     if (!shape->experts || !shape->gpus || !shape->groups || !shape->nodes)
         return error_set(error, STATUS_BAD_USAGE, "experts, GPUs, groups and nodes are at least 1 each");
     if (shape->replicas < shape->experts || shape->replicas > BALANCE_REPLICAS_MAX)
-        return error_set(error, STATUS_BAD_USAGE,
-                         "--replicas %u: physical experts are at least the %u experts and at most %d", shape->replicas,
-                         shape->experts, BALANCE_REPLICAS_MAX);
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "--replicas %u: the physical experts of a layer must be at least its %u experts and at most %d",
+            shape->replicas, shape->experts, BALANCE_REPLICAS_MAX);
     if (shape->replicas < shape->gpus)
         return error_set(error, STATUS_BAD_USAGE, "--replicas %u: fewer physical experts than --gpus %u",
                          shape->replicas, shape->gpus);
@@ -89,7 +89,7 @@ double balance_of_largest(const BalanceShape *shape, const double *loads, double
     for (uint32_t e = 0; e < shape->experts; e++)
         sum += loads[e];
     const double balance = largest > 0 ? sum / shape->gpus / largest : 1;
-    return balance < 1 ? balance : 1; /* sums are rounded */
+    return balance < 1 ? balance : 1; /* rounding of the sums may give slightly more than 1 */
 }
 
 double balance_of(const BalanceShape *shape, const double *loads, const uint32_t *placement, Arena *arena)
@@ -101,8 +101,8 @@ double balance_of(const BalanceShape *shape, const double *loads, const uint32_t
     return balance_of_largest(shape, loads, largest);
 }
 
-/* Counts how often each expert has been seen on one GPU, while a function goes through the GPUs. gpu[e]: the GPU on
-   which expert e was seen last; times[e]: how often it was seen there. */
+/* Counts how often each expert occurs on one GPU, for functions that visit one GPU after the other. gpu[e]: the GPU
+   on which expert e was seen last; times[e]: how often it was seen there. */
 typedef struct Seen {
     uint32_t *gpu, *times; /* [experts] */
 } Seen;
@@ -148,7 +148,8 @@ uint32_t balance_duplicates(const BalanceShape *shape, const uint32_t *placement
     return duplicates;
 }
 
-/* Checks that all experts of a group are on one node. If not, *slot is the first slot that is wrong. */
+/* Checks that all experts of a group are on one node. If not, *slot is the first slot whose expert is on another node
+   than the expert of its group in an earlier slot. */
 static Status check_groups(const BalanceShape *shape, const uint32_t *placement, uint32_t *slot, Arena *arena,
                            Error *error)
 {
@@ -160,8 +161,8 @@ static Status check_groups(const BalanceShape *shape, const uint32_t *placement,
             const uint32_t group = placement[*slot] / size, node = gpu / gpus;
             if (node_of[group] != none && node_of[group] != node)
                 return error_set(error, STATUS_BAD_INPUT,
-                                 "expert %u is on node %u, but others of its group %u are on node %u", placement[*slot],
-                                 node, group, node_of[group]);
+                                 "expert %u is on node %u, but its group %u on node %u: a group is on one node",
+                                 placement[*slot], node, group, node_of[group]);
             node_of[group] = node;
         }
     return STATUS_OK;
@@ -173,8 +174,8 @@ Status balance_check_placement(const BalanceShape *shape, const uint32_t *placem
     bool *is_there = arena_array(arena, shape->experts, sizeof *is_there);
     for (*slot = 0; *slot < shape->replicas; ++*slot) {
         if (placement[*slot] >= shape->experts)
-            return error_set(error, STATUS_BAD_INPUT, "expert %u: there are 0 to %u", placement[*slot],
-                             shape->experts - 1);
+            return error_set(error, STATUS_BAD_INPUT, "there is no expert %u: experts are numbered from 0 to %u",
+                             placement[*slot], shape->experts - 1);
         is_there[placement[*slot]] = true;
     }
     *slot = 0;

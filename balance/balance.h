@@ -25,7 +25,7 @@
 
 typedef struct BalanceShape {
     uint32_t experts, replicas, gpus;
-    uint32_t groups, nodes; /* 1, 1: no groups */
+    uint32_t groups, nodes; /* 1 and 1: the experts have no groups */
 } BalanceShape;
 
 /* BALANCE_REPLICAS_MAX: most physical experts of a layer; BALANCE_LOAD_MAX: the largest load of an expert. */
@@ -33,57 +33,60 @@ enum { BALANCE_REPLICAS_MAX = 1 << 16 };
 #define BALANCE_LOAD_MAX 1e30
 
 bool balance_is_hierarchical(const BalanceShape *shape);
-/* STATUS_BAD_USAGE: no placement has this shape, or (`eplb`) balance_eplb does not accept it; the error says which
-   number is wrong. */
+/* STATUS_BAD_USAGE: no placement can have this shape or, if `eplb`, balance_eplb does not accept it. The error says
+   which number is wrong. */
 Status balance_check(const BalanceShape *shape, bool eplb, Error *error);
 
-/* The index in a placement of the first slot of a GPU. gpu == shape->gpus: the number of all slots. */
+/* The index of a GPU's first slot in a placement. With gpu == shape->gpus, the number of all slots. */
 uint32_t balance_first_slot(const BalanceShape *shape, uint32_t gpu);
 
-/* The algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB, eplb.py, rebalance_experts), with its order of the
-   physical experts. Loads are compared and added as 32-bit floats. Of equal items the one with the lower index comes
-   first. The shape must pass balance_check with `eplb`. loads: [layers][experts], each from 0 to BALANCE_LOAD_MAX;
-   placement: [layers][replicas]. */
+/* The algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB, eplb.py, rebalance_experts); it puts the physical
+   experts in the same order. Loads are compared and added as 32-bit floats. Of equal items the one with the lower
+   index comes first. balance_check with `eplb` must accept the shape. loads: [layers][experts], each from 0 to
+   BALANCE_LOAD_MAX; placement: [layers][replicas]. */
 void balance_eplb(const BalanceShape *shape, uint32_t layers, const double *loads, uint32_t *placement, Arena *arena);
 
 /* What balance_best is asked for. Without a current placement (`from` is NULL) moves and threshold have no effect. */
 typedef struct BalanceRequest {
-    bool distinct;        /* no expert twice on a GPU */
-    const uint32_t *from; /* [replicas]: passes balance_check_placement */
-    uint32_t moves;       /* most physical experts whose GPU does not hold the same expert in `from` */
-    double threshold;     /* the current placement is kept if the balance would rise by less than this */
+    bool distinct;        /* no GPU may hold an expert twice */
+    const uint32_t *from; /* [replicas]: the current placement, which balance_check_placement accepts; NULL: none */
+    /* most moves: a move is a slot with an expert that the slot's GPU does not hold in `from` */
+    uint32_t moves;
+    /* the current placement is kept if the balance would rise by less than this, or not at all */
+    double threshold;
 } BalanceRequest;
 
-/* Finds a placement of a layer with a high balance. Without `from` and `distinct` the balance is never lower than that
-   of balance_eplb, if balance_eplb accepts the shape. Of placements with the same largest load it prefers one without
-   an expert twice on a GPU. With `from`, experts that stay on a GPU stay in their slots; of two plans whose balance
-   differs by less than 0.001 it takes the one with fewer moves; and no further expert is placed twice on a GPU. loads:
-   [experts]; placement: [replicas]. `bound`: no placement of this shape has a higher balance. STATUS_BAD_USAGE,
-   STATUS_BAD_INPUT: the request is impossible; the error says why. */
+/* Finds a placement of a layer with a high balance. Without `from` and `distinct`, the balance is never lower than
+   that of balance_eplb, if balance_eplb accepts the shape. Of placements with the same largest load it prefers one
+   without an expert twice on a GPU. With `from`, experts that stay on a GPU stay in their slots, the number of
+   duplicates (balance_duplicates) does not grow, and of two placements whose balance differs by less than 0.001 the
+   one with fewer moves is taken. loads: [experts]; placement: [replicas]. *bound: no placement of this shape has a
+   higher balance. STATUS_BAD_USAGE, STATUS_BAD_INPUT: the request is impossible; the error says why. */
 Status balance_best(const BalanceShape *shape, const BalanceRequest *request, const double *loads, uint32_t *placement,
                     double *bound, Arena *arena, Error *error);
 
-/* Checks that the array is a placement of the shape. STATUS_BAD_INPUT: it is not; *slot is the first wrong slot, and
-   the error says why. */
+/* Checks that the array is a placement of this shape. STATUS_BAD_INPUT: it is not. The error says why, and *slot is
+   the first wrong slot; 0 if an expert is missing. */
 Status balance_check_placement(const BalanceShape *shape, const uint32_t *placement, uint32_t *slot, Arena *arena,
                                Error *error);
 
-/* Experts 0, 1, 2, ... repeatedly, GPU after GPU, as frameworks start. If the shape is hierarchical, group by group
-   on the nodes. placement: [replicas]. */
+/* Writes experts 0, 1, 2, ... repeatedly, GPU after GPU, as frameworks start. In a hierarchical placement each node
+   repeats the experts of its groups. placement: [replicas]. */
 void balance_in_order(const BalanceShape *shape, uint32_t *placement);
 
-/* Writes count[expert]: how many replicas each expert has in the placement of one layer. */
+/* Writes count[expert]: the number of replicas of each expert in the placement of one layer. */
 void balance_counts(const BalanceShape *shape, const uint32_t *placement, uint32_t *count);
-/* gpu_loads: [gpus]. */
+/* Writes gpu_loads[gpu]: the load of each GPU. */
 void balance_gpu_loads(const BalanceShape *shape, const double *loads, const uint32_t *placement, double *gpu_loads,
                        Arena *arena);
-/* The balance of a layer. */
+/* The balance of a layer in this placement. */
 double balance_of(const BalanceShape *shape, const double *loads, const uint32_t *placement, Arena *arena);
-/* The balance of a layer with these loads, if `largest` is the largest load of a GPU. */
+/* The balance of a layer with these loads if the most loaded GPU has the load `largest`. */
 double balance_of_largest(const BalanceShape *shape, const double *loads, double largest);
-/* The number of physical experts of `to` that their GPU does not hold in `from`. */
+/* The number of moves from one placement to another: the physical experts of `to` that their GPU does not hold in
+   `from`. */
 uint32_t balance_moves(const BalanceShape *shape, const uint32_t *from, const uint32_t *to, Arena *arena);
-/* The number of duplicates: physical experts on a GPU that holds the same expert in an earlier slot. */
+/* The number of duplicates: physical experts whose GPU holds the same expert in an earlier slot, too. */
 uint32_t balance_duplicates(const BalanceShape *shape, const uint32_t *placement, Arena *arena);
 
 #endif

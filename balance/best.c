@@ -12,20 +12,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* limits the partitions that are tried: slots of a layer * tried partitions is about this */
+/* limits the search roughly: (number of partitions of the groups that are tried) * (slots of the layer) */
 enum { SLOTS_TRIED = 1024 };
 
 /* The layer that is being placed. */
 typedef struct Layer {
-    const BalanceShape *shape; /* the shape; in a global placement with groups = nodes = 1 */
+    const BalanceShape *shape; /* for a global placement a copy with groups = nodes = 1 */
     const double *loads;       /* [experts] */
     bool distinct;
-    int64_t steps; /* steps of the exact search that are left */
+    int64_t steps; /* how many steps the exact search may still take */
     Arena *arena;
 } Layer;
 
-/* The quality of a placement, of one node or of all nodes. largest: the largest load of a GPU; bound: a lower bound of
-   this load in all placements. */
+/* How good a placement of one node or of all nodes is. largest: the largest load of a GPU; bound: a lower bound of
+   this load over all placements. */
 typedef struct Solution {
     double largest, bound;
     /* the largest load of a GPU in the best placement without an expert twice on a GPU; INFINITY: none was found */
@@ -71,8 +71,8 @@ static uint32_t experts_of(const BalanceShape *shape, const uint32_t *node_of, u
     return count;
 }
 
-/* Places the experts of all nodes. node_of: [groups], the node of each group. Stops as soon as the largest load of a
-   node is above `most`: the placement is then incomplete. */
+/* Places the experts of all nodes. node_of: [groups], the node of each group. Stops as soon as a GPU has a load above
+   `most`; the placement is then incomplete. */
 static Solution solve_nodes(Layer *layer, const uint32_t *node_of, double most, uint32_t *placement)
 {
     const BalanceShape *shape = layer->shape;
@@ -98,7 +98,8 @@ static Solution solve_nodes(Layer *layer, const uint32_t *node_of, double most, 
 
 static bool has_duplicates(const Solution *solution) { return is_less(solution->largest, solution->largest_distinct); }
 
-/* Whether `one` is better than `other`: a smaller largest load or, with equal ones, no expert twice on a GPU. */
+/* Whether `one` is better than `other`: its largest load is smaller or, if both are equal, only `other` has an expert
+   twice on a GPU. */
 static bool is_better(const Solution *one, const Solution *other)
 {
     return is_less(one->largest, other->largest) ||
@@ -132,7 +133,7 @@ static Solution solve_layer(Layer *layer, uint32_t *placement)
     return best;
 }
 
-/* Replaces the placement by that of EPLB if EPLB's balance is higher. */
+/* Replaces the placement by that of balance_eplb if that has a higher balance. */
 static void keep_better(const BalanceShape *shape, const double *loads, uint32_t *placement, Arena *arena)
 {
     Error error;
@@ -174,12 +175,12 @@ static double place_anew(const BalanceShape *shape, bool distinct, const double 
     return solution.bound;
 }
 
-/* Chooses among three placements: the current one, an improved one that is at most request->moves moves away, and
-   `anew` with its GPUs and slots renumbered to match the current one. */
+/* Writes one of three placements: the current one; the current one improved by at most request->moves moves; or
+   `anew`, after its GPUs and slots were renumbered to match the current one, if it is at most so many moves away. */
 static Status place_from(const BalanceShape *shape, const BalanceRequest *request, const double *loads, double bound,
                          uint32_t *anew, uint32_t *placement, Arena *arena, Error *error)
 {
-    static const double alike = 1e-3; /* a smaller gain in balance is not worth more moves */
+    static const double alike = 1e-3; /* balances that differ by less count as equal: fewer moves then decide */
     const uint32_t *from = request->from;
     const size_t bytes = shape->replicas * sizeof *placement;
     TRY(held_improve(shape, request, loads, bound, placement, arena, error));
@@ -207,8 +208,8 @@ static Status check_distinct(const BalanceShape *shape, Error *error)
     if (shape->replicas <= (uint64_t)shape->experts * gpus)
         return STATUS_OK;
     return error_set(error, STATUS_BAD_USAGE,
-                     "--distinct: %u experts on at most %u GPUs each are fewer than --replicas %u", shape->experts,
-                     gpus, shape->replicas);
+                     "--distinct: %u experts with at most one copy on each of %u GPUs do not fill --replicas %u",
+                     shape->experts, gpus, shape->replicas);
 }
 
 Status balance_best(const BalanceShape *shape, const BalanceRequest *request, const double *loads, uint32_t *placement,

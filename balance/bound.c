@@ -1,8 +1,10 @@
-/* A lower bound of the largest load of a GPU. Suppose a placement of the domain has a largest load of at most L. Then
+/* A lower bound of the largest load of a GPU. The share of an expert is the load of one of its replicas. Suppose that
+   no GPU has a load above L. Then
 
      - every share is at most L, so an expert has at least ceil(load / L) replicas; these must fit into the slots;
-     - the remaining slots bound the replicas of each expert from above, and so its share from below;
-     - of the j * gpus + 1 largest replicas some GPU has j + 1, and fills its other slots with others (pigeonhole).
+     - an expert has at most this number of replicas plus all slots that are left then, so its share has a lower bound;
+     - some GPU holds j + 1 of the j * gpus + 1 largest replicas (pigeonhole), and other replicas in its other slots:
+       the least that these can weigh together is at most L.
 
    The least L that satisfies all of these is a bound. */
 
@@ -24,9 +26,9 @@ static int by_share(const void *left, const void *right)
     return (one < other) - (one > other);
 }
 
-/* Lower bounds of the load of each replica if the largest load is at most `largest`. least: [experts], in descending
-   order of this bound, with the number of replicas; sums[i]: the sum over the first i replicas. False: there are too
-   few slots. */
+/* Lower bounds of the load of each replica if no GPU has a load above `largest`. least: [experts], sorted by this
+   bound, the largest first, each with its number of replicas; sums[i]: the sum over the first i replicas. False:
+   there are too few slots. */
 static bool least_shares(const Domain *domain, double largest, Least *least, double *sums)
 {
     double needed = 0;
@@ -58,7 +60,7 @@ static bool may_be_possible(const Domain *domain, double largest, Least *least, 
         return false;
     const uint32_t slots = domain->slots, each = slots / domain->gpus; /* each GPU has this many slots or one more */
     for (uint32_t j = 0; j < each && (uint64_t)j * domain->gpus < slots; j++) {
-        const uint32_t at = j * domain->gpus; /* the last of the largest */
+        const uint32_t at = j * domain->gpus; /* index of the smallest of the j * gpus + 1 largest replicas */
         const double together = sums[at + 1] - sums[at - j], others = sums[slots] - sums[slots - (each - j - 1)];
         if (largest < (together + others) * (1 - equal_loads))
             return false;
@@ -75,7 +77,8 @@ double domain_bound(const Domain *domain, double known, Arena *arena)
         return high < low ? high : low;
     if (may_be_possible(domain, low * (1 + equal_loads), least, sums))
         return low;
-    for (int i = 0; i < HALVINGS; i++) { /* `low` is impossible */
+    /* bisection: no placement has the largest load `low`; `high` may be possible */
+    for (int i = 0; i < HALVINGS; i++) {
         const double middle = (low + high) / 2;
         *(may_be_possible(domain, middle, least, sums) ? &high : &low) = middle;
     }

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { BALANCE_STEPS = 300000 }; /* most steps of the exact search for a layer: about ten milliseconds */
+enum { BALANCE_STEPS = 300000 }; /* most steps of filling_exact for a layer, about ten milliseconds */
 
 typedef struct Domain {
     uint32_t experts, gpus, slots;
@@ -17,20 +17,21 @@ typedef struct Domain {
     const uint32_t *first;  /* [gpus + 1]: the first slot of each GPU */
     const uint32_t *gpu_of; /* [slots] */
     bool distinct;          /* true: no expert may be twice on a GPU */
-    int64_t *steps;         /* steps that filling_exact may still take, in all domains of a layer together */
-    /* NULL without a current placement */
+    int64_t *steps;         /* steps that filling_exact may still take; all domains of a layer share this number */
+    /* The following describe the current placement; `held` is NULL if there is none. */
     const uint32_t *held; /* [slots]: the expert that each slot has in the current placement */
-    uint32_t moves;       /* most slots that may have an expert which their GPU does not hold in `held` */
+    uint32_t moves;       /* at most this many slots may get an expert that their GPU does not hold in `held` */
     const uint32_t *home; /* [experts]: the node on which the expert must stay */
-    uint32_t node_gpus;   /* GPUs of a node */
+    uint32_t node_gpus;   /* number of GPUs of a node */
 } Domain;
 
 /* A placement of a domain: the expert of each slot, and what follows from that. */
 typedef struct Filling {
     uint32_t *expert; /* [slots] */
-    uint32_t *count;  /* [experts]: replicas */
-    double *share;    /* [slots]: load of the replica in the slot: the load of its expert / number of replicas */
-    double *load;     /* [gpus] */
+    uint32_t *count;  /* [experts]: number of replicas */
+    /* [slots]: load of the replica in the slot: its expert's load / the expert's number of replicas */
+    double *share;
+    double *load; /* [gpus] */
 } Filling;
 
 /* Loads whose relative difference is at most this count as equal: sums of the same numbers in another order may differ
@@ -48,7 +49,7 @@ double domain_mean(const Domain *domain);
 
 Filling filling_new(const Domain *domain, Arena *arena);
 void filling_copy(const Domain *domain, Filling *to, const Filling *from);
-/* Computes counts, shares and loads from the experts. */
+/* Computes count, share and load of the filling from filling->expert, the expert of each slot. */
 void filling_update(const Domain *domain, Filling *filling);
 uint32_t filling_lightest(const Domain *domain, const Filling *filling);
 uint32_t filling_fullest(const Domain *domain, const Filling *filling);
@@ -59,20 +60,21 @@ bool filling_is_distinct(const Domain *domain, const Filling *filling);
 void filling_swap(const Domain *domain, Filling *filling, uint32_t slot, uint32_t other);
 
 /* Makes a first filling. Chooses the number of replicas of each expert as EPLB does. Then puts each replica, the
-   largest load first, on the GPU with the least load that has room. Puts no expert twice on a GPU if that is
-   possible. */
+   largest load first, on the GPU with the least load that has room. Puts an expert twice on a GPU only if no exchange
+   with another replica avoids it. */
 void filling_start(const Domain *domain, Filling *filling, Arena *arena);
 
-/* A lower bound of the largest load of a GPU over all fillings. `known` is the largest load of some filling; the bound
-   is never above it. */
+/* A lower bound of the largest load of a GPU over all fillings. `known`: the largest load of some filling, which the
+   result does not exceed. */
 double domain_bound(const Domain *domain, double known, Arena *arena);
 
-/* Improves the filling until the largest load of a GPU is at most `goal`, nothing helps, or the effort is spent. It
-   swaps replicas of two GPUs; if no swap helps, it changes numbers of replicas. The largest load never grows. */
+/* Swaps replicas of two GPUs or, if no swap helps, changes numbers of replicas. Ends when the largest load of a GPU
+   is at most `goal`, when nothing helps, or when the effort is spent. The largest load never grows. */
 void filling_improve(const Domain *domain, Filling *filling, double goal, Arena *arena);
 
-/* Like filling_improve, for a filling that is the current placement, domain->held, at first. Each step is the swap or
-   change that reduces the largest load most per move, within domain->moves. */
+/* Like filling_improve, for a filling that is the current placement, domain->held, at first. Takes at most
+   domain->moves moves. Each step is the swap or change that reduces the largest load most per move; at the end
+   filling_improve's own steps use the moves that are left. */
 void filling_improve_held(const Domain *domain, Filling *filling, double goal, Arena *arena);
 /* The number of moves from the current placement: slots with an expert that their GPU does not hold in domain->held. */
 uint32_t filling_moves(const Domain *domain, const Filling *filling);
@@ -81,13 +83,12 @@ int filling_cost(const Domain *domain, const Filling *filling, uint32_t slot, ui
 /* Whether the slot may have this expert instead of its own: domain->home and domain->distinct allow it. */
 bool filling_may_hold(const Domain *domain, const Filling *filling, uint32_t slot, uint32_t expert);
 
-/* Enumerates the fillings of a small domain, except those that cannot be better than `filling`, and sets `filling` to
-   the best one. False: the domain is too large or the steps are used up; `filling` is then the best one that was
-   tried. */
+/* Sets `filling` to the best filling of a small domain. Enumerates all fillings that may be better than `filling`.
+   False: the domain is too large or the steps are used up; `filling` is then the best one found so far. */
 bool filling_exact(const Domain *domain, Filling *filling, Arena *arena);
 
-/* Solves a domain with the functions above. `filling`: the best filling found; `distinct`: the best one without an
-   expert twice on a GPU or, if there is no such one, some filling. Returns a lower bound of the largest load. */
+/* Solves a domain with the functions above. `filling`: the best filling found; `distinct`: the best one found without
+   an expert twice on a GPU or, if none was found, some filling. Returns a lower bound of the largest load. */
 double domain_solve(const Domain *domain, Filling *filling, Filling *distinct, Arena *arena);
 
 #endif

@@ -4,8 +4,8 @@
      2. on each node give further replicas to the experts with the largest load per replica (replicate_experts),
      3. pack the replicas of a node to its GPUs (balanced_packing).
 
-   Loads are not negative, so the bits of their floats order as the floats do: a key of 64 bits has a load in its
-   upper half and an index, which decides between equal loads, in its lower half. */
+   Loads are not negative, so their bits as integers have the same order as the floats. A sort key of 64 bits therefore
+   has the bits of a load in its upper half and an index in its lower half, which decides between equal loads. */
 
 #include "balance/balance.h"
 
@@ -14,15 +14,16 @@
 typedef struct Workspace {
     uint64_t *keys, *spare; /* [replicas] */
     uint64_t *tree;         /* [4 * replicas] */
-    uint32_t *held;         /* [packs]: items so far */
-    uint32_t *groups;       /* [groups]: node after node */
-    /* [experts]: node after node, on a node group after group; below, a position is an index into this array */
+    uint32_t *held;         /* [packs]: number of items in each pack so far */
+    uint32_t *groups;       /* [groups]: the groups, node after node */
+    /* [experts]: the experts, node after node, on a node group after group. A position is an index into this array.
+       */
     uint32_t *experts;
     uint32_t *items;  /* [replicas]: for each replica of the current node, the position of its expert */
-    uint32_t *count;  /* [experts], by position */
+    uint32_t *count;  /* [experts]: number of replicas of the expert at each position */
     uint32_t *packed; /* [replicas]: the replicas of the current node (indices into `items`), GPU after GPU */
     float *weights;   /* [replicas] */
-    float *loads;     /* [experts] of the layer */
+    float *loads;     /* [experts]: loads of the current layer */
 } Workspace;
 
 static uint32_t bits_of(float weight)
@@ -45,8 +46,8 @@ static float weight_of(uint64_t key)
     return weight;
 }
 
-/* --- a tournament: the smallest key of `size`, a power of two, is tree[1]; the keys themselves are from tree[size]
-   on --- */
+/* --- a tournament: a heap of `size` keys, a power of two. The keys begin at tree[size]; tree[1] is the smallest ---
+   */
 
 static uint32_t tournament_size(uint32_t keys)
 {
@@ -58,7 +59,7 @@ static uint32_t tournament_size(uint32_t keys)
 
 static uint64_t smaller(uint64_t one, uint64_t other) { return one < other ? one : other; }
 
-/* Starts with the keys in the tree; entries after the first `keys` never win. */
+/* Starts with the keys that the caller has put at tree[size]; entries after the first `keys` never win. */
 static void tournament_begin(uint64_t *tree, uint32_t size, uint32_t keys)
 {
     for (uint32_t i = size + keys; i < 2 * size; i++)
@@ -92,7 +93,7 @@ static void insertion_sort(uint64_t *keys, uint32_t count)
     }
 }
 
-/* Sorts by the upper half, digit by digit from the lowest; keys that are equal there keep their order. */
+/* Sorts keys by their upper halves, digit by digit from the lowest; keys with equal upper halves keep their order. */
 static void radix_sort(uint64_t *keys, uint64_t *spare, uint32_t count)
 {
     uint32_t starts[DIGITS][DIGIT_VALUES] = {{0}};
@@ -161,8 +162,8 @@ static void place_groups(const Workspace *w, const BalanceShape *shape, uint32_t
             w->experts[g * size + i] = w->groups[g] * size + i;
 }
 
-/* Gives one replica to each of the `experts` experts from position `first` on, and each further one to the expert
-   with the largest load per replica. */
+/* Lists `replicas` replicas of the `experts` experts from position `first` on: one of each expert; each further one
+   is of the expert that then has the largest load per replica. */
 static void replicate(const Workspace *w, uint32_t first, uint32_t experts, uint32_t replicas)
 {
     const uint32_t size = tournament_size(experts);

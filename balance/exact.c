@@ -1,4 +1,5 @@
-/* Branch and bound: first the number of replicas of each expert, then the GPU of each replica, largest first. */
+/* Branch and bound: chooses first the number of replicas of each expert, then the GPU of each replica, the largest
+   load first. */
 
 #include "balance/domain.h"
 
@@ -11,17 +12,16 @@ enum { SMALL = 32 };
 typedef struct Exact {
     const Domain *domain;
     Filling *best;
-    double largest; /* of the best filling */
+    double largest; /* largest load of a GPU in `best` */
     double mean;
-    int64_t *steps;        /* left */
+    int64_t *steps;        /* steps that may still be taken */
     uint32_t order[SMALL]; /* experts by descending load */
     uint32_t count[SMALL];
-    /* while items are packed */
-    /* the expert of each item (a replica to place); items are in descending order of load */
+    /* the expert of each item; an item is a replica to place, the one with the largest load first */
     uint32_t item[SMALL];
     double share[SMALL], left[SMALL + 1]; /* share[i]: load of item i; left[i]: sum of share[i], share[i + 1], ... */
-    uint32_t gpu[SMALL];                  /* of the items so far */
-    uint32_t used[SMALL];                 /* slots of a GPU */
+    uint32_t gpu[SMALL];                  /* gpu[i]: GPU of item i, for the items placed so far */
+    uint32_t used[SMALL];                 /* used[g]: number of GPU g's slots in use */
     double load[SMALL];
 } Exact;
 
@@ -38,8 +38,9 @@ static void keep(Exact *x)
     x->largest = filling_largest(domain, x->best);
 }
 
-/* Whether a GPU before `gpu` has the same load, the same number of used slots and of all slots: placing the next item
-   there would give the same result. Both GPUs hold only experts whose items are all placed. */
+/* Whether a GPU before `gpu` has the same load, as many used slots and as many slots in all. The next item is then
+   tried on the earlier one only: the results would be the same, because all items of the experts on both GPUs are
+   placed. */
 static bool is_repetition(const Exact *x, uint32_t gpu)
 {
     const uint32_t *first = x->domain->first;
@@ -58,7 +59,7 @@ static bool holds(const Exact *x, uint32_t i, uint32_t gpu)
     return false;
 }
 
-/* Whether all GPUs together have room for the items from i on without reaching the best largest load. */
+/* Whether the items from i on can fit on the GPUs together so that all loads stay below the best largest load. */
 static bool has_room(const Exact *x, uint32_t i)
 {
     double room = 0;
@@ -77,7 +78,7 @@ static void pack(Exact *x, uint32_t i)
     }
     if (!has_room(x, i))
         return;
-    /* another replica of the same expert: its replicas go to GPUs in ascending order */
+    /* another replica of the same expert as the item before: such items go to GPUs in ascending order */
     const bool again = i && x->item[i - 1] == x->item[i];
     for (uint32_t g = again ? x->gpu[i - 1] : 0; g < domain->gpus && !is_over(x); g++) {
         const double before = x->load[g];
@@ -94,8 +95,8 @@ static void pack(Exact *x, uint32_t i)
     }
 }
 
-/* Whether the best largest load may be beaten with these counts. Of the j * gpus + 1 largest items some GPU has j + 1;
-   with the smallest items in its other slots, its load must stay below the best one. */
+/* Whether these numbers of replicas may lead to a smaller largest load. Some GPU holds j + 1 of the j * gpus + 1
+   largest items. With the smallest items in its other slots, its load must be below the best largest load. */
 static bool may_be_better(const Exact *x)
 {
     const uint32_t slots = x->domain->slots, gpus = x->domain->gpus, each = slots / gpus;

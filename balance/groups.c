@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARTITIONS_MOST = 512, GROUPS_MOST = 64 }; /* more are not enumerated */
+enum { PARTITIONS_MOST = 512, GROUPS_MOST = 64 }; /* beyond these limits the partitions are not enumerated */
 
 typedef struct Partition {
     double largest;
@@ -15,12 +15,13 @@ typedef struct Partition {
 
 typedef struct Enumeration {
     uint32_t groups, nodes;
-    bool nodes_differ;   /* in their number of slots */
+    bool nodes_differ;   /* nodes have different numbers of slots */
     const double *loads; /* [groups] */
-    /* [PARTITIONS_MOST + 2][groups]: the node of each group; row `count` is the partition that is being made */
+    /* [PARTITIONS_MOST + 2][groups]: the node of each group in each partition; row `count` is the partition that is
+       being made */
     uint32_t *node_of;
-    uint32_t count; /* PARTITIONS_MOST + 1: too many */
-    uint32_t *held; /* [nodes]: groups */
+    uint32_t count; /* number of complete partitions; PARTITIONS_MOST + 1: there are too many to list */
+    uint32_t *held; /* [nodes]: number of groups on the node so far */
     double *load;   /* [nodes] */
     Partition *found;
 } Enumeration;
@@ -75,8 +76,8 @@ static Partitions sorted(Enumeration *e, Arena *arena)
     return (Partitions){e->count, node_of, largest, INFINITY};
 }
 
-/* Finds one good partition, with domain_solve: groups take the part of experts with one replica each, nodes that of
-   GPUs. */
+/* Finds one good partition: calls domain_solve with the groups as experts of one replica each and the nodes as GPUs.
+   */
 static Partitions one_good(uint32_t groups, uint32_t nodes, const double *loads, Arena *arena)
 {
     uint32_t *first = arena_array(arena, (size_t)nodes + 1, sizeof *first);

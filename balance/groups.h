@@ -8,7 +8,7 @@
 typedef struct Partitions {
     uint32_t count;
     const uint32_t *node_of; /* [count][groups] */
-    /* [count]: the largest load of a node in each partition; partitions are in ascending order of it */
+    /* [count]: the largest load of a node in each partition, in ascending order */
     const double *largest;
     /* a lower bound of the largest load of a node in all partitions that are not listed; INFINITY: all are listed */
     double others;

@@ -28,8 +28,8 @@ static Domain domain_of(const BalanceShape *shape, const BalanceRequest *request
     return domain;
 }
 
-/* Replaces the expert of the slot by the one with which the largest load of a GPU becomes smallest. False: no other
-   expert may be in this slot. */
+/* Gives the slot another expert: the one with which the largest load of a GPU is smallest. False: no other expert may
+   be in this slot. */
 static bool replace_duplicate(const Domain *domain, Filling *filling, uint32_t slot)
 {
     const uint32_t old = filling->expert[slot];
@@ -57,7 +57,8 @@ static Status remove_duplicates(const Domain *domain, Filling *filling, Error *e
     for (uint32_t slot = 0; slot < domain->slots; slot++)
         if (filling_holds(domain, filling, domain->gpu_of[slot], filling->expert[slot], slot) &&
             !replace_duplicate(domain, filling, slot))
-            return error_set(error, STATUS_BAD_INPUT, "no expert can take the place of the second %u on GPU %u",
+            return error_set(error, STATUS_BAD_INPUT,
+                             "--distinct: no other expert can replace the second copy of expert %u on GPU %u",
                              filling->expert[slot], domain->gpu_of[slot]);
     const uint32_t needed = filling_moves(domain, filling);
     if (needed > domain->moves)
@@ -85,7 +86,7 @@ Status held_improve(const BalanceShape *shape, const BalanceRequest *request, co
 
 /* --- matching --- */
 
-/* How many experts that `gpu` holds in `placement` the GPU `other` holds in `from`. */
+/* The number of experts that are on GPU `gpu` in `placement` and on GPU `other` in `from`. */
 static uint32_t overlap(const BalanceShape *shape, const uint32_t *placement, uint32_t gpu, const uint32_t *from,
                         uint32_t other)
 {
@@ -104,9 +105,9 @@ static uint32_t slots_of(const BalanceShape *shape, uint32_t gpu)
     return balance_first_slot(shape, gpu + 1) - balance_first_slot(shape, gpu);
 }
 
-/* Matches the GPUs of one node of `placement` (from `gpu` on) with those of one node of `from` (from `other` on).
-   place_of[g] becomes the GPU of `from`, not taken yet and with the same number of slots, that has most experts in
-   common with g. */
+/* Matches the GPUs of a node of `placement`, which begin at `gpu`, with those of a node of `from`, which begin at
+   `other`. place_of[g] becomes the GPU of `from` that has most experts in common with g, among those that are not
+   taken yet and have as many slots. */
 static void match_gpus(const BalanceShape *shape, const uint32_t *from, const uint32_t *placement, uint32_t gpu,
                        uint32_t other, uint32_t *place_of, bool *taken)
 {
@@ -127,7 +128,8 @@ static void match_gpus(const BalanceShape *shape, const uint32_t *from, const ui
     }
 }
 
-/* place_of[n] becomes the node of `from`, not taken yet, that has most experts in common with node n of `placement`. */
+/* place_of[n] becomes the node of `from` that has most experts in common with node n of `placement`, among those that
+   are not taken yet. */
 static void match_nodes(const BalanceShape *shape, const uint32_t *from, const uint32_t *placement, uint32_t *place_of,
                         Arena *arena)
 {

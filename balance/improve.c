@@ -8,7 +8,8 @@
 #include <string.h>
 
 enum {
-    /* effort for each slot of the domain. Comparing two slots costs 1, considering a GPU as many as there are GPUs */
+    /* the effort that filling_improve may spend for each slot of the domain. Comparing two slots costs 1; considering
+       a GPU costs the number of GPUs */
     EFFORT = 200,
     EFFORT_LEAST = 50000,
     CHANGES_TRIED = 6,
@@ -18,15 +19,15 @@ typedef struct Descent {
     const Domain *domain;
     Filling *filling;
     double goal;
-    int64_t effort; /* left */
-    int64_t moves;  /* moves that are left; without a current placement so many that they never end */
+    int64_t effort; /* effort that is left */
+    int64_t moves;  /* moves that are left; INT32_MAX, as good as unlimited, if there is no current placement */
 } Descent;
 
 /* --- swaps --- */
 
 typedef struct Swap {
     uint32_t slot, other;
-    double largest; /* of the two GPUs, afterwards */
+    double largest; /* the larger load of the two GPUs after the swap */
 } Swap;
 
 static int swap_cost(const Descent *d, uint32_t slot, uint32_t other)
@@ -43,8 +44,8 @@ static bool may_swap(const Descent *d, uint32_t slot, uint32_t other)
            filling_may_hold(d->domain, d->filling, other, expert[slot]) && swap_cost(d, slot, other) <= d->moves;
 }
 
-/* Compares the swaps of a slot of GPU `full` with a slot of `gpu`. Replaces `best` by a swap with which the larger of
-   the two loads is smaller than best->largest. */
+/* Compares all swaps of a slot of GPU `full` with a slot of `gpu`. If one leaves both loads below best->largest,
+   `best` becomes the best of these. */
 static void consider_gpus(Descent *d, uint32_t full, uint32_t gpu, Swap *best)
 {
     const Domain *domain = d->domain;
@@ -55,8 +56,8 @@ static void consider_gpus(Descent *d, uint32_t full, uint32_t gpu, Swap *best)
         const double most = filling->share[slot] - (load - best->largest),
                      least = filling->share[slot] + other_load - best->largest;
         for (uint32_t other = begin; other < end; other++) {
-            /* both loads are below best->largest after the swap if the other replica's load is between `least` and
-               `most` */
+            /* the loads of both GPUs fall below best->largest if the other replica's load is between these two limits
+               */
             const double share = filling->share[other];
             if (share < most && share > least && may_swap(d, slot, other)) {
                 const double difference = filling->share[slot] - share;
@@ -69,14 +70,16 @@ static void consider_gpus(Descent *d, uint32_t full, uint32_t gpu, Swap *best)
     d->effort -= domain->gpus + (int64_t)(domain->first[full + 1] - domain->first[full]) * (end - begin);
 }
 
-/* Finds the best swap of a replica of the fullest GPU. False: no swap makes its load smaller. */
+/* Finds the best swap of a replica of the fullest GPU. False: no swap leaves both GPUs below the present load of the
+   fullest one. */
 static bool find_swap(Descent *d, Swap *best)
 {
     const Domain *domain = d->domain;
     const uint32_t full = filling_fullest(domain, d->filling), lightest = filling_lightest(domain, d->filling);
     const double load = d->filling->load[full];
     *best = (Swap){.slot = domain->slots, .largest = load};
-    consider_gpus(d, full, lightest, best); /* first, because its result excludes most other GPUs */
+    /* the lightest GPU first: once a swap with it is known, most other GPUs need not be considered */
+    consider_gpus(d, full, lightest, best);
     for (uint32_t g = 0; g < domain->gpus; g++)
         if (g != lightest && is_less((load + d->filling->load[g]) / 2, best->largest))
             consider_gpus(d, full, g, best);
@@ -99,15 +102,16 @@ static void descend(Descent *d)
 
 /* --- counts --- */
 
-/* Another expert for a slot. */
+/* A change: the slot gets another expert. */
 typedef struct Change {
     uint32_t slot, expert;
-    double largest; /* of all GPUs, afterwards */
+    double largest; /* the largest load of all GPUs after the change */
 } Change;
 
-/* Lists of the slots of each expert. */
+/* For each expert a linked list of its slots. */
 typedef struct Chains {
-    /* head[expert]: its first slot; next[slot]: the next slot of the same expert; the number of slots ends a list */
+    /* head[expert]: the expert's first slot; next[slot]: the next slot with the same expert. The number of slots ends
+       a list */
     uint32_t *head, *next;
     double *load; /* [gpus] */
 } Chains;
@@ -188,8 +192,8 @@ static void change(Descent *d, const Change *change)
     filling_update(d->domain, d->filling);
 }
 
-/* Makes one of the best changes, followed by swaps, that reduces the largest load. False: none does, and the filling is
-   as before. */
+/* Tries the best changes in turn, each followed by swaps, and keeps the first that reduces the largest load. False:
+   none does, and the filling is as before. */
 static bool change_counts(Descent *d, const Chains *chains, Filling *before)
 {
     Change best[CHANGES_TRIED];
@@ -208,7 +212,7 @@ static bool change_counts(Descent *d, const Chains *chains, Filling *before)
     return false;
 }
 
-/* --- both --- */
+/* --- swaps and changes --- */
 
 static Descent descent_new(const Domain *domain, Filling *filling, double goal)
 {
@@ -279,7 +283,7 @@ static bool step(Descent *d, const Chains *chains)
 
 void filling_improve_held(const Domain *domain, Filling *filling, double goal, Arena *arena)
 {
-    enum { PATIENCE = 20 }; /* the effort, as a multiple of that of filling_improve */
+    enum { PATIENCE = 20 }; /* this function may spend this many times the effort of filling_improve */
     Descent d = descent_new(domain, filling, goal);
     const Chains chains = chains_new(domain, arena);
     d.effort *= PATIENCE;

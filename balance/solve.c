@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* The largest load at which the search stops: slightly above the lower bound. */
+/* The search stops when the largest load is at most this: slightly above the lower bound. */
 static double near(const Domain *domain, double bound)
 {
     return bound * (1 + (domain->slots > 64 ? 1e-5 : equal_loads));

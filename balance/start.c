@@ -76,7 +76,7 @@ static Item *sorted_replicas(const Domain *domain, const uint32_t *count, Arena 
 typedef struct Packing {
     const Domain *domain;
     Filling *filling;
-    uint32_t *next; /* [gpus]: the first empty slot */
+    uint32_t *next; /* [gpus]: each GPU's first empty slot */
 } Packing;
 
 static bool holds(const Packing *packing, uint32_t gpu, uint32_t expert)
@@ -95,8 +95,8 @@ static void put(Packing *packing, uint32_t gpu, Item item)
     packing->filling->load[gpu] += item.share;
 }
 
-/* The GPU with the least load among those with an empty slot; if `other` is not NULL, among those that also do not hold
-   its expert. Returns the number of GPUs if there is none. */
+/* The GPU with the least load that has an empty slot; if `other` is not NULL, that also does not hold the expert of
+   `other`. Returns the number of GPUs if there is none. */
 static uint32_t lightest(const Packing *packing, const Item *other)
 {
     const Domain *domain = packing->domain;
@@ -109,9 +109,9 @@ static uint32_t lightest(const Packing *packing, const Item *other)
     return found;
 }
 
-/* For an item whose expert is on every GPU with an empty slot. A full GPU without the expert takes the item, and gives
-   another item to the GPU `open`, which has an empty slot and does not hold that one. False: there is no such
-   exchange. */
+/* Places an item whose expert is already on every GPU with an empty slot. A full GPU without that expert takes the
+   item and gives one of its own items to GPU `open`, which has an empty slot and does not hold that item's expert.
+   False: no such exchange exists. */
 static bool put_in_exchange(Packing *packing, uint32_t open, Item item)
 {
     const Domain *domain = packing->domain;

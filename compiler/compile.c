@@ -1,4 +1,4 @@
-/* The list of the compiler's passes. */
+/* The compiler: runs its passes one after the other. */
 
 #include "compiler/compile.h"
 
@@ -9,6 +9,7 @@
 #include "compiler/order/expand.h"
 #include "compiler/order/order_auto.h"
 #include "compiler/order/place.h"
+#include "compiler/order/put_off.h"
 #include "compiler/order/recipe_auto.h"
 #include "compiler/order/require.h"
 #include "compiler/order/squeeze.h"
@@ -25,7 +26,7 @@
 
 #define REACHED(c, form) TRY((c)->reached ? (c)->reached(c, form) : STATUS_OK)
 
-/* Reports values on the command line for a .csv, which has no parameters. */
+/* Reports sizes and parameters given for a .csv, which has none. */
 static Status check_no_parameters(const Compilation *c, Error *error)
 {
     const Parameters *parameters = c->parameters;
@@ -36,13 +37,13 @@ static Status check_no_parameters(const Compilation *c, Error *error)
                      c->source->path);
 }
 
-/* Notes the parameters that the file chose from the costs. */
+/* Notes in schedule->chosen the values that the file computes for parameters from the costs. */
 static void take_chosen(Compilation *c)
 {
     Schedule *const schedule = &c->schedule;
     int64_t *values = values_new(c->tree, c->parameters, c->arena);
     Fault fault;
-    values_for_all(c->tree, c->parameters, values, &fault); /* always true: require_with_costs has evaluated them */
+    values_for_all(c->tree, c->parameters, values, &fault); /* succeeds, as in require_with_costs before */
     for (const Item *item = c->tree->items; item; item = item->next) {
         const bool depends = item->kind == ITEM_PARAM && item->value->depends & DEPENDS_ON_COSTS;
         if (!depends || parameters_has(c->parameters, item->name.symbol->text))
@@ -84,7 +85,7 @@ Status compile(Compilation *c, Error *error)
         TRY(parameters_check(c->tree, c->parameters, "-D", error));
         PASS(place(c->tree, c->parameters, arena, diagnostics, schedule));
     }
-    REACHED(c, FORM_SCHEDULE); /* this call of `reached` may still set the costs */
+    REACHED(c, FORM_SCHEDULE); /* in this call the caller may still change *c->costs */
     const Costs *const costs = c->costs ? c->costs : &costs_unit;
     if (ast_searches_recipe(c->tree))
         PASS(recipe_auto(c->tree->recipe, costs, diagnostics, schedule, &c->recipe_found));
@@ -105,9 +106,12 @@ Status compile(Compilation *c, Error *error)
     PASS(prove_versions(schedule, table, arena, diagnostics));
     PASS(prove_order(schedule, table, arena, diagnostics, &c->unit_times));
     if (c->tree && c->tree->squeeze)
-        PASS(squeeze(c->tree->squeeze, schedule, table, &c->unit_times, arena, diagnostics));
-    if (!schedule->has_messages)
+        PASS(squeeze(c->tree, c->parameters, schedule, table, &c->unit_times, arena, diagnostics));
+    if (!schedule->has_messages) {
+        put_off(schedule, table, arena);
         communicate(schedule, table, arena);
+        put_off_after_sends(schedule, table);
+    }
     REACHED(c, FORM_COMMS);
     PASS(prove_messages(schedule, table, arena, diagnostics));
 

@@ -36,7 +36,7 @@ Span trimmed(const Reader *reader, Span span)
     return span;
 }
 
-enum { REACH = 200 }; /* bytes examined on each side */
+enum { REACH = 200 }; /* most bytes examined on each side of a position */
 
 Span expression_from(const Reader *reader, uint32_t at, const char *stops)
 {

@@ -13,11 +13,11 @@ uint32_t skip_blanks(const Reader *reader, uint32_t at);
 Span trimmed(const Reader *reader, Span span);
 static inline bool is_empty(Span span) { return span.begin == span.end; }
 
-/* The name or number that begins at `at`, or after blanks that begin there. An empty span: there is none. */
+/* The name or number that begins at `at`, or after blanks at `at`. An empty span: there is none. */
 Span word_at(const Reader *reader, uint32_t at);
 
 /* The span of the expression that begins at `at`. It ends at the end of the line, before one of the bytes `stops`
-   outside of brackets, before a closing bracket that was opened before `at`, or after 200 bytes. */
+   outside of brackets, before a bracket that closes one opened before `at`, or after 200 bytes. */
 Span expression_from(const Reader *reader, uint32_t at, const char *stops);
 /* The span of the expression that ends before byte `at`. */
 Span expression_before(const Reader *reader, uint32_t at);

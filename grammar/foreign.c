@@ -12,7 +12,7 @@
 
 typedef struct Spelling {
     const char *text;
-    int token;        /* the token that the parser gets in its place */
+    int token;        /* the token that the parser gets instead */
     const char *help; /* NULL: the help depends on the operands */
 } Spelling;
 
@@ -32,7 +32,7 @@ static const Spelling operators[] = {
     {"-=", '=', "a name keeps its value: declare another with let"},
 };
 
-/* Words between two values. */
+/* Words of other languages that join two values. */
 static const Spelling words[] = {
     {"and", TOKEN_AND, "write &&"},
     {"or", TOKEN_OR, "write ||"},
@@ -77,7 +77,7 @@ static const struct {
 
 const char *foreign_item(const char *word)
 {
-    const size_t length = strcspn(word, "_"); /* SEND_F and send_forward are `send` */
+    const size_t length = strcspn(word, "_"); /* so that SEND_F and send_forward are found as `send` */
     for (size_t i = 0; i < sizeof items / sizeof *items; i++)
         if (strlen(items[i].word) == length && strncasecmp(items[i].word, word, length) == 0)
             return items[i].help;
@@ -86,7 +86,7 @@ const char *foreign_item(const char *word)
 
 static bool is_value(int token) { return token == TOKEN_NAME || token == TOKEN_NUMBER || token == ')'; }
 
-/* A number below 1000; -1: the text is not one. */
+/* The value of a text that is a number below 1000; -1: the text is no such number. */
 static int small_number(const char *text)
 {
     const size_t length = strlen(text);
@@ -100,7 +100,7 @@ static int small_number(const char *text)
 
 /* --- operators and numbers --- */
 
-/* base^exponent for a literal exponent; 0: it is too large to write out. */
+/* base^exponent, for an exponent that is a number in the source; 0: the result does not fit in 64 bits. */
 static int64_t power(int base, int exponent)
 {
     int64_t product = 1;
@@ -110,8 +110,8 @@ static int64_t power(int base, int exponent)
     return product;
 }
 
-/* Writes base^exponent in the language, which has no powers: a number if both are numbers, a product for an exponent of
-   2 or 3, otherwise an expression that is right for small exponents only. */
+/* base^exponent as text in the language, which has no powers: a number if both are numbers, a product for an exponent
+   of 2 or 3, otherwise an expression that is right for small exponents only. */
 static const char *power_text(const Reader *reader, const char *base, const char *exponent)
 {
     const int b = small_number(base), e = small_number(exponent);
@@ -148,8 +148,8 @@ static void help_power(Reader *reader, const char *spelling, Span span)
                   write);
 }
 
-/* Whether the parser has reported a syntax error on the line of `span`. It then skips the rest of the line, and no
-   second error is wanted. */
+/* Whether the parser has reported a syntax error on the line of `span`. It then skips the rest of the line, and a
+   second error would not help. */
 static bool line_is_reported(const Reader *reader, Span span)
 {
     return reader->reported &&
@@ -193,7 +193,7 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-/* number = 10 * number + digit; false: overflow. */
+/* Appends a digit to a decimal number. False: overflow. */
 static bool add_digit(int64_t *number, int digit)
 {
     return !__builtin_mul_overflow(*number, 10, number) && !__builtin_add_overflow(*number, digit, number);
@@ -220,7 +220,7 @@ int64_t foreign_number(Reader *reader, Span span)
     int64_t digits, scale;
     const bool good = read_decimal(text, &digits, &scale);
     const int64_t divisor = good ? common_divisor(digits, scale) : 1;
-    diag_error(reader->diagnostics, span, "`%s`: numbers are whole, written in digits only", text);
+    diag_error(reader->diagnostics, span, "`%s` is not a whole number in decimal digits", text);
     if (good && divisor == scale)
         diag_help(reader->diagnostics, "write %lld", (long long)(digits / scale));
     else if (good)
@@ -260,7 +260,7 @@ static const Spelling *spelling_of(const char *text)
     return NULL;
 }
 
-/* The unit after a number as a factor, in powers of 1000 ("000*000*000"); NULL: not a unit. */
+/* A unit after a number as a factor: "1000*1000*1000" for G, "1024*1024*1024" for GiB. NULL: it is no unit. */
 static const char *unit_factor(const char *text)
 {
     static const char *const decimal[] = {"1000", "1000*1000", "1000*1000*1000", "1000*1000*1000*1000"};
@@ -283,8 +283,8 @@ static bool report_unit(Reader *reader, Span number, Span unit)
     const char *count = text_of(reader, number);
     diag_error(reader->diagnostics, (Span){number.begin, unit.end}, "a number has no unit");
     diag_help(reader->diagnostics,
-              "write %s*%s where input and weight are in bytes, too; without these, memory counts halves of a "
-              "stage's activation, and 2*P is what 1F1B holds",
+              "write %s*%s if input and weight are given in bytes; without input and weight, memory counts halves of "
+              "a stage's activation: 1F1B holds 2*P of them",
               count, factor);
     return true;
 }

@@ -1,29 +1,31 @@
 #ifndef GRAMMAR_FOREIGN_H
 #define GRAMMAR_FOREIGN_H
 
-/* What users of Python, C or PyTorch write. The scanner reports an operator or number of these languages and returns
-   the token that was meant, so that no second error follows. Words such as `and` may be names in a schedule; so
-   syntax_error calls the functions about words only where a name does not fit. */
+/* What users of Python, C or PyTorch write by mistake. The scanner reports an operator or number of these languages and
+   returns the token that was meant, so that no second error follows. Words such as `and` may be names in a schedule, so
+   syntax_error calls the functions about words, and only where a name does not fit. */
 
 #include "grammar/syntax_error.h"
 
-/* Reports the operator `**`, `^`, `//`, `<<`, `<>`, `:=` or the like. Returns the token that the parser gets in its
-   place. */
+/* Reports the operator `**`, `^`, `//`, `<<`, `<>`, `:=` or the like. Returns the token that the parser gets
+   instead. */
 int foreign_operator(Reader *reader, Span span);
 /* Whether the `//` at `span` is a division; otherwise it begins a comment up to the end of the line. */
 bool foreign_divides(const Reader *reader, Span span);
 void foreign_comment(Reader *reader, Span span);
-/* Reports a number such as 12.5 or 1e9. Returns its integer part. */
+/* Reports a number such as 12.5 or 1e9. Returns its integer part, or INT64_MAX if it is too large. */
 int64_t foreign_number(Reader *reader, Span span);
-/* Whether the `if` at `span` is that of Python's `a if c else b`, which is then reported. */
+/* Whether the `if` at `span` belongs to Python's `a if c else b`. If so, reports it. */
 bool foreign_choice(Reader *reader, Span span);
 
-/* Each of these functions reports the error and returns true, or returns false because the error is something else. */
+/* Each of these functions either reports the error and returns true, or returns false because it is an error of another
+   kind. */
 bool foreign_word(Reader *reader, const SyntaxError *error);  /* a word in an expression: and, or, not, mod, 80G ... */
 bool foreign_count(Reader *reader, const SyntaxError *error); /* w*nF, 4 F, 1F1B, F*4 */
 bool foreign_call(Reader *reader, const SyntaxError *error);  /* F(c), F(c, m), F[c, m] */
 
-/* What to write instead of an item that begins with this word; NULL: unknown. */
+/* A help for an item that begins with this word of another language: what to write instead. NULL: the word is
+   unknown. */
 const char *foreign_item(const char *word);
 
 #endif

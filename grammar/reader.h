@@ -12,7 +12,7 @@ typedef struct OpenBracket {
 } OpenBracket;
 
 typedef struct ReadToken {
-    int kind; /* the parser's code; 0: none yet */
+    int kind; /* the parser's code of the token; 0: no token yet */
     Span span;
 } ReadToken;
 
@@ -24,21 +24,22 @@ typedef struct Reader {
     Diagnostics *diagnostics;
     Ast *ast;
     /* scanner */
-    uint32_t offset; /* of the next byte */
-    Span word;       /* the word of passes that is being split, or the last one */
+    uint32_t offset; /* offset of the next byte */
+    Span word;       /* the word of passes, such as nF0B1, that is being split into passes, or the last one that was */
     ReadToken last, previous;
-    ReadToken item;    /* the first token of the current item */
-    bool choosing;     /* between `if` and `else` of Python's `a if c else b`, which was reported */
+    ReadToken item; /* the first token of the current item */
+    /* the scanner is between the `if` and the `else` of Python's `a if c else b`, which was reported */
+    bool choosing;
     OpenBracket *open; /* the innermost open bracket */
     Symbol *symbols[SYMBOL_BUCKETS];
     /* parser */
-    bool too_deep; /* this was reported */
-    bool reported; /* a syntax error was reported, the last one at reported_at */
+    bool too_deep; /* an error about too deep nesting was reported */
+    bool reported; /* a syntax error was reported; reported_at is where the last one is */
     uint32_t reported_at;
-    bool broken_if; /* the head of an `if` had an error, so its `else` may come unexpectedly */
+    bool broken_if; /* the head of an `if` had an error, so no second error is reported for its `else` */
 } Reader;
 
-/* The symbol of that text; equal texts have the same symbol. */
+/* The symbol of a text; equal texts have the same symbol. */
 Symbol *reader_symbol(Reader *reader, const char *text, size_t length);
 
 typedef struct ItemList {

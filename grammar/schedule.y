@@ -1,5 +1,4 @@
-/* The grammar of a schedule file: tokens → tree. LANGUAGE.md explains it to people. check resolves the meaning, not
-   the grammar. */
+/* The grammar of a schedule file: from tokens to a tree. LANGUAGE.md explains the language; check resolves names. */
 
 %define api.pure full
 %define api.prefix {schedule_}
@@ -11,7 +10,7 @@
 %locations
 %expect 0
 
-%initial-action { (void)yynerrs; } /* bison only counts with it */
+%initial-action { (void)yynerrs; } /* bison's count of errors, which nothing reads */
 
 %param { yyscan_t scanner }
 %parse-param { Reader *reader }
@@ -165,6 +164,9 @@ item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, 
         $$ = item(reader, $step);
     }
     | "squeeze" end                     { $$ = item(reader, (Item){.kind = ITEM_SQUEEZE, .span = @1}); }
+    | "squeeze" "if" expression end     {
+        $$ = item(reader, (Item){.kind = ITEM_SQUEEZE, .span = {@1.begin, @expression.end}, .value = $expression});
+    }
     | "repeat" NAME '<' expression block
                                         {
         $$ = item(reader, (Item){.kind = ITEM_REPEAT, .span = {@1.begin, @expression.end}, .name = {$NAME, @NAME},
@@ -176,7 +178,7 @@ item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, 
         $$ = NULL;
         while (reader->open && reader->open->bracket != '{')
             reader->open = reader->open->outer;
-        if (!reader->open) /* in a block, further errors may follow from the same mistake */
+        if (!reader->open) /* in a block, the next errors may follow from the same mistake: bison then stays silent */
             yyerrok;
     }
 
@@ -334,7 +336,7 @@ static void too_deep(Reader *reader, Span span)
     reader->too_deep = true;
 }
 
-/* bison calls this when its stack is full; syntax errors go to the function below. */
+/* bison calls this when its stack is full; it calls yyreport_syntax_error for syntax errors. */
 static void schedule_error(const Span *place, yyscan_t scanner, Reader *reader, const char *message)
 {
     (void)scanner;
@@ -359,7 +361,7 @@ static int yyreport_syntax_error(const yypcontext_t *context, yyscan_t scanner, 
     return 0;
 }
 
-/* `right` may be a list; it follows `left`. */
+/* Makes an expression whose operands are `left` and then `right`, which may be a list of operands. */
 static Expression *node(Reader *reader, ExpressionKind kind, Span span, Expression *left, Expression *right)
 {
     if (left)
@@ -443,7 +445,7 @@ static Item step(Span span, PassList passes, Expression *count, Item modifiers)
     return modifiers;
 }
 
-/* Joins the modifiers of a step and one more modifier, `added`, which is at `span`. Reports a modifier given twice. */
+/* Adds the modifier `added`, which is at `span`, to the modifiers of a step. Reports a modifier that is given twice. */
 static Item both(Reader *reader, Item modifiers, Item added, Span span)
 {
     if (modifiers.step.overlap && added.step.overlap)
@@ -488,7 +490,7 @@ Ast *parse(const Source *source, Arena *arena, Diagnostics *diagnostics)
 
 Token *read_tokens(const Source *source, Arena *arena, uint32_t *count)
 {
-    Reader *reader = reader_new(source, arena, diag_new(arena, source)); /* parse reports what is wrong */
+    Reader *reader = reader_new(source, arena, diag_new(arena, source)); /* errors are dropped: parse reports them */
     yyscan_t scanner = scanner_open(reader);
     YYSTYPE value;
     Token token, *tokens = NULL;

@@ -12,7 +12,7 @@ typedef struct Word {
     const char *text;
 } Word;
 
-/* The items of a file, by the token that begins them, with their forms. */
+/* The items of a file: the token with which each begins, and an example. */
 static const struct {
     int token;
     const char *text, *form;
@@ -37,8 +37,8 @@ static const struct {
 
 enum { ITEMS = (int)(sizeof items / sizeof *items) };
 
-/* Words and punctuation that end or join something. Operators of expressions are not here, because they fit nearly
-   everywhere. */
+/* Words and punctuation that the parser may expect, as messages name them. Operators of expressions are left out,
+   because they fit nearly everywhere. */
 static const Word others[] = {
     {TOKEN_SCHEDULE, "`schedule NAME;`"},
     {TOKEN_TITLE, "the schedule's name"},
@@ -72,7 +72,7 @@ static const Word others[] = {
 
 enum { WORDS = (int)(sizeof others / sizeof *others) };
 
-/* Which kinds of tokens the parser would have accepted, and the words for them in a message. */
+/* The kinds of tokens that the parser would have accepted, and their names in a message. */
 typedef struct Expectation {
     bool item, value, after_value, pass, name;
     const char *words[WORDS + 3];
@@ -85,7 +85,8 @@ static Expectation understand(const bool *expected)
         .item = expected[TOKEN_LET],
         .value = expected[TOKEN_NUMBER] && expected['('],
         .after_value = expected['*'],
-        /* after `NAME (` both are possible, because of cost(F): that does not count as a pass */
+        /* after `NAME (` passes and numbers are expected, because of cost(F); this does not count as expecting a
+           pass */
         .pass = expected[TOKEN_PASS] && !expected[TOKEN_NUMBER],
         .name = expected[TOKEN_NAME] && !expected[TOKEN_NUMBER],
     };
@@ -127,7 +128,7 @@ static bool is_comparison(int token)
            token == TOKEN_EQUAL || token == TOKEN_UNEQUAL;
 }
 
-/* Whether the text is a word of passes in the wrong case: nf0b1 or NF0B1 for nF0B1. */
+/* Whether the text is a word of passes with wrong capitals: nf0b1 or NF0B1 for nF0B1. */
 static bool is_pass_in_small(const char *text)
 {
     const char *letters = text + (text[0] == 'n' || text[0] == 'N');
@@ -140,7 +141,7 @@ static void unknown_item(Reader *reader, Span span, const char *text)
     const char *letters = text[0] == 'n' ? text + 1 : text;
     const size_t passes = strspn(letters, "FBIWU0123456789");
     if (action_kind_named(letters, *letters != 0) < ACTION_KINDS) {
-        diag_error(reader->diagnostics, span, "`%s` is no word of passes", text);
+        diag_error(reader->diagnostics, span, "`%s` is neither a word of the language nor a list of passes", text);
         if (strspn(letters + passes, "abcdefghijklmnopqrstuvwxyz_") == strlen(letters + passes))
             diag_help(reader->diagnostics, "a chunk that is computed is written in { }: %.*s{%s}",
                       (int)(letters + passes - text), text, letters + passes);
@@ -169,7 +170,7 @@ static void unknown_item(Reader *reader, Span span, const char *text)
                                        "repeat, if, squeeze, order or overlap, or are steps such as nF0B1 : 3;");
 }
 
-/* Shows the right form of the item that has the error. */
+/* Adds a help with an example of the item that has the error. */
 static void help_form(Reader *reader)
 {
     for (int i = 0; i < ITEMS; i++)
@@ -177,8 +178,8 @@ static void help_form(Reader *reader)
             diag_help(reader->diagnostics, "write it like this: %s", items[i].form);
 }
 
-/* Adds a help if an item should begin but another token was found, such as `}` or `else`. False: there is no help for
-   it. */
+/* Adds a help if an item should begin but a token such as `}` or `else` was found. False: there is no help for this
+   token. */
 static bool help_no_item(Reader *reader, const SyntaxError *error)
 {
     Diagnostics *diagnostics = reader->diagnostics;
@@ -197,7 +198,8 @@ static bool help_no_item(Reader *reader, const SyntaxError *error)
     }
 }
 
-/* Adds a help for an error after a pass, in a step or in the head of a block. False: there is no help for it. */
+/* Adds a help for common errors in an item: a `:` or `,` in a wrong place, quotes, a choice without its second value.
+   False: it is no such error. */
 static bool help_in_item(Reader *reader, const SyntaxError *error, const Expectation *e)
 {
     Diagnostics *diagnostics = reader->diagnostics;
@@ -245,7 +247,7 @@ static bool help_brackets(Reader *reader, const SyntaxError *error, const Expect
 {
     const OpenBracket *open = reader->open;
     if (error->found == '{' || error->found == '(' || error->found == '[')
-        open = open->outer; /* the bracket that was found is already the innermost open one */
+        open = open->outer; /* the scanner has already made the bracket that was found the innermost open one */
     if (open && (error->expected[open->bracket == '(' ? ')' : open->bracket == '[' ? ']' : '}']) && !e->item)
         diag_note(reader->diagnostics, open->span, "to close this `%c`", open->bracket);
     else if (open && error->found == TOKEN_EOF)
@@ -255,7 +257,7 @@ static bool help_brackets(Reader *reader, const SyntaxError *error, const Expect
     return true;
 }
 
-/* Whether a `;` is missing after the last token: one is expected, and the token that was found is on a later line, a
+/* Whether a `;` is missing after the last token: a `;` is expected, and the token that was found is on a later line, a
    `}` or the end of the file. */
 static bool misses_end(const Reader *reader, const SyntaxError *error, const Expectation *e)
 {
@@ -281,8 +283,8 @@ static void help(Reader *reader, const SyntaxError *error, const Expectation *e)
         help_form(reader);
 }
 
-/* Whether the error follows from one that was reported: a bracket that is open at the end of the file, or the `else`
-   of an `if` that was not understood. */
+/* Whether the error only follows from an error that was reported: a bracket that is open at the end of the file, or the
+   `else` of an `if` with an error. */
 static bool is_known(const Reader *reader, const SyntaxError *error)
 {
     if (error->found == TOKEN_ELSE && reader->broken_if)
@@ -295,13 +297,13 @@ static void report(Reader *reader, const SyntaxError *error, const Expectation *
 {
     const char *text = text_of(reader, error->span);
     const uint32_t after = reader->previous.span.end;
-    /* if something is missing, the caret points after the token before it */
+    /* if something is missing, the caret is after the token before it */
     const Span place = misses_end(reader, error, e) || error->found == TOKEN_EOF ? (Span){after, after} : error->span;
     const char *expected = misses_end(reader, error, e) ? "`;`" : join(e, reader->arena);
     if (error->found == TOKEN_PASS && (e->value || e->name)) {
         diag_error(reader->diagnostics, place,
                    e->name ? "`%s` is a pass and cannot be a name" : "`%s` is a pass: it has no value", text);
-        diag_help(reader->diagnostics, "what is spelt with F, B, I, W, U and digits only is a word of passes");
+        diag_help(reader->diagnostics, "a word of only F, B, I, W, U and digits is read as passes");
         help_brackets(reader, error, e);
         return;
     }
@@ -325,19 +327,20 @@ static bool follows_cost(const Reader *reader, uint32_t at)
            strcmp(text_of(reader, (Span){at - length, at}), function_names[FUNCTION_COST]) == 0;
 }
 
-/* Reports a call of cost() that does not hold the name of one cost, such as cost() or cost(F, I), or has no
-   parentheses. */
+/* Reports a call of cost() that has not the name of one cost in its parentheses, such as cost() or cost(F, I), or has
+   no parentheses. */
 static bool bad_cost_call(Reader *reader, const SyntaxError *error)
 {
     const OpenBracket *open = reader->open;
-    const bool empty = error->found == ')' && reader->previous.kind == '(' && /* the scanner has closed the bracket */
-                       follows_cost(reader, reader->previous.span.begin);
+    /* the scanner has already closed the bracket */
+    const bool empty =
+        error->found == ')' && reader->previous.kind == '(' && follows_cost(reader, reader->previous.span.begin);
     const bool call = open && open->bracket == '(' && error->found != ';' && error->found != TOKEN_EOF &&
                       follows_cost(reader, open->span.begin);
     const bool bare = error->found == TOKEN_PASS && follows_cost(reader, error->span.begin);
     if (!empty && !call && !bare)
         return false;
-    diag_error(reader->diagnostics, error->span, "cost takes the name of one cost");
+    diag_error(reader->diagnostics, error->span, "cost() takes the name of one cost");
     diag_help(reader->diagnostics, "%s", cost_form);
     return true;
 }

@@ -1,4 +1,4 @@
-/* Queries about a program. */
+/* Queries: what is in a program. */
 
 #include "library/internal.h"
 
@@ -51,7 +51,7 @@ dps_status dps_get_pipe_info(const dps_program *handle, uint32_t pipe, dps_pipe_
     return STRUCT_OUT(info, &found) ? DPS_OK : DPS_BAD_USAGE;
 }
 
-/* The group of the copies of a stage; -1: the stage has one copy. */
+/* The index of the group that the copies of a stage form; -1: the stage has one copy. */
 static int32_t group_of(const Program *program, uint32_t stage)
 {
     const Group *group = program_group(program, stage);
@@ -84,8 +84,8 @@ dps_status dps_get_group_member(const dps_program *handle, uint32_t group, uint3
     _Static_assert((int)DPS_##name == OP_##name, "opcodes are those of programs");
 #include "runtime/program/opcodes.def"
 
-/* The member of `found` for the slot of an operand: x, y, dx, ... according to the index of the operand in
-   Instruction.slot. Some opcodes use other members. */
+/* The member of `found` for an operand that is a slot: x, y, dx, ... according to the operand's index in
+   Instruction.slot; for a few kinds of operands another one. */
 static int32_t *slot_member(dps_instruction *found, uint8_t opcode, const Operand *operand)
 {
     switch ((OperandKind)operand->kind) {
@@ -111,6 +111,7 @@ static void take_operand(dps_instruction *found, const Instruction *half, const 
     case OPERAND_MICROBATCH: found->microbatch = (int32_t)half->microbatch; break;
     case OPERAND_COUNT: found->count = (int32_t)half->microbatch; break;
     case OPERAND_PEER: found->peer = half->peer; break;
+    case OPERAND_PUT_OFF: break;
     default:
         *slot_member(found, half->opcode, operand) =
             half->slot[operand->slot] == SLOT_NONE ? -1 : half->slot[operand->slot];

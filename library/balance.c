@@ -86,7 +86,8 @@ static Status balance_body(dps *d, void *arguments)
     if (!experts.loads)
         return error_set(&d->error, STATUS_BAD_USAGE, "dps_experts has no loads");
     if (experts.eplb && (experts.current || experts.distinct))
-        return error_set(&d->error, STATUS_BAD_USAGE, "EPLB knows no placement in force and no `distinct`");
+        return error_set(&d->error, STATUS_BAD_USAGE,
+                         "dps_experts: `eplb` cannot be combined with `current` or `distinct`");
     TRY(balance_check(&shape, experts.eplb, &d->error));
     TRY(check_loads(&experts, &d->error));
     TRY(check_current(&experts, &shape, &d->working, &d->error));

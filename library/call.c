@@ -1,4 +1,4 @@
-/* Sessions; the begin and end of every call. */
+/* Sessions, and what every call does at its beginning and end. */
 
 #include "library/internal.h"
 
@@ -21,7 +21,8 @@ static void system_release(void *user, void *block)
 
 const MemoryFunctions *host_functions(const MemoryFunctions *memory)
 {
-    return memory->allocate == system_allocate ? NULL : memory; /* an arena without functions uses malloc and free */
+    /* the host gave no functions: the arena then uses malloc and free */
+    return memory->allocate == system_allocate ? NULL : memory;
 }
 
 void *host_new(dps *d, size_t size)
@@ -73,7 +74,7 @@ static void forget_words(dps *d)
     d->diagnostic_count = 0;
 }
 
-/* Frees what a call has begun and not finished. */
+/* Frees the objects that the call has begun to make and has not returned. */
 static void drop_unfinished(dps *d)
 {
     if (d->stream)

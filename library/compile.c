@@ -6,14 +6,14 @@
 #include <string.h>
 
 typedef struct Request {
-    const char *path; /* the path of a file; of a text, the name that messages call it */
-    const char *text; /* NULL: read the file */
+    const char *path; /* the path of the file; if there is a text, its name in messages */
+    const char *text; /* NULL: the file is read */
     size_t length;
     const dps_options *options;
     dps_program **program;
 } Request;
 
-/* The callback of the host for the progress of a search. */
+/* Passes the progress of a search to the host's callback, which may end the search. */
 typedef struct Watch {
     const dps *d;
     const dps_options *options;

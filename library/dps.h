@@ -86,7 +86,7 @@ const char *dps_version(void);
 /* Functions that your program provides. */
 typedef struct dps_host {
     size_t size;
-    void *user; /* passed to all functions of yours */
+    void *user; /* passed to each of these functions and to dps_options.progress */
     /* Return memory aligned for any type, or NULL: the call then ends with DPS_NO_MEMORY. Set both or neither (malloc
        and free). Handles, text and working memory of compilations come from here; memory of the C library's streams
        does not. Called by the thread that calls the library; in dps_advise also by others. */
@@ -109,23 +109,23 @@ void dps_release(dps *d, void *memory);
 const char *dps_error(const dps *d);
 
 typedef enum dps_severity {
-    DPS_ERROR = 0, /* something is wrong here */
-    DPS_NOTE = 1,  /* an explanation of the error before it; or, without a place, how many more errors there are */
+    DPS_ERROR = 0, /* the text says what is wrong */
+    DPS_NOTE = 1,  /* the text explains the error before it; or, without a position, how many more errors there are */
 } dps_severity;
 
 typedef struct dps_diagnostic {
     size_t size;
     int32_t severity; /* dps_severity */
-    /* where the mistake begins in the source; line 0: it has no place there. Columns count UTF-8 characters */
+    /* where the mistake begins in the source; line 0: it has no position. Columns count UTF-8 characters */
     uint32_t line, column;
-    uint32_t end_line, end_column; /* just after where it ends */
-    const char *text;              /* what is wrong */
+    uint32_t end_line, end_column; /* directly after its end */
+    const char *text;              /* what is wrong, or what explains it */
     const char *help;              /* what to do about the error, one suggestion per line; NULL: none */
 } dps_diagnostic;
 
 /* The number of diagnostics of the last call: the errors that it found in a source, in source order, each followed by
-   its notes. 0 if the error has no place in a source; then only dps_error describes it. The texts live as long as
-   dps_error's. */
+   its notes. 0 if the error has no position in a source; then only dps_error describes it. The texts live as long as
+   that of dps_error. */
 size_t dps_diagnostic_count(const dps *d);
 dps_status dps_get_diagnostic(const dps *d, size_t index, dps_diagnostic *diagnostic);
 
@@ -139,7 +139,7 @@ typedef struct dps_parameter {
 /* The progress of the search of an `order auto`. */
 typedef struct dps_progress {
     size_t size;
-    uint32_t tried, planned; /* number of orders */
+    uint32_t tried, planned; /* number of orders tried so far, and of those to be tried */
     /* of the best order so far: the largest (end - start) of a rank; with `overlap` its makespan */
     double cost;
     double bound; /* lower bound: no order has a smaller cost */
@@ -147,19 +147,21 @@ typedef struct dps_progress {
 
 typedef struct dps_options {
     size_t size;
-    uint32_t ranks, microbatches; /* 0: as the schedule says */
+    uint32_t ranks, microbatches; /* 0: as in the schedule */
     uint32_t parameter_count, cost_count;
-    const dps_parameter *parameters; /* if a name is given twice the last one counts */
+    const dps_parameter *parameters; /* if a name is given twice, the last one counts */
     /* Costs of passes and messages: each text is what follows `dpc --cost`, such as "F=1,I=1,W=0.8,comm=0.1", or
        "@FILE" for a file of costs. Later ones override earlier ones. None: F, I and W take 1, messages nothing. */
     const char *const *costs;
-    const char *slot_bytes;   /* sizes of buffers, as `dpc --slot-bytes`: "message=8M,context=64M,..."; NULL: unknown */
+    /* sizes of buffers, as for `dpc --slot-bytes`: "message=8M,context=64M,..."; NULL: not known */
+    const char *slot_bytes;
     const char *memory_limit; /* as for `dpc --memory-limit`: "40G", or "activations=8"; NULL: none */
     /* Called repeatedly during the search of an `order auto`. Return a nonzero value to end it with the best order so
        far. NULL: not called */
     int (*progress)(void *user, const dps_progress *progress);
-    /* dps_compare and dps_advise: number of replicas of the pipeline over which gradients are summed. Then `costs` must
-       have gradients=N, the bytes of a stage's gradient. 0: sums are not counted. Other functions want 0 */
+    /* For dps_compare and dps_advise: number of replicas of the pipeline over which gradients are summed. Then `costs`
+       must have gradients=N, the bytes of a stage's gradient. 0: sums are not counted. For other functions it must be
+       0 */
     uint32_t replicas;
 } dps_options;
 
@@ -168,7 +170,7 @@ typedef struct dps_options {
    may be NULL. DPS_BAD_INPUT: the diagnostics say what is wrong. */
 dps_status dps_compile_file(dps *d, const char *path, const dps_options *options, dps_program **program);
 /* Compiles `length` bytes of text, like dps_compile_file. Messages call the text `name`; if `name` ends in .csv, the
-   text is an order. NULL: it is a schedule, and messages call it <text>. */
+   text is an order. name NULL: the text is a schedule, and messages call it <text>. */
 dps_status dps_compile_text(dps *d, const char *text, size_t length, const char *name, const dps_options *options,
                             dps_program **program);
 
@@ -180,7 +182,7 @@ dps_status dps_load_file(dps *d, const char *path, dps_program **program);
 /* Encodes the program as bytes, which `dprun` runs. The same program always gives the same bytes. Free them with
    dps_release. */
 dps_status dps_encode(dps *d, const dps_program *program, void **bytes, size_t *length);
-/* Writes these bytes to a file. On a failure there is no partial file. */
+/* Writes the bytes of dps_encode to a file. If it fails, there is no partial file. */
 dps_status dps_save(dps *d, const dps_program *program, const char *path);
 
 void dps_program_free(dps_program *program);
@@ -190,11 +192,11 @@ void dps_program_free(dps_program *program);
 typedef struct dps_program_info {
     size_t size;
     const char *schedule; /* name of the schedule; the text lives as long as the program */
-    const char *source;   /* the file's name, without folders */
+    const char *source;   /* name of the source file, without folders */
     uint32_t ranks, stages, pipes;
-    uint32_t microbatches;   /* number per step, all pipes together */
-    int32_t is_forward_only; /* no backward passes */
-    int32_t is_asynchronous; /* weights are updated within the step, by DPS_ASYNC_UPDATE */
+    uint32_t microbatches;   /* number of microbatches in a step, of all pipes together */
+    int32_t is_forward_only; /* not 0: there are no backward passes */
+    int32_t is_asynchronous; /* not 0: weights are updated within the step, by DPS_ASYNC_UPDATE */
 } dps_program_info;
 
 dps_status dps_get_program_info(const dps_program *program, dps_program_info *info);
@@ -205,8 +207,9 @@ typedef enum dps_slot_class {
     DPS_SLOT_MESSAGE = 0,  /* one activation or gradient between two stages */
     DPS_SLOT_CONTEXT = 1,  /* what a forward saves for the input half of its backward */
     DPS_SLOT_STASH = 2,    /* what a forward saves for the weight half of its backward */
-    DPS_SLOT_GRADIENT = 3, /* what a DPS_BACKWARD_INPUT leaves for its DPS_BACKWARD_WEIGHT */
-    /* a version of a chunk's weights. Slot c is of chunk c; only asynchronous programs have more slots than chunks */
+    DPS_SLOT_GRADIENT = 3, /* what a DPS_BACKWARD_INPUT saves for its DPS_BACKWARD_WEIGHT */
+    /* a version of a chunk's weights. Slot c has weights of chunk c; only asynchronous programs have more slots than
+       chunks */
     DPS_SLOT_WEIGHTS = 4,
     DPS_SLOT_CLASSES = 5,
 } dps_slot_class;
@@ -235,7 +238,7 @@ dps_status dps_get_pipe_info(const dps_program *program, uint32_t pipe, dps_pipe
 typedef struct dps_chunk_info {
     size_t size;
     uint32_t stage, pipe;
-    /* number of the group: the copies of this stage, which sum their weight gradients; -1: the stage has one copy */
+    /* index of the group of this stage: its copies, which sum their weight gradients; -1: the stage has one copy */
     int32_t group;
 } dps_chunk_info;
 
@@ -247,39 +250,42 @@ typedef struct dps_group_member {
     uint32_t rank, chunk;
 } dps_group_member;
 
-/* Fills in `info`. DPS_BAD_USAGE: there is no such group or member, so a loop over the members ends here. */
+/* Fills in `info`. DPS_BAD_USAGE: there is no such group or member, which ends a loop over the members. */
 dps_status dps_get_group_member(const dps_program *program, uint32_t group, uint32_t member, dps_group_member *info);
 
 /* What an instruction does. `x` is the input of its stage, `y` the output; `dx` and `dy` are their gradients. "Fills" a
    slot: it was free and now holds a tensor. "Takes" a slot: reads it, and it is free afterwards. */
 typedef enum dps_opcode {
     DPS_FORWARD = 0,         /* F: reads x; fills y, context, stash */
-    DPS_FORWARD_ONLY = 1,    /* F of a forward-only program: takes x, fills y; context and stash are scratch */
+    DPS_FORWARD_ONLY = 1,    /* F of a forward-only program: takes x; fills y; context, stash are scratch */
     DPS_BACKWARD = 2,        /* B, a full backward: takes x, context, stash, dy; fills dx; gradient is scratch */
     DPS_BACKWARD_INPUT = 3,  /* I, its input half: reads x, stash, dy; takes context; fills dx, gradient */
     DPS_BACKWARD_WEIGHT = 4, /* W, its weight half: takes x, stash, dy, gradient; adds to the chunk's gradient */
-    DPS_OVERLAP = 5,         /* F&B: the F of half 0 and the B or I of half 1 may run at the same time */
+    /* F&B: the F, half 0, and the B or I, half 1, may run at the same time. If a recipe computes some weight gradients
+       after the F&B (after: attention(W)), half 1 is an I, and its W, the next pass of the rank, computes all of
+       them */
+    DPS_OVERLAP = 5,
     DPS_SEND_FORWARD = 6,    /* starts to send the activation in slot `message` to rank `peer` */
     DPS_RECEIVE_FORWARD = 7, /* starts to receive an activation into slot `message` from rank `peer` */
-    DPS_SEND_BACKWARD = 8,   /* the same of a gradient */
+    DPS_SEND_BACKWARD = 8,   /* starts to send the gradient in slot `message` to rank `peer` */
     DPS_RECEIVE_BACKWARD = 9,
-    DPS_WAIT = 10, /* waits until the message of slot `message` is sent, which frees the slot, or received */
-    /* starts to sum the chunk's weight gradient over the members of its group; without a group: does nothing */
+    DPS_WAIT = 10, /* waits until the message in slot `message` is received, or sent, which frees the slot */
+    /* starts to sum the chunk's weight gradient over the members of its group; does nothing if there is no group */
     DPS_REDUCE = 11,
-    /* waits until the sum of the DPS_REDUCE is complete. Between the two no pass adds to the gradient */
+    /* waits until the sum that DPS_REDUCE started is complete. Between the two no pass adds to the gradient */
     DPS_WAIT_REDUCE = 12,
-    /* computes the norm of the gradients of all stages, each stage counted once; a collective of all ranks */
+    /* computes the norm of the gradients of all stages, each stage counted once; all ranks take part */
     DPS_NORM = 13,
-    DPS_UPDATE = 14, /* one step of the optimizer on the chunk; its gradient is zero afterwards */
-    /* asynchronous: one optimizer step from `weights` into `next_weights`, with the gradient of `count` microbatches */
+    DPS_UPDATE = 14, /* one step of the optimizer on the chunk's weights; sets its gradient to zero */
+    /* asynchronous: one optimizer step from `weights` to `next_weights`, with the gradient of `count` microbatches */
     DPS_ASYNC_UPDATE = 15,
     DPS_END = 16,             /* end of the step; the last instruction */
     DPS_OVERLAP_FORWARD = 17, /* F&F: two F, each as DPS_FORWARD_ONLY, may run at the same time */
 } dps_opcode;
 
 /* One instruction, or one half of an F&B or F&F. A member that the instruction does not have is -1; so is a slot for a
-   tensor that does not exist, such as x at the first stage and y at the last one. Slots are of class DPS_SLOT_MESSAGE,
-   except context, stash, gradient and the weights, which are of the classes of these names. */
+   tensor that does not exist, such as x at the first stage and y at the last one. context, stash, gradient, weights and
+   next_weights are slots of the classes of these names; the other slots are of class DPS_SLOT_MESSAGE. */
 typedef struct dps_instruction {
     size_t size;
     int32_t opcode; /* dps_opcode; half 1 of an F&B is DPS_BACKWARD or DPS_BACKWARD_INPUT, of an F&F
@@ -287,22 +293,21 @@ typedef struct dps_instruction {
     int32_t halves; /* 2: an F&B, whose backward is half 1, or an F&F, whose second F is half 1; else 1 */
     int32_t line;   /* line of the source */
     int32_t chunk, stage, pipe;
-    int32_t microbatch; /* number in its pipe */
+    int32_t microbatch; /* index of the microbatch in its pipe */
     int32_t peer;       /* rank at the other end of a message */
-    int32_t group;      /* DPS_REDUCE, DPS_WAIT_REDUCE: group of the stage; -1: it has one copy */
-    int32_t count;      /* DPS_ASYNC_UPDATE */
+    int32_t group;      /* of DPS_REDUCE and DPS_WAIT_REDUCE: group of the stage; -1: the stage has one copy */
+    int32_t count;      /* of DPS_ASYNC_UPDATE: number of microbatches whose gradients it uses */
     int32_t message;
     int32_t x, y, dx, dy;
     int32_t context, stash, gradient;
     int32_t weights, next_weights;
-    int32_t number; /* number of the microbatch in the step, counted over all pipes: it selects the data */
-    int32_t index;  /* number of the instruction on its rank, as in dps_get_instruction */
-    /* half 1 of an F&B or F&F, in the instructions that dps_next and dps_step hand out; else NULL */
+    int32_t number; /* index of the microbatch in the step, counted over all pipes: it selects the data */
+    int32_t index;  /* index of the instruction on its rank, as in dps_get_instruction */
+    /* half 1 of an F&B or F&F, in instructions from dps_next and dps_step; otherwise NULL */
     const struct dps_instruction *second;
 } dps_instruction;
 
-/* Instruction `index` of a rank, in the order in which it runs them; `half` is 0, or 1 for the second half of an F&B or
-   F&F. */
+/* Instruction `index` of a rank, in the order of the rank. `half` is 0, or 1 for the second half of an F&B or F&F. */
 dps_status dps_get_instruction(const dps_program *program, uint32_t rank, uint32_t index, uint32_t half,
                                dps_instruction *instruction);
 /* The instruction as text, such as "F1 m3 x2 y- c0 t4", as `dpc --emit=asm` writes it. Returns the length of the whole
@@ -318,7 +323,7 @@ typedef struct dps_rank dps_rank;
 
 typedef struct dps_rank_options {
     size_t size;
-    /* number of ranks that you run. The call fails if the program is for another number; 0: not checked */
+    /* number of ranks that you run. The call fails if the program has another number of ranks; 0: not checked */
     uint32_t ranks;
     /* Not 0: the instructions are reordered. Each send comes right after the pass that fills its slot, and each receive
        as soon as its slot is free. Transports that do not block at a post (MPI_Isend, threads) then hide more of a
@@ -373,13 +378,13 @@ typedef int (*dps_function)(void *user, const dps_instruction *instruction);
    backward_input if `backward` is given. */
 typedef struct dps_functions {
     size_t size;
-    void *user;                   /* passed to all of them */
-    dps_function forward;         /* DPS_FORWARD, DPS_FORWARD_ONLY, and for each half of DPS_OVERLAP_FORWARD */
+    void *user;                   /* passed to each of these functions */
+    dps_function forward;         /* DPS_FORWARD, DPS_FORWARD_ONLY, and each half of DPS_OVERLAP_FORWARD */
     dps_function backward_input;  /* DPS_BACKWARD_INPUT */
     dps_function backward_weight; /* DPS_BACKWARD_WEIGHT */
     /* DPS_BACKWARD. NULL: backward_input and then backward_weight are called with the same instruction */
     dps_function backward;
-    /* DPS_OVERLAP. NULL: forward is called with half 0, then the function of the backward with half 1 */
+    /* DPS_OVERLAP. NULL: forward is called with half 0, then the functions of the backward with half 1 */
     dps_function overlap;
     /* For DPS_SEND_*, DPS_RECEIVE_* and DPS_WAIT: the opcode tells whether the message is an activation or a gradient.
        These functions are not called if the rank has joined threads. */
@@ -388,7 +393,7 @@ typedef struct dps_functions {
        such a chunk is complete, and a host with replicas of the pipeline may sum it over the replicas. The functions
        may be NULL if no stage on this rank has several copies. They are not called if the rank has joined threads. */
     dps_function reduce, wait_reduce;
-    /* DPS_NORM, DPS_UPDATE. NULL: the instruction does nothing; the host may update weights after dps_step */
+    /* DPS_NORM, DPS_UPDATE. NULL: the instruction does nothing; the host can update weights after dps_step */
     dps_function norm, update;
     dps_function update_async; /* DPS_ASYNC_UPDATE, of asynchronous programs */
 } dps_functions;
@@ -401,24 +406,26 @@ dps_status dps_step(dps_rank *rank, const dps_functions *functions);
 /* --- ranks that are threads --- */
 
 /* The threads of one process that run the ranks of a program. The library carries the messages and sums between them:
-   dps_step does not call the functions for them, and dps_next does not return them. */
+   dps_step does not call your functions for messages and sums, and dps_next does not return their instructions. */
 typedef struct dps_threads dps_threads;
 
 /* `deadline`: seconds after which a rank that waits for another one fails; 0: it waits forever. All ranks of the
    program must join. The channels between the threads come from malloc, not from your allocator. */
 dps_status dps_threads_new(dps *d, const dps_program *program, double deadline, dps_threads **made);
-/* Free all ranks that have joined these threads first. */
+/* Before this call, free all ranks that have joined these threads. */
 void dps_threads_free(dps_threads *threads);
 
-/* Your memory, which the library moves or sums; it must outlive all ranks that have joined the same threads. */
+/* Memory of yours, whose messages the library moves and whose gradients it sums. It must outlive all ranks that have
+   joined the same threads. */
 typedef struct dps_buffers {
     size_t size;
-    /* [message slots]: messages[i] points to the block of slot i. All blocks of all ranks must have one size: the
+    /* [message slots]: messages[i] points to the block of slot i. All blocks of all ranks must have the same size: the
        library does not copy a message, it exchanges the pointers of sender and receiver. So read messages[i] anew in
-       each pass, and free the blocks by a list of your own. */
+       each pass, and keep a list of your own to free the blocks. */
     void **messages;
-    void *const *gradients; /* [chunks]: weight gradients, summed over the copies of a stage; NULL: nothing is summed */
-    const size_t *elements; /* [chunks]: elements of a gradient, the same in all copies of a stage */
+    /* [chunks]: weight gradients, which are summed over the copies of a stage; NULL: nothing is summed */
+    void *const *gradients;
+    const size_t *elements; /* [chunks]: number of elements of a gradient, the same for all copies of a stage */
     size_t element_bytes;   /* 4: float; 8: double */
 } dps_buffers;
 
@@ -427,8 +434,8 @@ typedef struct dps_buffers {
    fail at their next wait, and their error text contains the error of the rank that failed. */
 dps_status dps_join(dps_rank *rank, dps_threads *threads, const dps_buffers *buffers);
 
-/* Collects `bytes` bytes of every rank in `all`, in the order of the ranks. All ranks must call it, for instance in
-   their function for DPS_NORM. */
+/* Collects `bytes` bytes from every rank in `all`, in the order of the ranks. All ranks must have joined threads and
+   must call it, for instance in their function for DPS_NORM. */
 dps_status dps_gather(dps_rank *rank, const void *mine, size_t bytes, void *all);
 
 /* --- how long it takes --- */
@@ -447,15 +454,15 @@ typedef struct dps_prediction_info {
     double makespan;    /* time of a step, from the first start to the last end */
     double bound;       /* no order of this placement within this memory has a smaller makespan; 0: not known */
     double seconds;     /* seconds per unit of time; 0: the costs do not say */
-    double cost;        /* largest time of a rank between its first start and its last end */
-    double work;        /* mean time that a rank is busy */
+    double cost;        /* largest time of a rank from its first start to its last end */
+    double work;        /* mean of the times that ranks are busy */
     double bubble_rate; /* (cost - work) / cost: share of the time that ranks are idle */
-    /* the part of the bubble rate that comes from ranks with less work than others, computed with messages that take no
+    /* part of the bubble rate that comes from ranks with less work than others; computed for messages that take no
        time */
     double imbalance;
-    /* the rest of that bubble rate: waits even of the busiest rank, with messages that take no time */
+    /* the rest of that bubble rate: even the busiest rank waits; computed for messages that take no time */
     double order_bubble;
-    double messages_time; /* part of the makespan that messages add */
+    double messages_time; /* time that messages add to the makespan */
 } dps_prediction_info;
 
 dps_status dps_get_prediction_info(const dps_prediction *prediction, dps_prediction_info *info);
@@ -463,10 +470,10 @@ dps_status dps_get_prediction_info(const dps_prediction *prediction, dps_predict
 typedef struct dps_rank_prediction {
     size_t size;
     double start, end; /* start of its first pass, end of its last pass */
-    double busy, idle; /* time between start and end, in passes and without one */
+    double busy, idle; /* busy: time in passes; idle: time without one, between start and end */
     double bytes_sent; /* bytes of the messages that the rank sends; 0: the costs do not say how large a message is */
-    /* bytes: of slots and weights if dps_options.slot_bytes was given, else of saved activations by the sizes in the
-       costs (memory_I, memory_W); 0: neither is given */
+    /* in bytes: slots and weights if dps_options.slot_bytes was given, else saved activations by the sizes in the costs
+       (memory_I, memory_W); 0: neither is given */
     double peak_memory;
 } dps_rank_prediction;
 
@@ -475,30 +482,33 @@ dps_status dps_get_rank_prediction(const dps_prediction *prediction, uint32_t ra
 /* --- pictures and other text --- */
 
 typedef enum dps_format {
-    DPS_CSV = 0,          /* the order, in the text form of torch.distributed.pipelining */
-    DPS_COMMS = 1,        /* like DPS_CSV, with sends and receives */
-    DPS_ASM = 2,          /* all instructions */
-    DPS_STATS = 3,        /* figures and the critical path, one JSON object */
-    DPS_SVG = 4,          /* the timeline as a picture */
-    DPS_HTML = 5,         /* the timeline as a self-contained page to zoom in */
-    DPS_TEXT = 6,         /* the timeline in characters */
-    DPS_TRACE = 7,        /* the timeline as Chrome trace events (JSON) */
-    DPS_EXPLAIN = 8,      /* how often each rank runs each step of the source, and the longest wait in the step */
+    DPS_CSV = 0,   /* the order, in the text form of torch.distributed.pipelining */
+    DPS_COMMS = 1, /* like DPS_CSV, with sends and receives */
+    DPS_ASM = 2,   /* all instructions */
+    DPS_STATS = 3, /* figures and the critical path, one JSON object */
+    DPS_SVG = 4,   /* the timeline as a picture */
+    DPS_HTML = 5,  /* the timeline as a self-contained page to zoom in */
+    DPS_TEXT = 6,  /* the timeline in characters */
+    DPS_TRACE = 7, /* the timeline as Chrome trace events (JSON) */
+    /* how often each rank runs each step of the source, and the longest wait of each step */
+    DPS_EXPLAIN = 8,
     DPS_OVERLAP_TEXT = 9, /* the inside of an F&B or F&F, under the costs of components */
 } dps_format;
 
-/* Writes what `dpc --emit` writes. A 0 byte ends the text; `length` does not count it and may be NULL. `width`: of
-   DPS_SVG in pixels, of DPS_TEXT in columns; 0: as wide as the numbers need, or 160. Free the text with dps_release. */
+/* Writes what `dpc --emit` writes. A 0 byte ends the text; `length` does not count it and may be NULL. `width`: for
+   DPS_SVG in pixels, 0 for as many as the numbers need; for DPS_TEXT in columns, 0 for 160. Free the text with
+   dps_release. */
 dps_status dps_render(dps *d, const dps_prediction *prediction, dps_format format, uint32_t width, char **text,
                       size_t *length);
 
 /* --- several schedules --- */
 
 /* Returns what `dpc compare --json` prints: `count` schedules with the same numbers of ranks and microbatches, the
-   shortest step first. Given times and sizes are for 1/ranks of the model, into however many stages a schedule cuts the
-   model. With `replicas`, makespans include the sums of gradients as far as passes do not hide them. Each schedule
-   takes those parameters of `options` that it has; `progress` is not called. If a schedule does not admit the sizes,
-   its row has the reason. DPS_BAD_INPUT: a file is wrong. Free the text with dps_release. */
+   shortest step first. Times and sizes in the costs are for 1/ranks of the model; a schedule with more stages than
+   ranks has smaller stages. With `replicas`, makespans include the sums of gradients as far as passes do not hide them.
+   Each schedule takes those parameters of `options` that it has; `progress` is not called. If a schedule cannot have
+   these numbers of ranks and microbatches, its row says why. DPS_BAD_INPUT: a file is wrong. Free the text with
+   dps_release. */
 dps_status dps_compare(dps *d, const char *const *paths, size_t count, const dps_options *options, char **json,
                        size_t *length);
 
@@ -506,45 +516,45 @@ enum { DPS_ADVISE_SECONDS = 60, DPS_ALLOW_ASYNC = 1, DPS_ALLOW_NAIVE = 2 };
 
 /* Returns what `dpc advise --json` prints: each schedule with the best values of its parameters for the ranks and
    microbatches of `options`, the shortest step first, and the reasons why others are left out. It tries them on all
-   cores for at most `seconds` (0: DPS_ADVISE_SECONDS). Its threads call the host's memory functions, and have ended
-   when it returns. `allow`: with DPS_ALLOW_ASYNC it also tries schedules that update weights within the step, with
-   DPS_ALLOW_NAIVE also those in which one rank works at a time. DPS_BAD_INPUT: a file is wrong, or no schedule is
-   left. */
+   cores for at most `seconds` (0: DPS_ADVISE_SECONDS). Its threads call the host's memory functions, and end before it
+   returns. `allow`: DPS_ALLOW_ASYNC also tries schedules that update weights within the step, DPS_ALLOW_NAIVE also
+   those in which one rank works at a time. DPS_BAD_INPUT: a file is wrong, or no schedule is left. */
 dps_status dps_advise(dps *d, const char *const *paths, size_t count, const dps_options *options, uint32_t seconds,
                       uint32_t allow, char **json, size_t *length);
 
 /* --- experts --- */
 
-/* Replicas of the experts of each layer placed on GPUs. The GPUs together have room for `replicas` physical experts;
-   replicas / gpus each, and the first replicas % gpus of them one more. The load of an expert is shared evenly by its
-   replicas. The balance of a layer is the mean load of a GPU over the largest: 1 is perfect. */
+/* Experts of each layer, whose replicas are to be placed on GPUs. The GPUs together have room for `replicas` physical
+   experts: replicas / gpus on each, and one more on the first replicas % gpus. The replicas of an expert share its load
+   evenly. The balance of a layer is the mean load of a GPU divided by the largest: 1 is perfect. */
 typedef struct dps_experts {
     size_t size;
     uint32_t layers, experts, replicas, gpus;
-    /* Numbers of groups of neighbouring experts and of nodes of neighbouring GPUs. If the number of groups is a
-       multiple of the number of nodes, all replicas of an expert are on one node. 0 means 1 */
+    /* Numbers of groups of neighbouring experts, and of nodes of neighbouring GPUs. If the number of groups is a
+       multiple of the number of nodes, all replicas of an expert are placed on one node. 0 means 1 */
     uint32_t groups, nodes;
-    const double *loads;     /* [layers][experts], each at least 0 */
-    const uint32_t *current; /* [layers][replicas]: the current placement, most of which shall stay; or NULL */
-    /* with `current` and limit_moves: most physical experts per layer that move to a GPU which does not hold the
-       expert */
+    const double *loads; /* [layers][experts], each at least 0 */
+    /* [layers][replicas]: the current placement, of which most shall stay; NULL: none */
+    const uint32_t *current;
+    /* with `current` and limit_moves: most moves per layer. A move is a physical expert on a GPU that does not hold
+       this expert in `current` */
     uint32_t most_moves;
-    int32_t limit_moves; /* not 0: most_moves limits the moves; 0: there is no limit */
+    int32_t limit_moves; /* not 0: a layer has at most most_moves moves; 0: any number */
     /* with `current`: a layer whose balance would rise by less than this keeps its placement */
     double threshold;
     int32_t distinct; /* not 0: no expert twice on a GPU */
     int32_t eplb;     /* not 0: exactly the algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB) */
 } dps_experts;
 
-/* Your arrays, which are filled in; NULL: not needed. */
+/* The result, in arrays of yours; NULL: not needed. */
 typedef struct dps_placement {
     size_t size;
     uint32_t *placement; /* [layers][replicas]: the expert of each physical expert, GPU after GPU */
-    /* [layers]: the balance. before: of `current`; without it, of the experts in order 0, 1, 2, ... */
+    /* [layers]: the balance of each layer. before: of `current`, or, if that is NULL, with the experts in the order 0,
+       1, 2, ...; after: of `placement` */
     double *before, *after;
-    double *bound; /* [layers]: an upper bound of the balance of all placements */
-    /* [layers]: number of physical experts that move to a GPU which does not hold the expert in `current`; without it,
-       in the order 0, 1, 2, ... */
+    double *bound; /* [layers]: no placement of this layer has a larger balance */
+    /* [layers]: the number of physical experts on a GPU that did not hold their expert before */
     uint32_t *moves;
 } dps_placement;
 

@@ -1,7 +1,7 @@
 #ifndef LIBRARY_INTERNAL_H
 #define LIBRARY_INTERNAL_H
 
-/* Shared by the files of libdps: the contents of the handles, and the begin and end of a call. */
+/* Shared by the files of libdps: the structs behind the handles of dps.h, and what every call needs. */
 
 #include "library/dps.h"
 
@@ -23,7 +23,7 @@ struct dps {
     const char *words; /* dps_error */
     dps_diagnostic *diagnostics;
     size_t diagnostic_count;
-    /* objects that the current call has not finished; they are freed if the call jumps to `exhausted`. NULL: none */
+    /* what the current call is making. What it has not finished is freed at its end. NULL: nothing to free */
     dps_program *program;
     dps_prediction *prediction;
     dps_rank *rank;
@@ -41,7 +41,7 @@ struct dps_program {
     Parameters parameters;
     Costs costs; /* the costs given at compilation */
     Memory sizes;
-    Compilation compilation; /* of the program; a loaded program has a schedule here too (raise_schedule) */
+    Compilation compilation; /* what the compiler made; of a loaded program, rebuilt from its instructions */
 };
 
 struct dps_prediction {
@@ -58,8 +58,8 @@ typedef enum RankState {
     RANK_BETWEEN_STEPS,
     RANK_IN_STEP,
     RANK_BUSY,   /* dps_next has handed out an action that is not done */
-    RANK_PUSHES, /* dps_step runs */
-    RANK_FAILED  /* for good */
+    RANK_PUSHES, /* dps_step is running a step */
+    RANK_FAILED  /* the rank can only be freed */
 } RankState;
 
 struct dps_rank {
@@ -69,12 +69,12 @@ struct dps_rank {
     Walk walk;
     Progress progress;
     dps_instruction *actions; /* [own.instruction_count]: the instructions as the host sees them */
-    /* opcodes of the rank as bits 1 << opcode: opcodes: of all instructions except sums of stages with one copy;
-       opcodes_in_pairs: of the halves of F&Bs and F&Fs */
+    /* as bits 1 << opcode. opcodes: of all instructions of the rank, without the sums of stages that have one copy;
+       opcodes_in_pairs: of the halves of its F&Bs and F&Fs */
     uint32_t opcodes, opcodes_in_pairs;
     RankState state;
-    dps_status failure; /* if RANK_FAILED */
-    char reason[800];   /* what dps_reason said */
+    dps_status failure; /* if RANK_FAILED: what the failed call returned */
+    char reason[800];   /* the last text given to dps_reason */
     Error error;
     /* used only if the rank has joined threads (dps_join) */
     dps_threads *threads; /* NULL: the rank has not joined threads */
@@ -86,8 +86,8 @@ struct dps_threads {
     MemoryFunctions memory;
     const Program *program;
     _Atomic bool *joined; /* [ranks] */
-    /* [stages]: number and size of the gradient's elements, packed, as the first copy of the stage that joined gave
-       them; 0: no copy has joined */
+    /* [stages]: number of elements of the stage's gradient and bytes of one, packed, as the first copy of the stage
+       that joined gave them; 0: no copy has joined */
     _Atomic uint64_t *sums;
     World **members; /* [ranks] */
 };
@@ -95,12 +95,12 @@ struct dps_threads {
 /* --- ranks that run (rank.c) --- */
 
 void rank_begin(dps_rank *rank);
-/* Whether the library itself runs the instruction. */
+/* Whether the library, not the host, runs instructions with this opcode: messages and sums of joined threads. */
 static inline bool rank_carries(const dps_rank *rank, uint8_t opcode) { return rank->threads && exchange_has(opcode); }
 /* Marks the rank as failed at its present instruction, and makes the other ranks that joined the same threads fail.
    rank->error has the reason; rank_fail adds rank, instruction and line to it. Returns `status`. */
 dps_status rank_fail(dps_rank *rank, dps_status status);
-/* For a failure that the host reports: writes the reason of dps_reason to rank->error, and returns
+/* For an instruction that the host could not run: writes the text given to dps_reason to rank->error, and returns
    STATUS_RUN_FAILED. */
 Status rank_host_failed(dps_rank *rank);
 /* Sets the error text of a call that is not allowed in the present state. The state does not change. Returns
@@ -109,7 +109,7 @@ dps_status rank_refuse(dps_rank *rank, const char *text);
 
 /* --- ranks that are threads (threads.c). For a rank without dps_join these two functions do nothing --- */
 
-/* Makes the other ranks fail, with rank->error as the reason. */
+/* Makes the other ranks that joined the same threads fail, with rank->error as the reason. */
 void threads_abort(dps_rank *rank);
 void threads_leave(dps_rank *rank);
 
@@ -128,17 +128,17 @@ dps_status call(dps *d, Body *body, void *arguments);
 
 /* Allocates zeroed memory with the functions of the host. Jumps out of the call if there is no memory. */
 void *host_new(dps *d, size_t size);
-/* The memory functions for an arena; NULL, which means malloc and free, if the host gave none. */
+/* What an arena needs in Arena.functions: `memory`, or NULL (malloc and free) if the host gave no functions. */
 const MemoryFunctions *host_functions(const MemoryFunctions *memory);
-/* An empty arena in the host's memory. It jumps out of the call if there is no memory. */
+/* An empty arena in the host's memory. If the arena finds no memory later, it jumps out of the call. */
 Arena host_arena(dps *d, const MemoryFunctions *memory);
 void host_release(const MemoryFunctions *memory, void *block);
 
 /* --- structs of any version (structs.c) --- */
 
-/* Copies a caller's struct, whose `size` may be another one, to the library's struct of `known_size` bytes. Members
-   that the caller's struct does not have become 0. False: `size` is not set, or a member that the library's struct does
-   not have is not 0. */
+/* Copies a caller's struct, which begins with its size, to the library's struct of `known_size` bytes. The sizes may
+   differ. Members that the caller's struct does not have become 0. False: the size is not set, or the caller's struct
+   has a member that the library's struct does not have and that is not 0. */
 bool struct_in(void *known, size_t known_size, const void *given);
 /* Copies the library's struct to the caller's, as many bytes as both have. The rest of the caller's struct becomes 0.
    False: `size` of the caller's struct is not set. */
@@ -153,8 +153,8 @@ bool struct_out(void *given, const void *known, size_t known_size);
 
 /* --- programs (program.c) --- */
 
-/* program_new makes an empty program and stores it in d->program. program_take completes that program, removes it from
-   the session and returns it. */
+/* program_new makes an empty program. The caller stores it in d->program, which is freed if the call fails.
+   program_take, called when the program is complete, returns d->program and sets it to NULL. */
 dps_program *program_new(dps *d);
 dps_program *program_take(dps *d);
 
@@ -168,7 +168,8 @@ void report_diagnostics(dps *d, const Diagnostics *diagnostics, const Source *so
 /* Copies text to memory of the host, and adds a 0 byte. */
 char *host_text(dps *d, const char *text, size_t length);
 
-/* A path from a caller. "-" is a file of this name: the library does not use standard input and output. */
+/* The caller's path for functions that take "-" as standard input or output: "-" becomes "./-", because the library
+   uses neither. */
 const char *host_path(const char *path);
 
 /* Adds costs given as texts to `costs`. The arena owns what is added. */

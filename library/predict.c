@@ -26,10 +26,10 @@ static Status predict_body(dps *d, void *arguments)
         Costs given = costs_unit;
         TRY(costs_take(&given, request->costs, request->cost_count, &made->arena, &d->error));
         c->resolved = costs_resolve(&given, c->program->stages, &c->schedule.recipes, &made->arena);
-        c->schedule.chosen_count = 0; /* the file chose its parameters for other costs */
+        c->schedule.chosen_count = 0; /* dpc chose these parameters under other costs: do not print them */
     }
     timeline_run(&c->schedule, &c->table, &c->resolved, &made->arena, &made->times);
-    c->arena = &made->arena; /* the arena of the program must not change */
+    c->arena = &made->arena; /* not the program's arena: other threads may read the program */
     made->gap = compilation_gap(c, made->times.makespan);
     made->causes = timeline_bubble_causes(&c->schedule, &c->table, &made->times, &made->arena);
     made->arena.exhausted = NULL;
@@ -123,7 +123,7 @@ static Status render_body(dps *d, void *arguments)
         return error_set(&d->error, STATUS_BAD_USAGE, "there is no format %d", (int)rendering->format);
     TRY(check_width(rendering, &d->error));
     Compilation view = rendering->prediction->compilation;
-    view.arena = &d->working; /* the arena of the prediction must not change */
+    view.arena = &d->working; /* not the prediction's arena: other threads may read the prediction */
     const Emission emission = {.compilation = &view,
                                .times = &rendering->prediction->times,
                                .gap = rendering->prediction->gap,

@@ -38,13 +38,13 @@ void dps_program_free(dps_program *program)
 /* --- bytes → program --- */
 
 typedef struct Loading {
-    const char *path; /* NULL: the bytes are given */
+    const char *path; /* the file to load; NULL: load `bytes` */
     const void *bytes;
     size_t length;
     dps_program **program;
 } Loading;
 
-/* Rebuilds from a loaded program what a compilation has besides the program. */
+/* Rebuilds what a compilation has besides the program (schedule, table of passes, costs) from the instructions. */
 static Status raise_program(dps_program *program, Error *error)
 {
     Compilation *const c = &program->compilation;
@@ -145,7 +145,7 @@ dps_status dps_forward_half(dps *d, const dps_program *program, dps_program **fo
 
 typedef struct Saving {
     const dps_program *program;
-    const char *path; /* NULL: to memory */
+    const char *path; /* the file to write; NULL: write to *bytes */
     void **bytes;
     size_t *length;
 } Saving;

@@ -47,7 +47,7 @@ typedef struct Opening {
 static Status check_ranks(const Program *program, uint32_t rank, uint32_t ranks, Error *error)
 {
     if (ranks && ranks != program->rank_count)
-        return error_set(error, STATUS_BAD_USAGE, "%s is a program for %u ranks, and you run %u: compile it for %u",
+        return error_set(error, STATUS_BAD_USAGE, "%s was compiled for %u ranks, but you run %u: compile it for %u",
                          program->schedule, program->rank_count, ranks, ranks);
     if (rank < program->rank_count)
         return STATUS_OK;
@@ -115,7 +115,8 @@ dps_status rank_fail(dps_rank *rank, dps_status status)
 
 Status rank_host_failed(dps_rank *rank)
 {
-    return error_set(&rank->error, STATUS_RUN_FAILED, "%s", *rank->reason ? rank->reason : "the host could not run it");
+    return error_set(&rank->error, STATUS_RUN_FAILED, "%s",
+                     *rank->reason ? rank->reason : "the host reported an error without a reason (dps_reason)");
 }
 
 void rank_begin(dps_rank *rank)
@@ -125,7 +126,7 @@ void rank_begin(dps_rank *rank)
     rank->state = RANK_IN_STEP;
 }
 
-/* Runs messages and sums that the library carries, up to the next instruction of the host. */
+/* Runs the next instructions of the rank that the library runs itself (rank_carries), up to one for the host. */
 static Status run_exchanges(dps_rank *rank)
 {
     for (;;) {
@@ -145,7 +146,7 @@ dps_status dps_next(dps_rank *rank, const dps_instruction **action)
     if (rank->state == RANK_BUSY)
         return rank_refuse(rank, "dps_next: the action before this one is not done: call dps_done first");
     if (rank->state == RANK_PUSHES)
-        return rank_refuse(rank, "dps_next: dps_step runs this rank");
+        return rank_refuse(rank, "dps_next: called while dps_step runs this rank");
     rank_begin(rank);
     if (run_exchanges(rank) != STATUS_OK)
         return rank_fail(rank, DPS_FAILED);

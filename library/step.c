@@ -80,7 +80,7 @@ static const char *missing(const dps_rank *rank, const dps_functions *f)
     const struct {
         const char *name;
         dps_function function;
-        uint32_t opcodes; /* any of these needs it */
+        uint32_t opcodes; /* as bits: a rank with any of these opcodes needs the function */
     } all[] = {
         {"forward", f->forward, ONE(FORWARD) | ONE(FORWARD_ONLY) | ONE(OVERLAP_FORWARD)},
         {"backward_input", f->backward_input, ONE(BACKWARD_INPUT) | halves},
@@ -127,7 +127,7 @@ dps_status dps_step(dps_rank *rank, const dps_functions *given)
     if (rank->state == RANK_FAILED)
         return rank->failure;
     if (rank->state != RANK_BETWEEN_STEPS)
-        return rank_refuse(rank, "dps_step: a step has begun, and is not at its end");
+        return rank_refuse(rank, "dps_step: a step of this rank has begun and not ended");
     if (!STRUCT_IN(&functions, given)) {
         snprintf(text, sizeof text, STRUCT_REFUSED, "dps_functions");
         return rank_refuse(rank, text);

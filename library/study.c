@@ -45,7 +45,7 @@ static Status take_request(dps *d, const Request *request, Options *taken)
     return trial_check_replicas(options.replicas, &taken->costs, &d->error);
 }
 
-/* Sets the error text of a failed call: the diagnostics of the files, or the error. */
+/* Returns `status` of a failed call. Sets the error text to `diagnostics`, unless these are NULL or empty. */
 static Status fail(dps *d, Status status, const char *diagnostics)
 {
     if (status == STATUS_RUN_FAILED) /* only a lack of memory can cause this */

@@ -50,7 +50,7 @@ void dps_threads_free(dps_threads *threads)
     host_release(&memory, threads);
 }
 
-/* --- one rank of them --- */
+/* --- a rank joins the threads --- */
 
 static Status join_threads(dps_rank *rank, dps_threads *threads, const dps_buffers *buffers)
 {
@@ -78,8 +78,8 @@ static Status join_threads(dps_rank *rank, dps_threads *threads, const dps_buffe
     return STATUS_OK;
 }
 
-/* Whether the gradients of this rank's chunks have as many elements, of the same size, as those of the copies of their
-   stages that joined before. */
+/* Whether the gradient of each chunk of this rank has the number and size of elements of the copy of its stage that
+   joined first. If this rank is the first, notes its number and size for the others. */
 static bool sums_agree(const dps_rank *rank, dps_threads *threads, const dps_buffers *buffers)
 {
     for (uint32_t c = 0; c < rank->own.chunk_count; c++) {
@@ -119,7 +119,7 @@ dps_status dps_join(dps_rank *rank, dps_threads *threads, const dps_buffers *giv
     if (why)
         return rank_refuse(rank, why);
     if (atomic_exchange(&threads->joined[rank->walk.rank], true))
-        return rank_refuse(rank, "dps_join: this rank of the program has joined these threads before");
+        return rank_refuse(rank, "dps_join: this rank of the program has joined these threads already");
     if (join_threads(rank, threads, &buffers) == STATUS_OK)
         return DPS_OK;
     world_abort(threads->members[rank->walk.rank], rank->error.text);

@@ -33,14 +33,15 @@ def _library():
     return TOP / "build/libdps.so"
 
 
-# Libraries that every system of a manylinux tag has (PEP 600), as far as libdps may need them.
+# The libraries that libdps may need and that PEP 600 guarantees on every system of a manylinux tag.
 _EVERYWHERE = {b"libc.so.6", b"libm.so.6", b"libpthread.so.0", b"libdl.so.2", b"libgcc_s.so.1", b"libz.so.1"}
 _LEAST_GLIBC = 28  # libdps needs zlib 1.2.9; all systems with glibc 2.28 have it
 
 
 def _tag(library):
-    """The tag of the wheel. The names in libdps say which libraries it needs, and which versions of their functions.
-    manylinux_2_N: it runs wherever glibc is 2.N or newer. Otherwise the tag names this kind of machine only."""
+    """The tag of the wheel, from the names of libraries and symbol versions (GLIBC_2.N) in the bytes of libdps.
+    manylinux_2_N: the wheel runs wherever glibc is 2.N or newer. If libdps needs a library that is not in _EVERYWHERE,
+    the tag names this kind of machine (such as linux_x86_64)."""
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     needed = set(re.findall(rb"(?<=\0)lib[\w+.-]+\.so\.[\d.]+(?=\0)", library)) - _own_names()
     versions = [int(version) for version in re.findall(rb"(?<=\0)GLIBC_2\.(\d+)(?:\.\d+)*(?=\0)", library)]
@@ -61,7 +62,7 @@ def _metadata():
 
 
 def _files(library, tag):
-    """(name in the wheel, bytes)."""
+    """Yields (name in the wheel, content) for each file of the wheel except RECORD."""
     for path in sorted((HERE / "dps").rglob("*.py")):
         yield str(path.relative_to(HERE)), path.read_bytes()
     for path in sorted((TOP / "schedules").glob("*.dps")):
@@ -84,7 +85,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     records = ""
     with zipfile.ZipFile(os.path.join(wheel_directory, wheel), "w", zipfile.ZIP_DEFLATED) as archive:
         def put(name, content):
-            entry = zipfile.ZipInfo(name)  # an entry has a fixed date, so the same sources give the same wheel
+            entry = zipfile.ZipInfo(name)  # ZipInfo(name) has a fixed date, so the same sources give the same wheel
             entry.external_attr = (0o755 if name.endswith(".so") else 0o644) << 16
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
         for name, content in _files(library, tag):

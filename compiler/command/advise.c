@@ -13,7 +13,8 @@ static int compare_numbers(double a, double b)
     return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)) ? 0 : a < b ? -1 : 1;
 }
 
-/* Compares two rows: less time comes first, then less memory, fewer copies of the weights, fewer messages. */
+/* Compares two rows: less time comes first, then less memory, fewer activations, fewer copies of the weights, fewer
+   messages, and finally the name. */
 static int by_merit(const void *left, const void *right)
 {
     const CompareRow *a = left, *b = right;
@@ -35,12 +36,13 @@ enum { UNTRIED_NAMED = 3, CHUNKS_MAX = 8, COPIES_MAX = 2 };
 /* The result of all attempts with one file. */
 typedef struct Outcome {
     const CompareRow *best;    /* NULL: no attempt can be advised */
-    const CompareRow *exceeds; /* of the attempts above the memory limit, the one that exceeds it least */
-    const char *excluded;      /* why this schedule is never advised, or only with --allow; NULL: it may be */
-    const char *reason;        /* why the first attempt without figures has none; NULL: all have figures */
-    const char *untried;       /* the first parameter values that were not tried in time, as text */
+    const CompareRow *exceeds; /* the attempt that exceeds the memory limit least, if any exceeds it */
+    const char *excluded;      /* why this schedule is not advised (some need --allow); NULL: it may be */
+    /* why the file cannot be read, or why the first attempt without figures has none; NULL: neither is the case */
+    const char *reason;
+    const char *untried; /* the first parameter values that were not tried in time, as text */
     uint32_t untried_count;
-    const char *diagnostics; /* of the file's own parameters */
+    const char *diagnostics; /* printed diagnostics of the attempt with the file's own parameter values; NULL: none */
 } Outcome;
 
 static const char *values_tried(const Attempt *attempt, Arena *arena)
@@ -61,8 +63,8 @@ static void add_untried(Outcome *outcome, const Attempt *attempt, Arena *arena)
     outcome->untried_count++;
 }
 
-/* What the row needs of the limited memory: bytes if the limit is in bytes, else activations of 1/ranks of the
-   model. */
+/* How much a rank needs of what is limited: bytes if the limit is in bytes, else saved activations, each of 1/ranks
+   of the model. */
 static double needs(const Options *options, const CompareRow *row)
 {
     return options->memory.limit ? row->memory : (double)row->peak * row->ranks / row->stages;
@@ -78,9 +80,10 @@ static const char *excess_text(const Options *options, const CompareRow *row, Ar
                         bytes_text((double)limits->limit, arena));
 }
 
-/* Whether an attempt with other parameter values than the file's own gives more than CHUNKS_MAX stages per rank, or
-   more than COPIES_MAX copies of the weights. Such values make many schedules faster, but models lack the layers or
-   GPUs the memory. With a memory limit in bytes and a size of the weights, the limit decides about copies. */
+/* Whether an attempt has more than CHUNKS_MAX stages per rank or more than COPIES_MAX copies of the weights, which
+   the file's own parameter values do not ask for. Such values make many schedules faster, but most models have too
+   few layers, or GPUs too little memory. If the memory limit and the weights are given in bytes, that limit decides
+   about copies. */
 static bool is_extreme(const Options *options, const Attempt *attempt)
 {
     const CompareRow *row = &attempt->row;
@@ -132,7 +135,8 @@ static const char *untried_text(const Trials *trials, const Outcome *outcome, Ar
     return arena_format(arena, "%snot tried %s", what, when);
 }
 
-/* Why the schedule is not in the table, or why not all of its parameters were tried. NULL: neither is the case. */
+/* Why the schedule has no row in the advice, or which of its parameter values were not tried in time. NULL: neither
+   is the case. */
 static const char *reason_of(const Trials *trials, const Outcome *outcome, Arena *arena)
 {
     if (outcome->untried_count)
@@ -157,8 +161,8 @@ static int by_name(const void *left, const void *right)
     return strcmp(((const CompareRow *)left)->name, ((const CompareRow *)right)->name);
 }
 
-/* Adds the best attempt with a file to the rows, and the file to those left out if it has no row or was not tried with
-   all parameters. */
+/* Adds the best attempt with a file to `rows`. Adds the file to `left_out` if it has no such attempt or not all of
+   its parameter values were tried. */
 static Status add_outcome(const Trials *trials, const Contender *contender, Arena *arena, CompareRow *rows,
                           size_t *row_count, CompareRow *left_out, size_t *left_out_count, const char **diagnostics)
 {
@@ -208,7 +212,8 @@ Status advise(const Options *options, const TrialsControl *control, Arena *arena
     if (advice->row_count)
         return status;
     if (trials.end != ENDED)
-        return error_set(error, STATUS_BAD_INPUT, "no schedule was tried to its end: give it more time");
+        return error_set(error, STATUS_BAD_INPUT,
+                         "no schedule was tried to its end: give dpc advise more time (--seconds)");
     return error_set(error, STATUS_BAD_INPUT,
                      "no schedule is left; try other sizes, a larger limit of memory, or --allow");
 }

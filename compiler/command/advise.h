@@ -12,25 +12,26 @@
 /* The result of the trials. */
 typedef struct Advice {
     const Options *options;
-    const char *diagnostics; /* of the files that are wrong, as they are printed; "": there are none */
-    const CompareRow *rows;  /* [row_count]: each schedule with its best parameters; the best schedule first */
+    const char *diagnostics; /* printed diagnostics of the files that are wrong; "": none is */
+    const CompareRow *rows;  /* [row_count]: each schedule with its best parameters, the fastest first */
     size_t row_count;
-    /* rows[row_count..all_count-1]: schedules that are left out or were not tried with all parameters in time, each
-       with the reason */
+    /* rows[row_count..all_count-1]: schedules that are left out, or not all of whose parameters were tried in time,
+       each with the reason */
     size_t all_count;
 } Advice;
 
-/* Tries the schedules. STATUS_OK: the advice is filled in; if the trials were interrupted, from the attempts that had
-   finished. STATUS_BAD_INPUT: the same, but some file is wrong (the advice has its diagnostics) or there are no rows.
-   Any other status: there is no advice. */
+/* Tries the schedules. STATUS_OK: the advice is filled in. If the trials were interrupted, it rests on the attempts
+   that had finished. STATUS_BAD_INPUT: the same, but some file is wrong (the advice has its diagnostics) or there are
+   no rows. Any other status: there is no advice. */
 Status advise(const Options *options, const TrialsControl *control, Arena *arena, Advice *advice, Error *error);
 
 /* Prints a table, the reasons why other schedules are not in it, and the command that compiles the first row. */
 void advice_put_text(const Advice *advice, Arena *arena, FILE *stream);
 /* {"rows": [...], "left_out": [{"schedule", "reason"}], "derived_costs": (as costs_put_derived_json, if there are
-   any)}. A row has schedule, file, parameters (an object), makespan, bound, gap, bubble_rate, memory (bytes of the rank
-   that needs most; null: sizes are unknown), imbalance, order_bubble and messages_time (BubbleCauses), activations
-   (most on a rank, in microbatches of the whole model), copies (of the weights), messages (of all ranks), command. */
+   any)}. A row has schedule, file, parameters (an object), makespan, bound, gap, bubble_rate, memory (bytes of the
+   rank that needs most; null: sizes are unknown), the keys of compare_put_sums if there are replicas, imbalance,
+   order_bubble and messages_time (BubbleCauses), activations (most on a rank, in microbatches of the whole model),
+   copies (of the weights), messages (of all ranks), command. */
 void advice_put_json(const Advice *advice, Arena *arena, FILE *stream);
 
 #endif

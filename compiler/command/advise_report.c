@@ -21,7 +21,7 @@ static const char *quoted(const char *word, Arena *arena)
     return arena_format(arena, "%s%s'", text, word);
 }
 
-/* The number of stages that the costs are for. */
+/* The number of stages for which the costs are given (trial_costs_stages). *assumed: this number is a guess. */
 static uint32_t costs_stages(const Options *options, bool *assumed)
 {
     return trial_costs_stages(&options->costs, (uint32_t)options->parameters.ranks, assumed);

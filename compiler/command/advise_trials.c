@@ -20,7 +20,7 @@ typedef struct Work {
     size_t next, done;
 } Work;
 
-/* Whether the trials end: the time is up, or the user has interrupted them. */
+/* Whether the trials must end: the time is up, or the user has interrupted them. */
 static bool is_over(Trials *trials)
 {
     const TrialsControl *control = trials->control;
@@ -141,8 +141,9 @@ static Status try_parameters(Trials *trials, Attempt *attempt, const Parameters 
     return status;
 }
 
-/* The `memory` to give a search next, after `told` gave a program that exceeds the limit: `told`, multiplied by the
-   limit and divided by what the program needs. Bytes of weights, which no order changes, are first taken from both. */
+/* The `memory` to give a search next, after the search with memory = `told` gave a program that exceeds the limit:
+   told * limit / (what the program needs). The bytes of weights, which do not depend on the order, are first
+   subtracted from limit and need. If that is not less than `told`, half of `told`. */
 static int64_t less_memory(const Memory *given, const CompareRow *row, int64_t told)
 {
     const double fixed = given->has_sizes ? (double)given->weights * row->copies : 0;
@@ -165,7 +166,7 @@ static void fit_memory(Trials *trials, Attempt *attempt)
     if (!values_for_all(contender->tree, &parameters, values, &fault))
         return;
     int64_t fits = 0, exceeds = values[knob->slot], next = less_memory(&options->memory, &attempt->row, exceeds);
-    /* full: the next parameters_set copies the array, so the candidate's own array does not change */
+    /* with no spare capacity, parameters_set copies the array and does not change the candidate's own */
     parameters.capacity = parameters.count;
     parameters_set(&parameters, attempt->arena, knob->name.symbol->text, exceeds);
     for (int tries = 0; exceeds - fits > 1 && !is_over(trials); tries++) {
@@ -173,7 +174,7 @@ static void fit_memory(Trials *trials, Attempt *attempt)
         next = next <= fits ? fits + 1 : next >= exceeds ? exceeds - 1 : next;
         parameters.others[parameters.count - 1].value = next;
         const bool runs = try_parameters(trials, attempt, &parameters, &row) == STATUS_OK && !row.reason;
-        /* an attempt without figures counts as fitting: it had too little memory */
+        /* an attempt without figures counts as keeping the limit: its memory was too small for any order */
         *(runs && !row.fits ? &exceeds : &fits) = next;
         next = tries ? fits + (exceeds - fits) / 2 : runs && !row.fits ? next - 1 : next + 1;
         if (runs && (row.fits || !attempt->row.fits))
@@ -194,10 +195,10 @@ static void try_attempt(Trials *trials, Attempt *attempt)
         attempt->status =
             try_parameters(trials, attempt, &attempt->contender->candidates.all[attempt->candidate], &attempt->row);
     }
-    attempt->finished = trials->end == ENDED; /* otherwise a search was interrupted */
+    attempt->finished = trials->end == ENDED; /* if the trials have ended, a search may have been cut short */
 }
 
-/* --- all of them --- */
+/* --- all attempts --- */
 
 static void *work_on(void *argument)
 {
@@ -224,8 +225,9 @@ static Attempt *add_attempt(Trials *trials, Contender *contender, size_t candida
 
 static bool is_searched(const Contender *contender) { return contender->tree && contender->tree->order; }
 
-/* Adds candidates first..last-1 of the schedules with `order auto` (`searched`) or of all others. Candidate `first` of
-   every contender comes before the next candidate of any, so that the likely values of each are tried in time. */
+/* Adds attempts with candidates first..last-1 of the schedules with `order auto` (`searched`) or of all others.
+   Candidate k of every file comes before candidate k + 1 of any, so that the likely values of each file are tried in
+   time. */
 static void add_candidates(Trials *trials, bool searched, size_t first, size_t last)
 {
     for (size_t candidate = first; candidate < last; candidate++)
@@ -243,8 +245,8 @@ bool trials_exclude(const Options *options, const CompareRow *row)
            (!options->allow_naive && strcmp(row->name, "naive") == 0);
 }
 
-/* Excludes the schedules that failed with their own parameter values or are not allowed: other values of them are not
-   tried. */
+/* Excludes the schedules that failed with their own parameter values or are not allowed: no other values of their
+   parameters are tried. */
 static void exclude(Trials *trials)
 {
     for (size_t i = 0; i < trials->attempt_count; i++) {
@@ -254,7 +256,8 @@ static void exclude(Trials *trials)
     }
 }
 
-/* Adds one more attempt for each searched schedule that exceeded the memory limit: its search gets less memory. */
+/* Adds one more attempt for each schedule with `order auto` that exceeded the memory limit: its search gets less
+   memory. */
 static void add_fitting(Trials *trials)
 {
     const size_t count = trials->attempt_count;
@@ -270,8 +273,8 @@ static void add_fitting(Trials *trials)
     }
 }
 
-/* First tries one candidate of each file that does not search, which tells whether the schedule is excluded; then all
-   other candidates, those that search last; then searches with less memory. */
+/* First tries one candidate of each file without `order auto`, which tells whether the schedule is excluded; then all
+   other candidates, those with `order auto` last; then searches with less memory. */
 static void try_in_turn(Work *work)
 {
     Trials *trials = work->trials;
@@ -287,7 +290,7 @@ static void try_in_turn(Work *work)
 
 static void try_all(Trials *trials)
 {
-    enum { QUIET = 900000000, SECOND = 1000000000 }; /* ns; progress is shown only after QUIET */
+    enum { QUIET = 900000000, SECOND = 1000000000 }; /* in ns; no progress is shown during the first QUIET */
     const int64_t now = clock_nanoseconds();
     Work work = {
         .trials = trials, .progress = progress_bar_of(trials->control->progress), .mutex = PTHREAD_MUTEX_INITIALIZER};

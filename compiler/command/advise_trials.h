@@ -10,20 +10,20 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-/* A file. */
+/* A file to try. */
 typedef struct Contender {
     Source source;
-    const Ast *tree; /* NULL: an order, or the file does not parse */
+    const Ast *tree; /* NULL: the file is an order (.csv), cannot be read or has errors */
     Candidates candidates;
     Error unreadable;
-    bool excluded; /* by its first attempt */
+    bool excluded; /* its first attempt has shown that the schedule cannot be advised */
 } Contender;
 
 /* A file with values for its parameters. */
 typedef struct Attempt {
     Contender *contender;
     size_t candidate;
-    bool fits_memory; /* `order auto` gets memory that fits the limit */
+    bool fits_memory; /* the search gets the most memory with which the program still keeps the memory limit */
     bool finished;
     Status status;
     CompareRow row;
@@ -37,7 +37,7 @@ typedef struct TrialsControl {
     bool installed; /* also tries the schedules that come with dpc */
     /* called once, after all files were read and before the first trial; NULL: not called */
     void (*begins)(void);
-    const atomic_int *interrupted; /* not 0: the trials end. NULL: never */
+    const atomic_int *interrupted; /* the trials end when this is not 0; NULL: nothing interrupts them */
     /* a terminal, which shows a progress bar; NULL or another file: no progress is shown */
     FILE *progress;
 } TrialsControl;
@@ -46,12 +46,13 @@ typedef struct Trials {
     const Options *options;
     const TrialsControl *control;
     Arena *arena;
-    int64_t deadline;      /* of the monotonic clock */
-    Contender *contenders; /* [contender_count], the arena's */
+    int64_t deadline;      /* when the trials end, in ns of the monotonic clock */
+    Contender *contenders; /* [contender_count]; the arena owns them */
     size_t contender_count;
-    Attempt *attempts; /* [attempt_count], the arena's */
+    Attempt *attempts; /* [attempt_count]; the arena owns them */
     size_t attempt_count;
-    atomic_int end; /* TrialsEnd; OUT_OF_TIME or INTERRUPTED stops the searches of all threads */
+    /* a TrialsEnd: why the trials ended. OUT_OF_TIME or INTERRUPTED stops the searches of all threads */
+    atomic_int end;
 } Trials;
 
 /* Tries all schedules, several at once on the machine's cores, until options->seconds have passed or

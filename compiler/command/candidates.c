@@ -3,7 +3,7 @@
 #include <string.h>
 
 enum {
-    PARAMETERS_MAX = 4, /* number of varied parameters; further ones keep the file's values */
+    PARAMETERS_MAX = 4, /* most varied parameters; further ones keep the file's values */
     VALUES_MAX = 12,
     LARGEST = 1 << 30, /* a parameter whose own value is larger is not varied */
 };
@@ -15,7 +15,7 @@ typedef struct Maker {
     const Item *varied[PARAMETERS_MAX];
     uint32_t varied_count;
     int64_t *values;                  /* by slot */
-    Parameter chosen[PARAMETERS_MAX]; /* [chosen_count]: the values for -D */
+    Parameter chosen[PARAMETERS_MAX]; /* [chosen_count]: the values to set, as -D does */
     uint32_t chosen_count, changed;   /* changed: how many chosen values differ from the file's own */
     Candidates made;
 } Maker;
@@ -56,10 +56,10 @@ static bool is_varied(const Maker *maker, const Item *item)
 /* Writes the file's own value, then others, the likely ones first. Returns their number. */
 static size_t values_near(const Maker *maker, const Item *item, int64_t own, int64_t values[VALUES_MAX])
 {
-    /* [number of varied parameters]: most values of each of them */
+    /* indexed by the number of varied parameters: how many values of each are tried at most */
     static const size_t most[PARAMETERS_MAX + 1] = {1, VALUES_MAX, 6, 4, 3};
     const bool large = own < -LARGEST || own > LARGEST;
-    const int64_t n = large ? 0 : own; /* `own` is not varied then, and 4 * own could overflow */
+    const int64_t n = large ? 0 : own; /* a large value is not varied: 4 * own could overflow */
     const int64_t near[VALUES_MAX] = {own, 2 * n, n / 2, 3 * n / 2, 1, 3, 4 * n, 2, 4, 6, 8, 0};
     const size_t known = large ? 1 : item->value->depends ? 4 : VALUES_MAX;
     size_t count = 0;
@@ -76,7 +76,7 @@ static size_t values_near(const Maker *maker, const Item *item, int64_t own, int
 static void keep(Maker *maker)
 {
     Parameters kept = *maker->given;
-    kept.others = NULL; /* an array of its own */
+    kept.others = NULL; /* parameters_set gives `kept` an array of its own */
     kept.count = kept.capacity = 0;
     for (uint32_t i = 0; i < maker->given->count; i++)
         parameters_set(&kept, maker->arena, maker->given->others[i].name, maker->given->others[i].value);
@@ -105,8 +105,9 @@ static void choose_value(Maker *maker, const Item *item, bool own_only)
     }
 }
 
-/* Chooses the values of the params from `item` to the end of the file, and keeps each combination. own_only: only the
-   file's own values, even if a require fails. */
+/* Chooses the values of the params from `item` to the end of the file. Keeps each combination that no require refuses
+   and that differs from the file's own values, until there are CANDIDATES_MAX. own_only: keeps only the combination
+   of the file's own values, even if a require fails. */
 static void choose(Maker *maker, const Item *item, bool own_only)
 {
     Fault fault;

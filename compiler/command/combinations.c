@@ -48,15 +48,15 @@ static bool read_range(const char **next, SweepRange *range)
            (range->first >= 0 || range->last <= INT64_MAX + range->first);
 }
 
-/* How many numbers the range has at this number of ranks, on which its end may depend (times_ranks). */
+/* How many numbers the range has with `ranks` ranks, on which its end depends if times_ranks is set. */
 static uint64_t count_of(const SweepRange *range, int64_t ranks)
 {
     const int64_t last = range->times_ranks ? range->last * ranks : range->last;
     return last < range->first ? 0 : (uint64_t)(last - range->first) / (uint64_t)range->step + 1;
 }
 
-/* Counts the combinations: if some range depends on the number of ranks (by_ranks), those with `ranks` ranks; else all,
-   and `ranks` is not used. False: overflow. */
+/* Counts the combinations. If a range depends on the number of ranks (by_ranks), counts only those with `ranks`
+   ranks; else `ranks` is not used. False: overflow. */
 static bool count_with(const Sweep *sweep, int64_t ranks, uint64_t *count)
 {
     *count = 1;
@@ -104,10 +104,11 @@ Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error)
             return error_set(error, STATUS_BAD_USAGE, "--sweep: %s needs at least 1", range->name);
         for (uint32_t i = 0; i < sweep->range_count; i++)
             if (strcmp(sweep->ranges[i].name, range->name) == 0)
-                return error_set(error, STATUS_BAD_USAGE, "--sweep: %s has two ranges", range->name);
+                return error_set(error, STATUS_BAD_USAGE, "--sweep: %s is given twice", range->name);
         if (range->times_ranks && (!sweep->range_count || strcmp(sweep->ranges[0].name, "ranks") != 0))
-            return error_set(error, STATUS_BAD_USAGE, "--sweep: for '%.*s' the first range has to be that of the ranks",
-                             (int)shown, written);
+            return error_set(error, STATUS_BAD_USAGE,
+                             "--sweep: '%.*s' depends on the ranks, so the range of ranks must come first", (int)shown,
+                             written);
         sweep->by_ranks |= range->times_ranks;
         sweep->compares &= !is_size(range->name) || (range->first == range->last && !range->times_ranks);
         sweep->range_count++;
@@ -115,13 +116,14 @@ Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error)
             break;
     }
     if (!count_all(sweep))
-        return error_set(error, STATUS_BAD_USAGE, "--sweep: more combinations than can be counted");
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--sweep: too many combinations: their number does not fit into 64 bits");
     if (!sweep->combinations)
-        return error_set(error, STATUS_BAD_USAGE, "--sweep: %s are no combinations at all", text);
+        return error_set(error, STATUS_BAD_USAGE, "--sweep: %s: a range is empty, so there is nothing to try", text);
     return STATUS_OK;
 }
 
-/* Writes the number of each range in combination `index`. `values` is [range_count]. */
+/* Writes the numbers of combination `index`, one for each range. `values` is [range_count]. */
 static void values_of(const Sweep *sweep, uint64_t index, int64_t *values)
 {
     int64_t ranks = sweep->ranges[0].first;
@@ -141,7 +143,7 @@ static void values_of(const Sweep *sweep, uint64_t index, int64_t *values)
 Parameters sweep_parameters(const Sweep *sweep, const Parameters *given, uint64_t index, Arena *arena)
 {
     Parameters made = *given;
-    made.others = NULL; /* an array of its own */
+    made.others = NULL; /* parameters_set gives `made` an array of its own */
     made.count = made.capacity = 0;
     for (uint32_t i = 0; i < given->count; i++)
         parameters_set(&made, arena, given->others[i].name, given->others[i].value);

@@ -5,9 +5,9 @@
 typedef struct Comparison {
     const Options *options;
     Arena *arena;
-    const Source *sources; /* [options->input_count] */
+    const Source *sources; /* [options->input_count]: the files */
     Parameters sizes;      /* ranks and microbatches, if they are known */
-    bool sizes_differ;     /* the command line leaves a size open, and the files have different values of it */
+    bool sizes_differ;     /* the command line does not give a size, and the files have different defaults of it */
 } Comparison;
 
 static Trial trial_of(const Comparison *comparison, int input)
@@ -28,7 +28,7 @@ static Trial trial_of(const Comparison *comparison, int input)
     return trial;
 }
 
-/* --- numbers of ranks and microbatches that the command line leaves open. They are the largest among the orders
+/* --- the numbers of ranks and microbatches, if the command line does not give them: the largest among the orders
    (.csv), which admit no other sizes; without orders, the largest default among the schedules --- */
 
 static uint32_t ranks_of(const TrialSizes *sizes) { return sizes->ranks; }
@@ -36,7 +36,7 @@ static uint32_t microbatches_of(const TrialSizes *sizes) { return sizes->microba
 
 static uint32_t largest(Comparison *comparison, uint32_t (*size_of)(const TrialSizes *))
 {
-    uint32_t most[2] = {0, 0}; /* of schedules, of orders */
+    uint32_t most[2] = {0, 0}; /* most[0]: the largest default of a schedule; most[1]: the largest size of an order */
     bool differ[2] = {false, false};
     for (int i = 0; i < comparison->options->input_count; i++) {
         const Trial trial = trial_of(comparison, i);
@@ -64,7 +64,7 @@ static void choose_sizes(Comparison *comparison)
 
 /* --- the table --- */
 
-/* Checks that each -D for all files is a parameter of some schedule. */
+/* Checks that each -D given for all files is a parameter of at least one schedule. */
 static Status check_taken(const Parameters *given, const CompareTable *table, Error *error)
 {
     for (uint32_t i = 0; i < given->count; i++) {

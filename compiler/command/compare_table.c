@@ -191,8 +191,8 @@ static const char *label(const CompareRow *row, const char *name, Arena *arena)
     return name;
 }
 
-/* The label of a row: the name and the parameters of the schedule. If another row has the same, the path of the file
-   replaces the name. */
+/* The label of a row: the schedule's name and parameters. If another row has the same, the file's path replaces the
+   name. */
 static const char *row_label(const CompareTable *table, size_t row, Arena *arena)
 {
     const CompareRow *rows = table->rows;
@@ -202,7 +202,7 @@ static const char *row_label(const CompareTable *table, size_t row, Arena *arena
     return label(&rows[row], rows[row].name, arena);
 }
 
-/* Whether some row with figures has a value in this column whose amount is above 1e-9, a rounding error. */
+/* Whether some row with figures has a value other than 0 in this column; up to 1e-9 it is a rounding error. */
 static bool any(const CompareTable *table, Column column)
 {
     for (size_t i = 0; i < table->count; i++)
@@ -235,16 +235,17 @@ static bool shows(const CompareTable *table, Column column)
     }
 }
 
-/* The cells of a text table; a cell that is NULL is empty. */
+/* A table as text; a cell that is NULL is empty. */
 typedef struct Grid {
     const char *(*cells)[COLUMNS];
     size_t rows;
-    Column numbers, after_numbers; /* columns from `numbers` to before `after_numbers` are aligned right */
+    Column numbers, after_numbers; /* columns numbers..after_numbers-1 are aligned right */
 } Grid;
 
 static void put_grid(const Grid *grid, FILE *stream)
 {
-    int widths[COLUMNS] = {0}; /* 0: an empty column */
+    /* width of each column in characters; 0: all its cells are empty, and it is not printed */
+    int widths[COLUMNS] = {0};
     for (size_t r = 0; r < grid->rows; r++)
         for (Column column = 0; column < COLUMNS; column++)
             if (grid->cells[r][column] && (int)strlen(grid->cells[r][column]) > widths[column])
@@ -333,7 +334,7 @@ static void put_published_rows(const CompareTable *table, Arena *arena, FILE *st
     put_grid(&grid, stream);
 }
 
-/* Prints the numbers of ranks (or stages) and microbatches, which all rows have in common. */
+/* Prints the number of ranks (or of stages) and of microbatches, which all rows have in common. */
 static void put_title(const CompareTable *table, Arena *arena, FILE *stream)
 {
     const CompareRow *row = table->rows;
@@ -344,8 +345,7 @@ static void put_title(const CompareTable *table, Arena *arena, FILE *stream)
             table->by_stages ? counted(row->stages, "stage").text : counted(row->ranks, "rank").text,
             counted(row->microbatches, "microbatch").text,
             table->replicas ? arena_format(arena, " in each of %s", counted(table->replicas, "replica").text) : "",
-            table->sizes_differ ? ": the most that one of the files has by itself" : "", *unit ? "; times in" : "",
-            unit);
+            table->sizes_differ ? ": the largest numbers that the files give" : "", *unit ? "; times in" : "", unit);
 }
 
 static bool some_recut(const CompareTable *table)
@@ -356,7 +356,7 @@ static bool some_recut(const CompareTable *table)
     return false;
 }
 
-/* Prints the part of the model that the given times are for. */
+/* Prints for which part of the model the times are given. */
 static void put_unit(const CompareTable *table, FILE *stream)
 {
     if (table->costs->model_layers >= 1)

@@ -7,7 +7,7 @@
 typedef struct Task {
     void *(*work)(void *context);
     void *context;
-    locale_t locale; /* of the thread that started it: how numbers are written */
+    locale_t locale; /* the locale of the calling thread, which says how numbers are written */
 } Task;
 
 static void *run_task(void *argument)

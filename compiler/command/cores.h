@@ -1,13 +1,13 @@
 #ifndef COMMAND_CORES_H
 #define COMMAND_CORES_H
 
-/* Runs many compilations at once. */
+/* Runs work on all cores, such as many compilations at once. */
 
 #include <stdint.h>
 
-/* Calls work(context) once on each of several threads: as many as this process may use cores, but at most `most` and
-   257, and fewer if the system starts no more. One of them is the caller's, which always calls it. Returns when all
-   calls have returned. */
+/* Calls work(context) once on each of several threads, one of which is the calling thread. There are as many threads
+   as cores that this process may use, but no more than `most` or 257, and fewer if the system cannot start so many.
+   Returns when all calls have returned. */
 void on_all_cores(void *(*work)(void *context), void *context, uint64_t most);
 
 #endif

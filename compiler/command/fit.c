@@ -14,7 +14,7 @@ typedef enum Quantity { MAKESPAN, BUBBLE, PEAK, QUANTITIES } Quantity;
 static const char *const quantity_names[QUANTITIES] = {"makespan", "bubble", "peak"};
 
 static const StageCost keys[] = {COST_F, COST_I, COST_W, COST_FB};
-enum { MESSAGE = 4 }; /* the index of comm in arrays of FIT_COSTS; the costs in `keys` come before it */
+enum { MESSAGE = 4 }; /* index of comm in arrays of FIT_COSTS; before it come the costs that `keys` lists */
 
 typedef struct Fitter {
     Arena *arena;
@@ -61,9 +61,9 @@ static Costs costs_at(const Fitter *f, const int64_t *values)
     return given;
 }
 
-/* Makes sure that the size's order is the one under these costs: compiles the size again if orders may depend on costs.
-   To fit a peak, compiles as far as the program, which has the peak; otherwise as far as the messages, which suffice
-   for times. False: the size does not compile, or its order was searched and is longer than the search's bound. */
+/* Makes sure that the size has the order that dpc gives it under these costs: if orders may depend on costs, compiles
+   the size again. A compilation ends at the messages, which suffice for times; for a peak it goes on to the program.
+   False: the size does not compile, or its order was searched and is longer than the search's bound. */
 static bool take_order(const Fitter *f, FitSize *size, const int64_t *values)
 {
     int64_t costs[FIT_COSTS];
@@ -80,7 +80,8 @@ static bool take_order(const Fitter *f, FitSize *size, const int64_t *values)
     return compiled;
 }
 
-/* The makespan or bubble of the size's order under the costs `values`, times the number of ranks: a whole number. */
+/* The makespan or bubble of the size's order, times the number of ranks, which makes it a whole number. `values`: the
+   values of the variables, from which the costs follow. */
 static int64_t value_at(const Fitter *f, const FitSize *size, const int64_t *values)
 {
     Timeline times;
@@ -103,7 +104,7 @@ static int64_t peak_at(const FitSize *size)
     return peak * size->ranks;
 }
 
-/* Draws values of the variables at random until the domain admits the costs that follow from them, and an F&B takes at
+/* Draws random values of the variables until the costs that follow from them are in the domain, and an F&B takes at
    least as long as its longer half and at most as long as both halves together. */
 static void random_values(Fitter *f, int64_t values[FIT_VARIABLES])
 {
@@ -118,8 +119,8 @@ static void random_values(Fitter *f, int64_t values[FIT_VARIABLES])
 
 /* --- pieces --- */
 
-/* Finds the linear form in the variables that the quantity has near the costs `values`. False: the quantity is not
-   linear there, or some coefficient is not a polynomial in P and M. */
+/* Finds the linear form in the variables that equals the quantity near `values`, the values of the variables. False:
+   the quantity is not linear there, or some coefficient is not a polynomial in P and M. */
 static bool fit_piece(Fitter *f, const int64_t *values, Piece *piece)
 {
     FitSystem systems[FIT_VARIABLES] = {{.points = 0}};
@@ -161,8 +162,8 @@ static double formula_at(const Fitter *f, const FitSize *size, const int64_t *va
     return most;
 }
 
-/* Compares the maximum of the pieces with the quantity at all sizes of the domain, each at CHECKS random costs. False:
-   they differ at the costs in `values`. */
+/* Checks that the maximum of the pieces equals the quantity at all sizes of the domain, under CHECKS random costs
+   each. False: they differ under the costs that `values` then has. */
 static bool holds(Fitter *f, int64_t values[FIT_VARIABLES])
 {
     f->checked = 0;
@@ -191,7 +192,8 @@ static bool same_piece(const Fitter *f, const Piece *a, const Piece *b)
     return true;
 }
 
-/* Adds pieces until their maximum passes the check. */
+/* Adds pieces until their maximum passes the check (holds). False: some piece cannot be fitted, or PIECES_MAX do not
+   suffice. */
 static bool fit_formula(Fitter *f)
 {
     int64_t values[FIT_VARIABLES];
@@ -211,8 +213,8 @@ static bool fit_formula(Fitter *f)
     return false;
 }
 
-/* Fits a polynomial in P and M to the peaks of all sizes of the domain. If orders may depend on costs, the peaks must
-   be the same at several random costs. */
+/* Fits a polynomial in P and M to the peaks (most saved activations on a rank) of all sizes of the domain. If orders
+   may depend on costs, the peaks must be the same under several random costs. */
 static bool fit_peak(Fitter *f)
 {
     FitSystem system = {.points = 0};
@@ -251,7 +253,7 @@ static void print_formula(const Fitter *f, FILE *stream)
             *costs && *sizes ? arena_format(f->arena, ", %s", sizes) : sizes, f->checked);
 }
 
-/* --- all of it --- */
+/* --- all formulas --- */
 
 static void take_domain(Fitter *f, const CostDomain *costs)
 {
@@ -261,8 +263,8 @@ static void take_domain(Fitter *f, const CostDomain *costs)
         f->variables++;
 }
 
-/* Whether to look for a formula for this class of the domain: if some of its sizes have no formula yet; if the domain
-   has several classes, only if none of them has one. */
+/* Whether to look for a formula for the current domain and class of sizes: if some of its sizes have no formula yet;
+   if the domain has several classes, only if none of its sizes has one. */
 static bool needs_formula(const Fitter *f)
 {
     uint32_t all = 0, known = 0;
@@ -304,16 +306,18 @@ static uint32_t fit_domain(Fitter *f, FILE *stream)
    formula for each domain that has one, if it covers sizes that no formula printed before covers. */
 static void fit_quantity(Fitter *f, FILE *stream)
 {
-    const size_t first = f->searched ? cost_domain_of_searches : 0;
-    const size_t end = f->quantity == PEAK ? first + 1 : cost_domain_count;
     uint32_t found = 0;
     clear_sizes(f);
-    for (size_t c = first; c < end; c++) {
+    for (size_t c = 0; c < cost_domain_count; c++) {
+        if (f->searched && !cost_domains[c].searched)
+            continue;
         take_domain(f, &cost_domains[c]);
         for (size_t s = 0; s < size_domain_count && (f->sizes.has_pairs || !f->costs->by_turns); s++) {
             f->domain = &size_domains[s];
             found += fit_domain(f, stream);
         }
+        if (f->quantity == PEAK) /* peaks are fitted in the widest domain of costs only */
+            break;
     }
     if (!found)
         fprintf(stream, "%-8s  no formula found\n", quantity_names[f->quantity]);

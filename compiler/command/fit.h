@@ -6,14 +6,16 @@
    The makespan of an order is the length of its critical path, so near most costs it is a linear form in the costs with
    whole numbers as coefficients. Differences of exact timelines give these coefficients. Each coefficient is fitted
    over many sizes as a polynomial in P and M, in exact fractions. Such a linear form is one piece, and a formula is the
-   maximum of its pieces. Costs for which that maximum is wrong give the next piece, until the check finds none. A
-   formula that holds only for some sizes or costs says for which. The result is checked, not proven.
+   maximum of its pieces. A check at random costs looks for costs under which that maximum is wrong; these give the next
+   piece, until the check finds none. A formula that holds only for some sizes or costs says for which. The result is
+   checked, not proven.
 
-   A searched order (`order auto`) is fitted only where it meets the search's bound, which ends the search. */
+   A searched order (`order auto`) is fitted only where it is as short as the search's lower bound: such an order does
+   not depend on how long the search runs. */
 
 #include "compiler/command/options.h"
 
-/* Prints the formulas. STATUS_BAD_INPUT with `diagnostics`: the file is wrong. */
+/* Prints the formulas. STATUS_BAD_INPUT: the file is wrong; `diagnostics` say why. */
 Status fit(const Options *options, Arena *arena, Diagnostics **diagnostics, FILE *stream, Error *error);
 
 #endif

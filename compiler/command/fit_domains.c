@@ -3,29 +3,29 @@
 #include <inttypes.h>
 
 static bool all(const int64_t *c) { return c[0] > 0; }
-static bool long_backward(const int64_t *c) { return c[1] + c[2] >= c[0]; }
-static bool ordered(const int64_t *c) { return c[2] <= c[0] && c[0] <= c[1]; }
+static bool long_b(const int64_t *c) { return c[1] + c[2] >= c[0]; }
+static bool sorted(const int64_t *c) { return c[2] <= c[0] && c[0] <= c[1]; }
 static bool short_messages(const int64_t *c) { return c[0] > 0 && 5 * c[4] <= c[0]; }
-static bool short_weight(const int64_t *c) { return c[2] <= c[0]; }
+static bool short_w(const int64_t *c) { return c[2] <= c[0]; }
 
 const CostDomain cost_domains[] = {
     {"comm <= F/5",
      {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}, {"comm", {0, 0, 0, 0, 1}}},
      false,
+     false,
      short_messages},
-    {"comm = 0", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, all},
-    {"comm = 0, B >= F", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, long_backward},
-    {"comm = 0, W <= F", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, short_weight},
-    {"comm = 0, W <= F <= I", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, ordered},
-    {"comm = 0, W <= F <= I, FB = F+B", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}}, true, ordered},
-    {"comm = 0, I = F, W <= F", {{"F", {1, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, short_weight},
-    {"comm = 0, I = F, W <= F, FB = F+B", {{"F", {1, 1}}, {"W", {0, 0, 1}}}, true, short_weight},
-    {"comm = 0, B = F", {{"F", {2, 1, 1}}, {"FB", {0, 0, 0, 1}}}, false, all},
-    {"comm = 0, F = I = W", {{"F", {1, 1, 1}}, {"FB", {0, 0, 0, 1}}}, false, all},
-    {"comm = 0, F = I = W, FB = F+B", {{"F", {1, 1, 1}}}, true, all},
+    {"comm = 0", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, false, all},
+    {"comm = 0, B >= F", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, false, long_b},
+    {"comm = 0, W <= F", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, false, short_w},
+    {"comm = 0, W <= F <= I", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, true, sorted},
+    {"comm = 0, W <= F <= I, FB = F+B", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}}, true, true, sorted},
+    {"comm = 0, I = F, W <= F", {{"F", {1, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, false, true, short_w},
+    {"comm = 0, I = F, W <= F, FB = F+B", {{"F", {1, 1}}, {"W", {0, 0, 1}}}, true, true, short_w},
+    {"comm = 0, B = F", {{"F", {2, 1, 1}}, {"FB", {0, 0, 0, 1}}}, false, true, all},
+    {"comm = 0, F = I = W", {{"F", {1, 1, 1}}, {"FB", {0, 0, 0, 1}}}, false, true, all},
+    {"comm = 0, F = I = W, FB = F+B", {{"F", {1, 1, 1}}}, true, true, all},
 };
 const size_t cost_domain_count = sizeof cost_domains / sizeof *cost_domains;
-const size_t cost_domain_of_searches = 4; /* W <= F <= I */
 
 const SizeDomain size_domains[] = {
     {"", 0, 0, 1, 1, false},

@@ -1,7 +1,7 @@
 #ifndef COMMAND_FIT_DOMAINS_H
 #define COMMAND_FIT_DOMAINS_H
 
-/* The domains in which dpc fit looks for formulas: costs and sizes. Both tables go from the widest domain to the
+/* The domains of costs and of sizes in which dpc fit looks for formulas. Both tables go from the widest domain to the
    narrowest. */
 
 #include "runtime/base/arena.h"
@@ -10,40 +10,42 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FIT_COSTS = 5, FIT_VARIABLES = FIT_COSTS }; /* costs are [FIT_COSTS]: F, I, W, FB, comm, in this order */
+/* an array of costs is [FIT_COSTS]: F, I, W, FB, comm, in this order */
+enum { FIT_COSTS = 5, FIT_VARIABLES = FIT_COSTS };
 
-/* A domain of costs, such as "comm = 0, I = F, W <= F". Formulas in it use a few variables; each of F, I, W, FB and
+/* A domain of costs, such as "comm = 0, I = F, W <= F". Its formulas use a few variables; each of F, I, W, FB and
    comm is a sum of multiples of these variables. */
 typedef struct CostDomain {
     const char *text;
     struct {
-        const char *name;     /* the name of the first cost whose entry in `costs` is not 0 */
-        int costs[FIT_COSTS]; /* how many times the variable counts in F, I, W, FB, comm */
+        /* the variable's name: that of the first cost whose entry in `costs` is not 0; NULL ends the list */
+        const char *name;
+        int costs[FIT_COSTS]; /* multiple of the variable in each of F, I, W, FB, comm */
     } variables[FIT_VARIABLES];
-    bool by_turns; /* FB is F+B */
+    bool by_turns; /* the halves of an F&B take turns: FB = F + B */
+    bool searched; /* also tried for searched orders. In the other domains a search seldom meets its bound */
     bool (*admits)(const int64_t *costs);
 } CostDomain;
 
 extern const CostDomain cost_domains[];
 extern const size_t cost_domain_count;
-/* Searched orders are fitted from this domain on: in wider ones a search seldom meets its bound. */
-extern const size_t cost_domain_of_searches;
 
-/* A domain of sizes: those with M >= times*P - less. The sizes with equal P % modulus are a class; each class may have
-   a formula of its own. */
+/* A domain of sizes: those with M >= times*P - less that also fulfil `least` and `units`. The sizes with equal P %
+   modulus are a class; each class may have a formula of its own. */
 typedef struct SizeDomain {
-    const char *text; /* without the class */
+    const char *text; /* the conditions on P and M as text, without that of the class */
     int64_t times, less;
     int64_t modulus; /* 1: all sizes are one class */
-    int64_t least;   /* smallest P */
-    bool units;      /* P divides M */
+    int64_t least;   /* the smallest number of ranks, P */
+    bool units;      /* M is a multiple of P */
 } SizeDomain;
 
 extern const SizeDomain size_domains[];
 extern const size_t size_domain_count;
 
 bool size_domain_has(const SizeDomain *domain, int64_t rest, int64_t ranks, int64_t microbatches);
-/* The domain and the class `rest` (P % modulus) as text: "P even, M >= 2P"; "" if that is all sizes. */
+/* The conditions of the domain and of its class `rest` (P % modulus) as text: "P even, M >= 2P"; "" if these are all
+   sizes. */
 const char *size_domain_text(const SizeDomain *domain, int64_t rest, Arena *arena);
 
 #endif

@@ -6,8 +6,8 @@
 
 enum { SIZES_MAX = 400 };
 
-/* A search of an order ends after its first orders. If the best of them meets the search's bound, a longer search would
-   return the same one. */
+/* Ends each search of `order auto` after its first orders. If the best of them is as short as the search's bound, a
+   longer search would return the same one. */
 static const atomic_int stop = 1;
 static const SearchControl first_orders = {.stop = &stop};
 
@@ -75,7 +75,8 @@ void fit_sizes_compile(FitSizes *sizes, Arena *arena)
 
 void fit_sizes_print(const FitSizes *sizes, const char *name, FILE *stream)
 {
-    int64_t ranks[] = {INT64_MAX, 0}, microbatches[] = {INT64_MAX, 0}; /* least and most */
+    /* [0]: the least of all sizes, [1]: the most */
+    int64_t ranks[] = {INT64_MAX, 0}, microbatches[] = {INT64_MAX, 0};
     for (uint32_t i = 0; i < sizes->count; i++) {
         const FitSize *size = &sizes->all[i];
         ranks[0] = size->ranks < ranks[0] ? size->ranks : ranks[0];

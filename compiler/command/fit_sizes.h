@@ -9,32 +9,33 @@
 
 typedef struct FitSize {
     int64_t ranks, microbatches;
-    bool other;       /* makespan and bubble are not fitted to this size; their formulas are only checked at it */
-    bool has_formula; /* a formula of the current quantity that covers this size was printed */
-    /* if orders depend on costs: the costs that its order was made for; costs[0] == 0: the costs of the options */
+    bool other;       /* only to check formulas of makespan and bubble: these are not fitted to this size */
+    bool has_formula; /* a formula of the current quantity that covers this size has been printed */
+    /* if orders depend on costs: the costs under which `c` was compiled; costs[0] == 0: the costs of the options */
     int64_t costs[FIT_COSTS];
-    bool lowered; /* its order has a program */
+    bool lowered; /* `c` was compiled as far as the program */
     Arena arena;
     Compilation c;
 } FitSize;
 
 typedef struct FitSizes {
-    const Options *options; /* their parameters (-D) apply to all sizes */
+    const Options *options; /* the parameters (-D) of the options apply to all sizes */
     const Source *source;
     FitSize *all;
     uint32_t count;
     bool has_pairs; /* some orders have F&Bs */
 } FitSizes;
 
-/* Compiles all sizes that the file admits, under the costs of the options. The caller frees them. */
+/* Compiles all sizes that the file admits, under the costs of the options. The caller frees them with fit_sizes_free.
+   */
 void fit_sizes_compile(FitSizes *sizes, Arena *arena);
 void fit_sizes_free(FitSizes *sizes);
 
-/* Compiles a size again under other costs. With `lowered` as far as the program, else only as far as the messages,
+/* Compiles a size again under other costs: as far as the program if `lowered`, else only as far as the messages,
    which suffice for times. False: the size does not compile. */
 bool fit_size_compile(const FitSizes *sizes, FitSize *size, const Costs *costs, bool lowered);
 
-/* Whether the order, if it was searched, takes no longer than the search's bound. */
+/* Whether the order is as short as the search's lower bound. True for an order that was not searched. */
 bool fit_size_at_bound(const FitSize *size);
 
 /* Prints the name of the schedule and the ranges of the sizes. */

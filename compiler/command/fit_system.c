@@ -43,7 +43,8 @@ static Fraction over(Fraction a, Fraction b, bool *overflow)
     return fraction((__int128)a.above * b.below, (__int128)a.below * b.above, overflow);
 }
 
-/* The values of the terms 1, P, M, P*M, P*P, M/P at this size, each multiplied by P so that all are integers. */
+/* Writes the values of the terms 1, P, M, P*M, P*P, M/P at this size, each multiplied by P so that all are integers.
+   */
 static void terms_at(int64_t p, int64_t m, int64_t terms[FIT_TERMS])
 {
     const int64_t all[FIT_TERMS] = {p, p * p, m * p, p * m * p, p * p * p, m};
@@ -152,7 +153,7 @@ bool polynomial_is_one(const Polynomial *polynomial)
 Polynomial polynomial_scaled(const Polynomial *polynomial, Fraction by)
 {
     Polynomial scaled;
-    bool overflow = false; /* ignored: the coefficients of formulas are small */
+    bool overflow = false; /* not checked: the coefficients of formulas are small */
     for (int i = 0; i < FIT_TERMS; i++)
         scaled.terms[i] = fraction((__int128)polynomial->terms[i].above * by.above,
                                    (__int128)polynomial->terms[i].below * by.below, &overflow);
@@ -161,7 +162,7 @@ Polynomial polynomial_scaled(const Polynomial *polynomial, Fraction by)
 
 const char *polynomial_product_text(const Polynomial *polynomial, const char *name, Arena *arena)
 {
-    int64_t content = 0, below = 1; /* the common factor of the terms is content/below */
+    int64_t content = 0, below = 1; /* content / below: the common factor of all terms */
     int count = 0;
     for (int i = 0; i < FIT_TERMS; i++) {
         const Fraction term = polynomial->terms[i];

@@ -1,7 +1,8 @@
 #ifndef COMMAND_FIT_SYSTEM_H
 #define COMMAND_FIT_SYSTEM_H
 
-/* Polynomials in P and M through given points, in exact fractions: a system of linear equations, one for each point. */
+/* Finds polynomials in P and M through given points, in exact fractions: a system of linear equations, one for each
+   point. */
 
 #include "runtime/base/arena.h"
 
@@ -9,7 +10,7 @@
 #include <stdint.h>
 
 typedef struct Fraction {
-    int64_t above, below; /* numerator and denominator: below > 0, no common factor */
+    int64_t above, below; /* numerator and denominator, without a common factor; below > 0 */
 } Fraction;
 
 enum { FIT_TERMS = 6 }; /* 1, P, M, P*M, P*P, M/P */
@@ -21,24 +22,24 @@ typedef struct Polynomial {
     Fraction terms[FIT_TERMS];
 } Polynomial;
 
-/* Linear equations in echelon form. All zero: no equations. */
+/* Linear equations in echelon form, for the coefficients of the terms. A system that is all zero has no equations. */
 typedef struct FitSystem {
     Fraction rows[FIT_TERMS][FIT_TERMS + 1];
-    bool used[FIT_TERMS]; /* [i]: row i holds an equation, whose first term with a coefficient other than 0 is term i */
+    bool used[FIT_TERMS]; /* used[i]: row i holds an equation; its first coefficient other than 0 is that of term i */
     uint32_t points;
-    bool overflow; /* a fraction did not fit in 64 bits: the system has no result */
+    bool overflow; /* a fraction did not fit in 64 bits, so the system has no result */
 } FitSystem;
 
 /* Adds the equation "the polynomial has the value `value` / ranks at P = ranks and M = microbatches". False: no
    polynomial fulfils all equations so far, or a fraction overflowed. */
 bool fit_point(FitSystem *system, int64_t ranks, int64_t microbatches, int64_t value);
-/* Solves the equations. False: there are not more than two points for each term, which is too few to trust the result,
-   or a fraction overflowed. */
+/* Solves the equations. False: there are at most two points for each term, too few to trust the result, or a fraction
+   overflowed. */
 bool fit_solve(FitSystem *system, Polynomial *polynomial);
 
 double polynomial_at(const Polynomial *polynomial, int64_t ranks, int64_t microbatches);
 bool polynomial_is_zero(const Polynomial *polynomial);
-/* The factor c for which a = c*b; 0 if there is none, or b is zero. */
+/* The factor c for which a = c*b; 0 if there is none or b is zero. */
 Fraction polynomial_ratio(const Polynomial *a, const Polynomial *b);
 /* -1 if the term that polynomial_product_text writes first is negative, else 1. */
 int polynomial_sign(const Polynomial *polynomial);

@@ -3,16 +3,17 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The part of a linear form that is factor * (times[0] * variable 0 + times[1] * variable 1 + ...). */
+/* A term of a formula: factor * (times[0] * variable 0 + times[1] * variable 1 + ...). */
 typedef struct Group {
-    Polynomial factor;            /* positive: see polynomial_sign */
-    int64_t times[FIT_VARIABLES]; /* 0: the variable is not in the group */
-    /* the part is subtracted: every multiple is 0 or negative, and `times` has the opposite of each */
+    Polynomial factor;            /* its polynomial_sign is 1 */
+    int64_t times[FIT_VARIABLES]; /* the multiple of each variable; 0: it is not in the group */
+    /* the group is subtracted: no variable has a positive multiple, so `times` has the multiples with opposite signs
+       */
     bool subtracted;
 } Group;
 
-/* The coefficient of the cost that the variable is named after: the coefficient of the variable, divided by how many
-   times the variable counts in that cost. */
+/* The coefficient of the cost that the variable is named after: that of the variable, divided by the multiple of the
+   variable in this cost. */
 static Polynomial coefficient(const Piece *piece, const CostDomain *costs, int variable)
 {
     const int *const all = costs->variables[variable].costs;
@@ -22,12 +23,12 @@ static Polynomial coefficient(const Piece *piece, const CostDomain *costs, int v
     return polynomial_scaled(&piece->of[variable], (Fraction){1, all[k]});
 }
 
-/* The group of variable `first` and of all later variables, not yet `written`, whose coefficients are multiples of the
-   coefficient of `first`. Marks them as `written`. */
+/* The group of variable `first` and of all later variables, not yet `written`, whose coefficients are multiples of
+   the coefficient of `first`. Marks these variables as `written`. */
 static Group group_from(const Polynomial *coefficients, int variables, int first, bool *written)
 {
     Fraction ratios[FIT_VARIABLES] = {{0, 1}};
-    /* greatest common divisor of the numerators of the ratios; least common multiple of their denominators */
+    /* above: greatest common divisor of the ratios' numerators; below: least common multiple of their denominators */
     int64_t above = 0, below = 1;
     for (int v = 0; v < variables; v++) {
         ratios[v] =
@@ -48,7 +49,8 @@ static Group group_from(const Polynomial *coefficients, int variables, int first
     return group;
 }
 
-/* Appends the terms whose multiple has the sign of `sign`. I and W with equal multiples become one term, B. */
+/* Appends the terms with a positive multiple (sign 1) or with a negative one (sign -1). I and W with equal multiples
+   become one term, B. */
 static const char *add_terms(const char *text, const Group *group, const CostDomain *costs, int variables, int64_t sign,
                              Arena *arena)
 {

@@ -7,30 +7,31 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Columns that neighbouring lines align, from left to right. */
+/* Parts of a line that begin in the same column on neighbouring lines; the columns from left to right. */
 typedef enum Column {
     COLUMN_NONE,
     COLUMN_COLON,    /* the : between the passes of a step and their count */
     COLUMN_BLOCK,    /* the { of a block on one line */
     COLUMN_LAST,     /* a pipe's microbatches */
-    COLUMN_OF,       /* `of` in a pipe's M of N microbatches */
+    COLUMN_OF,       /* the `of` in a pipe's `M of N microbatches` */
     COLUMN_MODIFIER, /* the first modifier of a step */
-    COLUMN_REQUIRE,  /* a require on the line of another item; or a comment after anything but such a require */
-    COLUMN_COMMENT,  /* a comment after a require on the line of another item */
+    COLUMN_REQUIRE,  /* a require after another item on its line; or a comment after anything but such a require */
+    COLUMN_COMMENT,  /* a comment after such a require */
     COLUMNS
 } Column;
 
 enum { INDENTATION = 4 };
 
-/* A token or a comment. In a word of passes that begins with n, such as nFB, the n and the first pass are one piece. */
+/* A token or a comment. In a word of passes that begins with n, such as nFB, the n and the first pass are one piece.
+   */
 typedef struct Piece {
     const char *text;
     uint32_t length;
-    const char *kind;  /* as in Token; "#" for a comment */
-    uint32_t newlines; /* line breaks between the piece before and this one, in the source */
+    const char *kind;  /* Token.kind; "#" for a comment */
+    uint32_t newlines; /* number of line breaks before this piece in the source */
     bool spaced;       /* the source has white space or a comment before this piece */
-    /* its role in its item */
-    bool of_pass; /* for a bracket: it belongs to a pass, not to a block or an expression */
+    /* the role of the piece in its item: */
+    bool of_pass; /* a bracket that belongs to a pass, not to a block or an expression */
     /* is_label: the : after the name of a pipe; is_count: the : before the count of a step */
     bool is_unary, is_label, is_count;
     Column column;
@@ -87,7 +88,8 @@ static Piece *take_apart(const Source *source, Arena *arena, Piece **end)
                 piece = (Piece){.kind = "#", .newlines = at < limit, .spaced = true};
                 if (at == limit)
                     break;
-            } else if (byte == 'n' && at + 1 == limit) { /* the n before a word of passes */
+                /* the n before a word of passes is no token: it joins the first pass */
+            } else if (byte == 'n' && at + 1 == limit) {
                 break;
             } else {
                 piece.newlines += byte == '\n';
@@ -119,8 +121,10 @@ typedef struct Walk {
     Brackets brackets;
     /* item: the first piece of the current item, NULL between items; before: the last piece that is no comment */
     const Piece *item, *before;
-    uint32_t questions, commas; /* ? whose : is still to come */
-    bool of_pass;               /* the piece before is a pass, or the bracket that ends one */
+    /* questions: number of ? whose : is still to come; commas: number of commas in the item so far, outside brackets
+       */
+    uint32_t questions, commas;
+    bool of_pass; /* the previous piece is a pass or the closing bracket of one */
     bool has_modifier;
 } Walk;
 
@@ -235,8 +239,8 @@ static uint32_t blanks_between(const Piece *before, const Piece *piece, bool spa
     return 1;
 }
 
-/* Takes pieces of a line out of their columns: a { whose block does not end on the line, and all but the first piece of
-   each column. */
+/* Takes pieces of a line out of their columns: a { whose block does not end on the line and, of several pieces in one
+   column, all but the first. */
 static void choose_columns(Line *line)
 {
     bool taken[COLUMNS] = {false};
@@ -275,7 +279,7 @@ static Line *find_lines(Piece *pieces, Piece *end, Arena *arena, uint32_t *count
         if (first) {
             line = &lines[(*count)++];
             *line = (Line){.first = piece, .depth = walk.brackets.blocks, .after_blank = piece->newlines > 1};
-            line->depth += walk.item && !is_mark(piece, "{"); /* it continues the line before */
+            line->depth += walk.item && !is_mark(piece, "{"); /* a line that continues an item is one level deeper */
             line->depth -= line->depth && is_mark(piece, "}") && !walk.item;
             line_item = NULL;
         }
@@ -299,7 +303,7 @@ static Piece *in_column(const Line *line, Column column)
     return NULL;
 }
 
-/* The width in characters of the formatted line up to piece `end`, without the spaces before that piece. */
+/* The width of the formatted line in characters, up to the end of the piece before `end`. */
 static uint32_t width_before(const Line *line, const Piece *end)
 {
     uint32_t width = INDENTATION * line->depth;
@@ -311,8 +315,8 @@ static uint32_t width_before(const Line *line, const Piece *end)
     return width;
 }
 
-/* Whether the line has only a comment. Such a line does not end a group of aligned lines; a blank line and a line of
-   another depth do. */
+/* Whether the line has only a comment. A group of aligned lines may contain such lines; it ends at a blank line or at
+   a line of another depth. */
 static bool is_comment(const Line *line) { return *line->first->kind == '#'; }
 
 static void align(Line *lines, uint32_t count, Column column)
@@ -320,7 +324,7 @@ static void align(Line *lines, uint32_t count, Column column)
     static const uint32_t gaps[COLUMNS] = {
         [COLUMN_COLON] = 1,    [COLUMN_BLOCK] = 1,   [COLUMN_LAST] = 3,   [COLUMN_OF] = 1,
         [COLUMN_MODIFIER] = 3, [COLUMN_REQUIRE] = 4, [COLUMN_COMMENT] = 4};
-    const bool may_lack = column >= COLUMN_MODIFIER; /* a group may contain lines without a piece in this column */
+    const bool may_lack = column >= COLUMN_MODIFIER; /* lines without a piece in this column do not end a group */
     uint32_t next;
     for (uint32_t i = 0; i < count; i = next) {
         uint32_t width = 0, rows = 0, modified = 0;
@@ -341,7 +345,8 @@ static void align(Line *lines, uint32_t count, Column column)
         uint32_t gap = gaps[column];
         if (column == COLUMN_LAST && rows < 2)
             gap = 1;
-        if (column == COLUMN_COLON && modified) /* passes, count and modifiers form a table: a wider gap */
+        /* where steps have modifiers, passes, counts and modifiers form a table, with wider gaps */
+        if (column == COLUMN_COLON && modified)
             gap = 2;
         for (uint32_t k = i; k < next; k++) {
             Piece *piece = in_column(&lines[k], column);

@@ -8,13 +8,13 @@
 #include "compiler/source/diag.h"
 #include "runtime/base/status.h"
 
-/* The formatted source, and its size without the closing 0. The tokens are the same, and formatting the result
-   changes nothing. NULL, with diagnostics, if the source does not parse. The arena owns it. */
+/* Returns the formatted source, which the arena owns, and its size without the closing 0. It has the same tokens, and
+   formatting it again changes nothing. NULL, with diagnostics: the source does not parse. */
 char *format_source(const Source *source, Arena *arena, Diagnostics *diagnostics, size_t *size);
 
-/* `dpc fmt [--check] FILE.dps...|-`, called with the arguments after `fmt`. Rewrites files in place. With --check it
-   rewrites none, lists those that would change, and returns STATUS_BAD_INPUT if there are any. Diagnostics go to
-   stderr at once. */
+/* `dpc fmt [--check] FILE.dps...|-`, called with the arguments after `fmt`. Rewrites files in place; `-` is standard
+   input to standard output. With --check it rewrites none, lists those that would change, and returns
+   STATUS_BAD_INPUT if there are any. Diagnostics go to stderr at once. */
 Status format_command(int argc, char **argv, Arena *arena, Error *error);
 
 #endif

@@ -1,5 +1,7 @@
 #include "compiler/command/installed.h"
 
+#include "runtime/base/names.h"
+
 #include <dirent.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -62,4 +64,29 @@ Status installed_schedules(Arena *arena, FileList *files, Error *error)
                          "name files, or install dpc with make install",
                          folder);
     return STATUS_OK;
+}
+
+/* The file's name without folder and without .dps. */
+static const char *bare_name(const char *path, Arena *arena)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    const size_t length = dot && strcmp(dot, ".dps") == 0 ? (size_t)(dot - name) : strlen(name);
+    return arena_format(arena, "%.*s", (int)length, name);
+}
+
+Status installed_check(const char *path, Arena *arena, Error *error)
+{
+    FileList files;
+    Error none;
+    if (access(path, F_OK) == 0 || installed_schedules(arena, &files, &none) != STATUS_OK)
+        return STATUS_OK;
+    const char *nearest_path = NULL;
+    NearestWord nearest = nearest_to(bare_name(path, arena));
+    for (size_t i = 0; i < files.count; i++) {
+        const char *name = bare_name(files.paths[i], arena);
+        nearest_consider(&nearest, name);
+        nearest_path = nearest.word == name ? files.paths[i] : nearest_path;
+    }
+    return nearest_path ? error_set(error, STATUS_BAD_INPUT, "%s: no such file; did you mean %s?", path, nearest_path)
+                        : STATUS_OK;
 }

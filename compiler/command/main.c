@@ -1,4 +1,4 @@
-/* dpc: the way of a schedule from source to program. */
+/* The program dpc: takes a schedule from source to program, and runs the other commands. */
 
 #include "compiler/command/advise.h"
 #include "compiler/command/compare.h"
@@ -30,14 +30,14 @@ typedef struct Job {
     Options options;
     Source source;
     Compilation compilation;
-    Timeline times;          /* times of the passes under the costs of the command line */
-    Gap gap;                 /* of their makespan */
-    Proof proof;             /* of --prove */
-    bool predicted_by_trace; /* dpc diff: its first input is a trace, not a schedule */
-    ProgressBar progress;    /* of a search */
+    Timeline times;          /* times of the passes under the costs that the command line gives */
+    Gap gap;                 /* gap between the makespan of `times` and its lower bound */
+    Proof proof;             /* result of --prove */
+    bool predicted_by_trace; /* dpc diff: the prediction is a trace, not a schedule */
+    ProgressBar progress;    /* shows the progress of a search */
 } Job;
 
-static atomic_int interrupted; /* by ctrl-C during a search */
+static atomic_int interrupted; /* set by ctrl-C during a search, a proof or trials */
 
 static void interrupt(int signal)
 {
@@ -54,8 +54,8 @@ static void show_search(void *context, const SearchProgress *progress)
     progress_bar_show(context, progress->tried, progress->planned, words);
 }
 
-/* The action of ctrl-C before a search. During a search, the first ctrl-C ends the search with the best order so far,
-   and a second one ends dpc. */
+/* What ctrl-C did before the search. During a search the first ctrl-C ends the search, which keeps the best order so
+   far; a second one ends dpc. */
 static struct sigaction before_search;
 
 static void take_interrupts(void)
@@ -75,9 +75,9 @@ static void search_ends(const Compilation *c)
                 c->found.planned);
 }
 
-/* Called by compile with each form of the schedule as soon as it exists. Prints the form if --dump asks for it;
-   write_outputs prints the times and the program. With `order auto`, ctrl-C ends the search from FORM_SCHEDULE to
-   FORM_ORDER. */
+/* Called by compile with each form of the schedule as soon as it exists. Prints the form if --dump asks for it,
+   except times and program, which write_outputs prints. With `order auto`, the search runs between FORM_SCHEDULE and
+   FORM_ORDER; ctrl-C then ends it. */
 static Status show(const Compilation *c, Form form)
 {
     const bool *dump = ((const Options *)c->context)->dump;
@@ -158,7 +158,7 @@ static void show_proof(void *context, const OptimumProgress *progress)
     progress_bar_show(&job->progress, (uint64_t)progress->seconds, (uint64_t)job->options.prove.seconds, words);
 }
 
-/* ctrl-C ends the proof with the bound so far. */
+/* Runs the solver for --prove. ctrl-C ends it; the bound that it has proven so far is kept. */
 static Status prove(Job *job, Error *error)
 {
     const OptimumControl control = {
@@ -196,8 +196,8 @@ static Status write_proof(const Job *job, Error *error)
     return status;
 }
 
-/* Keeps freed memory in the process for the next of many compilations. Returning it to the system would take as much
-   time as the proofs. */
+/* Keeps freed memory in the process for the compilations that follow: returning it to the system each time would take
+   as long as the proofs. */
 static void keep_freed_memory(void)
 {
     mallopt(M_MMAP_THRESHOLD, 1 << 25);
@@ -219,8 +219,8 @@ static void note_derived(const Compilation *c)
     costs_put_derived(&c->resolved, schedule_costs_used(&c->schedule), "dpc: note: --cost: ", stderr);
 }
 
-/* Prints a note about costs of stages or ranks that the schedule does not have: probably a mistake, or the costs of a
-   larger schedule. */
+/* Prints a note about costs that are given for stages or ranks that the schedule does not have: probably a mistake,
+   or the costs of a larger schedule. */
 static void note_unused(const Compilation *c)
 {
     char unused[200];
@@ -245,8 +245,8 @@ static Status run(Job *job, Error *error)
     return job->options.prove.seconds ? write_proof(job, error) : STATUS_OK;
 }
 
-/* Compiles the prediction of dpc diff: the order and times of a trace if the first input is one, else of the schedule
-   under the costs. */
+/* Sets the prediction of dpc diff. If the first input is a trace, the order and the times of its typical step; else
+   the times of the schedule under the costs. */
 static Status predict(Job *job, const Trace *measured, Comparison *comparison, Error *error)
 {
     Compilation *c = &job->compilation;
@@ -281,6 +281,16 @@ static Status predict(Job *job, const Trace *measured, Comparison *comparison, E
     return STATUS_OK;
 }
 
+static void print_comparison(const Comparison *comparison, Arena *arena)
+{
+    InsidePair inside;
+    diff_print(comparison, arena, stdout);
+    if (!diff_inside(comparison, arena, &inside))
+        return;
+    putchar('\n');
+    emit_overlap_diff(comparison->schedule, &inside.predicted, &inside.measured, inside.name, arena, stdout);
+}
+
 static Status write_comparison(const Job *job, const Comparison *comparison, Error *error)
 {
     const Compilation *c = &job->compilation;
@@ -306,12 +316,12 @@ static Status write_comparison(const Job *job, const Comparison *comparison, Err
     if (job->options.emit_count)
         note_derived(c);
     else
-        diff_print(comparison, c->arena, stdout);
+        print_comparison(comparison, c->arena);
     return STATUS_OK;
 }
 
-/* Prints the inside of an F&B twice: as the schedule's recipe and the costs predict it, and as a trace of the PyTorch
-   profiler shows it. */
+/* Prints the inside of an F&B twice: as predicted from the schedule's recipe and the costs, and as measured in a
+   trace of the PyTorch profiler. */
 static Status run_diff_inside(Job *job, const KinetoMap *map, Error *error)
 {
     Compilation *c = &job->compilation;
@@ -387,7 +397,7 @@ static Status run_compare(const Options *options, Arena *arena, Error *error)
     return status;
 }
 
-/* ctrl-C ends the trials; once more, it ends dpc as usual. */
+/* Runs dpc advise. The first ctrl-C ends the trials, and a second one ends dpc. */
 static Status run_advise(const Options *options, Arena *arena, Error *error)
 {
     const TrialsControl control = {
@@ -459,7 +469,7 @@ int main(int argc, char **argv)
                                     .search = &control,
                                     .reached = show,
                                     .context = &job.options};
-    signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit (ulimit -f) then returns an error */
+    signal(SIGXFSZ, SIG_IGN); /* so that a write beyond the file size limit (ulimit -f) returns an error */
     Status status = obey(&job, argc, argv, &error);
     OutputFile printed = {.stream = stdout};
     if (status == STATUS_OK)

@@ -1,5 +1,6 @@
 #include "compiler/command/options.h"
 
+#include "compiler/command/installed.h"
 #include "compiler/command/trial.h"
 #include "compiler/output/emit.h"
 #include "runtime/base/file.h"
@@ -45,7 +46,7 @@ static Status parse_emit(const char *text, Options *options, Error *error)
     return STATUS_OK;
 }
 
-/* dpc advise --allow async,naive */
+/* Reads the value of dpc advise --allow, such as "async,naive". */
 static Status parse_allow(const char *text, Options *options, Error *error)
 {
     for (size_t length; *text; text += length + (text[length] == ',')) {
@@ -58,14 +59,14 @@ static Status parse_allow(const char *text, Options *options, Error *error)
     return STATUS_OK;
 }
 
-/* The words that argv[1] may be. Those up to "fit" are in the order of Command. `show` means --emit=text; fmt and
-   balance have their own command lines. */
+/* The words that argv[1] may be. Those up to "fit" are in the order of enum Command. `show` means --emit=text; fmt
+   and balance have command lines of their own. */
 static const char *const commands[] = {"",    "compare", "advise", "diff",    "calibrate",
                                        "fit", "show",    "fmt",    "balance", NULL};
-/* The commands whose options are in the table of options. */
+/* The commands whose options are in the table of options, in the order of enum Command. */
 static const char *const own_commands[] = {"", "compare", "advise", "diff", "calibrate", "fit", NULL};
 
-/* Reports that there is not exactly one file; the user may have misspelt or misplaced a command. */
+/* Reports that there is not exactly one file. The user may have misspelt a command or not put it first. */
 static Status not_one_schedule(char *const *inputs, int count, Error *error)
 {
     if (count == 0)
@@ -77,13 +78,17 @@ static Status not_one_schedule(char *const *inputs, int count, Error *error)
             if (strcmp(inputs[i], commands[c]) == 0)
                 return error_set(error, STATUS_BAD_USAGE, "%s comes first: dpc %s ...", commands[c], commands[c]);
     }
-    if (nearest.word && access(inputs[0], F_OK) != 0)
+    const bool is_file = access(inputs[0], F_OK) == 0;
+    if (nearest.word && !is_file)
         return error_set(error, STATUS_BAD_USAGE, "no command %s; did you mean %s?", inputs[0], nearest.word);
+    if (!is_file && !strpbrk(inputs[0], "./"))
+        return error_set(error, STATUS_BAD_USAGE, "%s is neither a file nor a command; dpc --help lists the commands",
+                         inputs[0]);
     return error_set(error, STATUS_BAD_USAGE, "give one schedule; dpc compare takes several");
 }
 
-/* Reports an output that is also an input, and a program (-o) that would be named like a schedule: a shell pattern may
-   have put a schedule there. */
+/* Reports an output that is also an input, and a program (-o) that would be named like a schedule: in `-o *.dps` a
+   shell may have put a schedule there. */
 static Status check_outputs(const Options *options, Error *error)
 {
     const char *outputs[OUTPUTS_MAX + 2];
@@ -102,8 +107,8 @@ static Status check_outputs(const Options *options, Error *error)
     return STATUS_OK;
 }
 
-/* Checks that --width is given with a picture as text (then it is in columns) or as svg (in pixels), not with both or
-   neither, and that it is in range. */
+/* Checks that --width is in range, and that it is given either with a picture as text (in columns) or with one as svg
+   (in pixels), not with both. */
 static Status check_width(const Options *options, Error *error)
 {
     bool text = false, svg = false;
@@ -112,8 +117,10 @@ static Status check_width(const Options *options, Error *error)
         svg = svg || options->emit[i].kind == EMIT_SVG;
     }
     if (text == svg)
-        return error_set(error, STATUS_BAD_USAGE,
-                         "--width goes with dpc show and --emit=text, in columns, or with --emit=svg, in pixels");
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "--width goes with dpc show or --emit=text, in columns, or with --emit=svg, in pixels, but not "
+            "with both");
     if (text && (options->width < TEXT_LEAST_WIDTH || options->width > INT32_MAX))
         return error_set(error, STATUS_BAD_USAGE, "--width %" PRId64 ": text is at least %d columns wide",
                          options->width, TEXT_LEAST_WIDTH);
@@ -123,7 +130,15 @@ static Status check_width(const Options *options, Error *error)
     return STATUS_OK;
 }
 
-static Status check_inputs(const Options *options, Error *error)
+/* Reports a schedule that does not exist if an installed schedule has nearly its name. */
+static Status check_schedules(const Options *options, Arena *arena, Error *error)
+{
+    for (int i = 0; i < options->input_count; i++)
+        TRY(installed_check(options->inputs[i], arena, error));
+    return STATUS_OK;
+}
+
+static Status check_inputs(const Options *options, Arena *arena, Error *error)
 {
     switch (options->command) {
     case COMMAND_COMPARE:
@@ -136,7 +151,7 @@ static Status check_inputs(const Options *options, Error *error)
                              "-D %s: no schedule comes after it; before the first schedule it is for all, before "
                              "another one for that one only",
                              options->own[options->input_count].others[0].name);
-        return STATUS_OK;
+        return check_schedules(options, arena, error);
     case COMMAND_DIFF:
         if (options->input_count < 2 || (options->input_count > 2 && !options->map))
             return error_set(error, STATUS_BAD_USAGE,
@@ -153,19 +168,21 @@ static Status check_inputs(const Options *options, Error *error)
                 "with traces of the PyTorch profiler: dpc calibrate --map FILE [-o FILE] TRACE...");
         return STATUS_OK;
     default:
-        return options->input_count == 1 ? STATUS_OK : not_one_schedule(options->inputs, options->input_count, error);
+        if (options->input_count != 1)
+            return not_one_schedule(options->inputs, options->input_count, error);
+        return check_schedules(options, arena, error);
     }
 }
 
-/* What the table fills in. */
+/* What the options of the command line fill in. */
 typedef struct Parsed {
     Options options;
     char **inputs;   /* [argc] */
-    Parameters *own; /* [argc], the -D of each input alone */
-    int64_t number;  /* of --ranks or --microbatches */
+    Parameters *own; /* [argc]: the -D given for each input alone */
+    int64_t number;  /* the value of --ranks or --microbatches, whichever was read last */
 } Parsed;
 
-/* --- how values are taken --- */
+/* --- the functions that take the values of options --- */
 
 #define TAKE(what) \
     static Status take_##what(const Option *option, const char *value, void *target, Arena *arena, Error *error)
@@ -174,7 +191,7 @@ TAKE(input)
 {
     Parsed *parsed = target;
     (void)option, (void)arena, (void)error;
-    parsed->inputs[parsed->options.input_count++] = (char *)value; /* one of argv */
+    parsed->inputs[parsed->options.input_count++] = (char *)value; /* a string of argv, so not constant */
     return STATUS_OK;
 }
 
@@ -339,7 +356,8 @@ static const Option rows[] = {
      .most = PROGRAM_RANKS_MAX,
      .help = "counts the sums of gradients over D replicas of the pipeline (dprun --replicas)"},
     {"sort", "COLUMN", option_text, FIELD(options.sort), FOR(COMPARE), .help = "by a column of the table, or by file"},
-    {"allow", "async,naive", take_allow, FOR(ADVISE), .help = "tries such schedules, too"},
+    {"allow", "async,naive", take_allow, FOR(ADVISE), 
+     .help = "also tries schedules that update weights within the step (async), and the schedule naive (naive)"},
     {"seconds", "N", option_count, FIELD(options.seconds), FOR(ADVISE), .least = 1, .most = INT32_MAX,
      .help = "for all trials together (default 60)"},
     {"step", "N", option_count, FIELD(options.step), FOR(DIFF), .most = INT64_MAX,
@@ -410,7 +428,7 @@ static const OptionTable table = {
 
 void command_line_help(FILE *stream) { options_print_help(&table, stream); }
 
-/* The command that argv[1] names. */
+/* The command that argv[1] names; COMMAND_COMPILE if it names none. */
 static Command command_of(int argc, char **argv)
 {
     for (Command command = COMMAND_COMPARE; argc > 1 && command <= COMMAND_FIT; command++)
@@ -419,14 +437,14 @@ static Command command_of(int argc, char **argv)
     return COMMAND_COMPILE;
 }
 
-static Status check(const Options *options, const OptionsGiven *given, Error *error)
+static Status check(const Options *options, const OptionsGiven *given, Arena *arena, Error *error)
 {
     TRY(options_check(&table, (int)options->command, given, error));
     if (options->command == COMMAND_ADVISE &&
         !(options_given(&table, given, "ranks") && options_given(&table, given, "microbatches")))
         return error_set(error, STATUS_BAD_USAGE,
                          "dpc advise needs to know the sizes: dpc advise --ranks 16 --microbatches 64");
-    TRY(check_inputs(options, error));
+    TRY(check_inputs(options, arena, error));
     TRY(costs_check_parts(&options->costs, error));
     TRY(check_outputs(options, error));
     if (options_given(&table, given, "width"))
@@ -449,7 +467,8 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
     parsed.options.inputs = parsed.inputs;
     parsed.options.own = parsed.own;
     const bool shows = argc > 1 && strcmp(argv[1], "show") == 0;
-    const int named = shows || parsed.options.command != COMMAND_COMPILE; /* argv[1] is a command */
+    /* 1: argv[1] is a command, not an option or a file */
+    const int named = shows || parsed.options.command != COMMAND_COMPILE;
     if (shows)
         TRY(parse_emit("text", &parsed.options, error));
     const Status status = options_take(&table, argc - named, argv + named, &parsed, arena, &given, error);
@@ -463,5 +482,5 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
     if (shows)
         options_give(&table, &given, "emit", "text");
     options->input = options->input_count ? options->inputs[0] : NULL;
-    return check(options, &given, error);
+    return check(options, &given, arena, error);
 }

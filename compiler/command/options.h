@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-/* An intermediate form of the program, in the order of the passes. */
+/* What --dump prints: an intermediate form of the schedule; DUMP_OPCODES: the instruction set. */
 typedef enum DumpForm {
     DUMP_TOKENS,
     DUMP_TREE,
@@ -26,12 +26,13 @@ typedef enum DumpForm {
 } DumpForm;
 
 typedef enum Command {
-    COMMAND_COMPILE,   /* one input; also with --sweep, and for the command `show` */
-    COMMAND_COMPARE,   /* compares all inputs */
-    COMMAND_ADVISE,    /* tries all schedules that come with dpc, and the inputs, if any */
-    COMMAND_DIFF,      /* compares inputs[0], the prediction, with a trace: the other inputs, several only with a map */
-    COMMAND_CALIBRATE, /* the inputs are traces */
-    COMMAND_FIT,       /* one input */
+    COMMAND_COMPILE, /* compiles one input; also with --sweep, and for `dpc show` */
+    COMMAND_COMPARE, /* compares all inputs */
+    COMMAND_ADVISE,  /* tries all schedules that come with dpc, and the inputs, if any */
+    /* compares inputs[0], the prediction, with a trace: inputs[1], or with a map all other inputs */
+    COMMAND_DIFF,
+    COMMAND_CALIBRATE, /* writes the costs that the inputs show; the inputs are traces */
+    COMMAND_FIT,       /* fits formulas to one input */
 } Command;
 
 enum { OUTPUTS_MAX = 64 };
@@ -39,23 +40,25 @@ enum { OUTPUTS_MAX = 64 };
 typedef struct Options {
     bool help, version;
     Command command;
-    const char *input; /* inputs[0]; NULL: there are no inputs, or --help or --version is given */
+    const char *input; /* inputs[0]; NULL: there is no input, or --help or --version is given */
     char *const *inputs;
     int input_count;
-    const Parameters *own; /* compare, advise: [input_count], the -D for each input alone */
-    const char *sort;      /* compare; NULL: by time */
-    int64_t stages;        /* compare: each schedule cuts the model into this many stages; 0: all have the same number
-                            of ranks */
-    int64_t replicas;      /* compare, advise: replicas of the pipeline that sum gradients; 0: sums are not counted */
-    bool json;             /* compare, advise */
-    const char *program;   /* argv[0] */
+    const Parameters *own; /* compare, advise: [input_count], the -D given for each input alone */
+    const char *sort;      /* compare: the column to sort by; NULL: makespan */
+    /* compare: number of stages of every schedule; 0: they have the same number of ranks instead */
+    int64_t stages;
+    int64_t replicas;    /* compare, advise: replicas of the pipeline that sum gradients; 0: sums are not counted */
+    bool json;           /* compare, advise */
+    const char *program; /* argv[0] */
     bool allow_async, allow_naive; /* advise */
-    int64_t seconds;               /* advise: most seconds for all trials together */
+    int64_t seconds;               /* advise: limit for all trials together */
     const char *output;            /* -o */
-    int64_t step;                  /* diff: number of a step of the trace; 0: the step of median makespan */
-    int64_t fastest;               /* calibrate: how many of the shortest steps of each trace count; 0: all steps */
-    const char *map;               /* calibrate, diff: the map of names in a trace of the PyTorch profiler; NULL: a
-                                      trace of dprun */
+    int64_t step;                  /* diff: the step of the trace to compare; 0: the step of median makespan */
+    /* calibrate: only this many of the shortest steps of each trace count; 0: all steps */
+    int64_t fastest;
+    /* calibrate, diff: file that says what the names in a trace of the PyTorch profiler mean; NULL: the trace is
+       dprun's */
+    const char *map;
     struct {
         EmitKind kind;
         const char *file; /* "-": stdout */
@@ -63,11 +66,11 @@ typedef struct Options {
     int emit_count;
     struct {
         int64_t seconds;  /* 0: do not ask the solver */
-        const char *file; /* gets the shorter order that the solver finds, if any; NULL: no such file is written */
+        const char *file; /* file for a shorter order, if the solver finds one; NULL: none */
     } prove;
-    int64_t width; /* width of a picture as text in columns, as svg in pixels; 0: the default of emit.h */
+    int64_t width; /* width of a picture: as text in columns, as svg in pixels; 0: the default width */
     bool dump[DUMP_FORMS];
-    bool dumps; /* whether any --dump is given */
+    bool dumps; /* some --dump is given */
     Costs costs;
     const char **cost_texts; /* [cost_count]: each --cost as the user wrote it */
     int cost_count;
@@ -78,7 +81,8 @@ typedef struct Options {
 
 void command_line_help(FILE *stream);
 
-/* STATUS_BAD_USAGE says what is wrong and what would be right. The arena owns the parameters' names. */
+/* Reads the command line into `options`. STATUS_BAD_USAGE says what is wrong and what would be right. The arena owns
+   the parameters' names. */
 Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error);
 
 #endif

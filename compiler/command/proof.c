@@ -32,11 +32,17 @@ static Status check(const Compilation *c, Error *error)
                          "--prove: %s has no backward passes, and the solver knows only orders with them; without "
                          "--prove dpc prints the gap to a lower bound",
                          c->schedule.name);
+    if (recipes_put_off(&c->schedule.recipes))
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "--prove: the recipe of %s computes weight gradients after its F&B, and the solver knows only "
+            "F&Bs that send their results at their end; without --prove dpc prints the gap to a lower bound",
+            c->schedule.name);
     return STATUS_OK;
 }
 
-/* Compiles the solver's order, with all of dpc's proofs. NULL: the order is not shorter, or it exceeds a limit in
-   bytes, since the solver counts only activations. */
+/* Compiles the order that the solver found, with all of dpc's proofs. NULL: the order is not shorter, or it exceeds a
+   limit in bytes; the solver counts only activations. */
 static const Schedule *checked(const Compilation *c, const Schedule *found, double *makespan)
 {
     char *text = NULL;

@@ -1,20 +1,21 @@
 #ifndef COMMAND_PROOF_H
 #define COMMAND_PROOF_H
 
-/* dpc --prove: asks a SAT solver whether an order is shorter than the one of a compilation. */
+/* dpc --prove: asks a SAT solver whether there is a shorter order than that of a compilation. */
 
 #include "compiler/compile.h"
 #include "compiler/search/optimum.h"
 
 typedef struct Proof {
     Proven proven;
-    bool with_inputs;      /* the schedule has F&I, so the solver may use them too */
-    bool too_large;        /* for the solver */
-    const Schedule *found; /* a schedule with a shorter makespan; NULL: none was found */
+    bool with_inputs;      /* the schedule has F&Is, so the solver may use F&Is, too */
+    bool too_large;        /* the problem is too large for the solver */
+    const Schedule *found; /* the schedule with a shorter makespan that the solver found; NULL: it found none */
 } Proof;
 
-/* `makespan` is that of the compilation, `bound` the bound without a solver. The arena of the compilation owns the
-   result. STATUS_BAD_USAGE: there is no solver, the schedule has updates, or it only has forward passes. */
+/* makespan: that of the compilation's order; bound: a lower bound found without a solver. The arena of the
+   compilation owns the result. STATUS_BAD_USAGE: there is no solver, or the schedule has updates, only forward
+   passes, or recipes that put weight gradients off. */
 Status proof_find(const Compilation *c, double makespan, double bound, const OptimumControl *control, Proof *proof,
                   Error *error);
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The variables of the formulas. */
+/* The variables of the formulas: sizes, and times of passes. */
 typedef struct Sizes {
     double ranks, stages, microbatches, peak;
     double forward, input, weight, backward, pair;
@@ -32,7 +32,7 @@ static bool few(const Sizes *x) { return x->microbatches < x->ranks; }
 static bool few_for_two(const Sizes *x) { return x->microbatches < 2 * x->ranks - 1; }
 static bool few_for_both(const Sizes *x) { return x->microbatches < 2 * x->ranks; }
 static bool no_units(const Sizes *x) { return fmod(x->microbatches, x->ranks) != 0; }
-/* Whether a chunk of interleaved 1F1B runs more than P microbatches in a row, which the peak of rank 0 tells. */
+/* Whether a chunk of interleaved 1F1B runs more than P microbatches in a row. The peak of activations tells. */
 static bool large_groups(const Sizes *x) { return x->stages > x->ranks && x->peak > x->ranks + x->stages - 1; }
 
 static bool long_weight(const Sizes *x) { return x->weight > x->forward; }
@@ -72,6 +72,10 @@ typedef struct Breach {
     {                        \
         "W > F", long_weight \
     }
+#define SHORT_INPUT          \
+    {                        \
+        "I < F", short_input \
+    }
 #define OTHER_HALVES             \
     {                            \
         "B != I+W", other_halves \
@@ -101,8 +105,9 @@ static const struct {
      false,
      zb_h2,
      {LONG_WEIGHT, {"2W > F+I", long_weights}, FEW_FOR_TWO}},
-    {"zb1p", "(P-1)(F+I-W)", "Qi et al., ICLR 2024", false, zb_h1, {LONG_WEIGHT, FEW}},
-    {"zb-v", "2(P-1)(I-W)", "Qi et al., ICLR 2024", false, zb_v, {LONG_WEIGHT, {"I < F", short_input}, FEW_FOR_TWO}},
+    /* the order of zb1p is searched: if I < F, its bubble may be smaller than this formula says */
+    {"zb1p", "(P-1)(F+I-W)", "Qi et al., ICLR 2024", false, zb_h1, {LONG_WEIGHT, SHORT_INPUT, FEW}},
+    {"zb-v", "2(P-1)(I-W)", "Qi et al., ICLR 2024", false, zb_v, {LONG_WEIGHT, SHORT_INPUT, FEW_FOR_TWO}},
     {"v-half",
      "max(0, 6P-3k-1) F",
      "Qi et al., NeurIPS 2024",
@@ -143,7 +148,7 @@ static double both_passes(const Costs *costs, uint32_t stage)
     return costs_pass(costs, stage, COST_F) + costs_pass(costs, stage, COST_B);
 }
 
-/* The mean time of a pass of this kind over all stages but the slowest. */
+/* The mean time of a pass of this kind over all stages but the slowest one. */
 static double without(const Costs *costs, StageCost kind, uint32_t stages, uint32_t slowest)
 {
     double sum = 0;
@@ -213,6 +218,8 @@ bool published_bubble(const Schedule *schedule, const Costs *costs, uint32_t pea
             add_breach(published, "messages that take time");
         if (costs->recipes)
             add_breach(published, "F&Bs of different recipes");
+        if (recipes_put_off(&schedule->recipes))
+            add_breach(published, "F&Bs that put weight gradients off");
         for (int b = 0; b < BREACHES && known[i].breaches[b].of; b++)
             if (known[i].breaches[b].of(&x))
                 add_breach(published, known[i].breaches[b].text);

@@ -20,9 +20,9 @@ typedef struct Proof {
     Outcome outcome;
     double makespan;
     uint32_t costs_stages;
-    uint32_t derived; /* derived costs that the combination uses, as bits 1 << StageCost */
+    uint32_t derived; /* the derived costs that the combination uses, as bits 1 << StageCost */
     bool recut;       /* the schedule has another number of stages than the costs are for */
-    DiagKind kind;    /* FAILED: why */
+    DiagKind kind;    /* why it failed, if the outcome is FAILED */
     bool refused;
 } Proof;
 
@@ -32,12 +32,12 @@ typedef struct Work {
     const Parameters *given;
     const Memory *memory;
     const Costs *costs;
-    const Ast *tree; /* for its requires */
+    const Ast *tree; /* the parsed file, to check its requires */
     ProgressBar progress;
     pthread_mutex_t mutex; /* protects the fields below */
     uint64_t next, done;
     bool no_memory;
-    uint64_t best; /* of the combinations proven so far, the index of the one with the least makespan */
+    uint64_t best; /* index of the combination with the least makespan among those proven so far */
     SweepResult *result;
 } Work;
 
@@ -46,11 +46,11 @@ typedef struct Work {
 typedef struct Combination {
     const Work *work;
     Costs costs;
-    bool placed, ordered; /* the compilation has come as far as the placement; as far as the orders */
+    bool placed, ordered; /* placed: the stages have been placed; ordered: the orders have been made */
 } Combination;
 
-/* Called with each form of a compilation. If all combinations have the same sizes, the sweep compares their makespans.
-   Then the given costs and bytes are for 1/ranks of the model, however many stages a combination has, unless the costs
+/* Called with each form of a compilation. Notes how far the compilation came. If the sweep compares makespans, the
+   given costs and bytes are for 1/ranks of the model, whatever number of stages a combination has, unless the costs
    name their number of stages. */
 static Status on_the_way(const Compilation *c, Form form)
 {
@@ -64,8 +64,8 @@ static Status on_the_way(const Compilation *c, Form form)
     return STATUS_OK;
 }
 
-/* Whether the compilation ended because a require that uses cost() fails. Such requires are checked after the
-   placement, when the costs are known. */
+/* Whether the compilation ended because a require that uses cost() failed: such requires are checked after the
+   placement, when the costs are known. The file does not admit the combination then. */
 static bool not_admitted(const Combination *combination, const Compilation *c)
 {
     return combination->work->tree->cost && combination->placed && !combination->ordered &&
@@ -129,7 +129,7 @@ static void try_combination(const Work *work, uint64_t index, Proof *proof)
     arena_free(&arena);
 }
 
-/* --- all of them --- */
+/* --- all combinations --- */
 
 static void count_failure(SweepResult *result, uint64_t index, const Proof *proof)
 {
@@ -190,7 +190,7 @@ static void *work_on(void *argument)
     return NULL;
 }
 
-/* --- why it failed --- */
+/* --- why combinations failed --- */
 
 static int by_first(const void *left, const void *right)
 {
@@ -216,12 +216,12 @@ static Status none_admitted(const Work *work, Compilation *compilation, Error *e
     Error reason = {""};
     const Status status = compile_combination(work, 0, compilation, &reason);
     return error_set(error, status,
-                     "%s: its requires admit none of the %" PRIu64 " combinations of %s, the first of them %s",
+                     "%s: none of the %" PRIu64 " combinations of %s can be compiled; the first of them is %s",
                      work->source->path, work->sweep->combinations, work->sweep->text,
                      sweep_options(work->sweep, 0, compilation->arena));
 }
 
-/* Reports a size or parameter that has both a range in --sweep and a value of its own on the command line. */
+/* Reports a size or parameter that has a range in --sweep and also a value of its own on the command line. */
 static Status said_once(const Sweep *sweep, const Parameters *given, Error *error)
 {
     for (uint32_t i = 0; i < sweep->range_count; i++) {

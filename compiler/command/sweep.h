@@ -6,42 +6,44 @@
 #include "compiler/command/combinations.h"
 #include "compiler/compile.h"
 
-/* Combinations that failed for the same reason: the same message at the same position (diag_kind). */
+/* The combinations that failed for one reason: with the same message at the same position (diag_kind). */
 typedef struct SweepFailure {
     DiagKind kind;
-    uint64_t count, first; /* combinations */
-    /* these combinations exceed a limit; a sweep with equal ranks and microbatches in all combinations skips them */
+    uint64_t count, first; /* count: number of combinations; first: index of the first one */
+    /* the sweep compares makespans and skips these combinations, because the file or a memory limit refuses them */
     bool refused;
-    const char *options;      /* of the first */
-    Diagnostics *diagnostics; /* of the first */
-    Error error;              /* the error of the first combination, if `diagnostics` do not have the reason */
+    const char *options;      /* the options of combination `first`, as text */
+    Diagnostics *diagnostics; /* the diagnostics of combination `first` */
+    Error error;              /* the error of combination `first`; empty if `diagnostics` say why it failed */
 } SweepFailure;
 
 enum { SWEEP_FAILURES_MAX = 20 };
 
 typedef struct SweepResult {
-    uint64_t proven, not_admitted, refused, failed; /* combinations */
-    SweepFailure failures[SWEEP_FAILURES_MAX];      /* [failure_count], refused ones too, sorted by `first` */
+    uint64_t proven, not_admitted, refused, failed; /* numbers of combinations */
+    /* [failure_count], sorted by `first`; includes the refused ones */
+    SweepFailure failures[SWEEP_FAILURES_MAX];
     uint32_t failure_count;
-    bool more_failures; /* of other kinds */
+    bool more_failures; /* there were failures for further reasons, which have no room in `failures` */
     double seconds;
-    const char
-        *best; /* the options of the combination with the least makespan (the first of several); NULL: not compared */
-    /* of the best combination, if `best` is not NULL. Costs and bytes are then for 1/ranks of the model */
+    /* options of the combination with the least makespan, the first one of several; NULL: none are compared */
+    const char *best;
+    /* makespan of the best combination, if `best` is not NULL. Costs and bytes are then for 1/ranks of the model */
     double makespan;
     uint32_t costs_stages; /* the number of stages that the costs are for */
-    uint32_t derived;      /* costs that some combination derives, as bits 1 << StageCost */
+    uint32_t derived;      /* the derived costs that some combination uses, as bits 1 << StageCost */
     bool recut;            /* some combination has another number of stages than the costs are for */
 } SweepResult;
 
-/* Compiles every combination that the file's requires admit, several at once on the machine's cores. The compilation's
-   own parameters apply where no range sets them. Failures do not end the sweep. STATUS_BAD_INPUT in three cases. The
-   file itself is wrong: the compilation's diagnostics say why. No combination is admitted: the diagnostics and `error`
-   say why the first one is not. Some combination failed, or none was proven: the result says which and why. If
-   `progress` is a terminal, it shows a progress bar; NULL: none. */
+/* Compiles every combination that the file's requires admit, several at once on the machine's cores. The
+   compilation's own parameters apply where no range sets them. A combination that fails does not end the sweep.
+   STATUS_BAD_INPUT in three cases. The file itself is wrong: the compilation's diagnostics say why. No combination is
+   admitted: the diagnostics and `error` say why the first one is not. Some combination failed, or none was proven:
+   the result says which and why. A progress bar is shown on `progress` if that is a terminal; NULL: none. */
 Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, SweepResult *result, Error *error);
 
-/* Prints the result: what was proven, skipped and best on one stream, what failed on the other. */
+/* Prints the result: on `stream` what was proven and skipped and which combination is best, on `errors` what failed.
+   */
 void sweep_print(const Sweep *sweep, const SweepResult *result, const Compilation *compilation, FILE *stream,
                  FILE *errors);
 

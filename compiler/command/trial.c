@@ -8,15 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS_A_STAGE = 4 }; /* to reach Trial.stages stages, at most this many ranks per stage are tried */
+/* the search for a number of ranks that makes Trial.stages stages tries up to RANKS_A_STAGE * stages ranks */
+enum { RANKS_A_STAGE = 4 };
 
 /* One compilation. */
 typedef struct Attempt {
     const Trial *trial;
     Parameters parameters;
-    Costs costs;      /* the trial's, with model_stages set to the number of stages that they are for */
-    bool places_only; /* stop after the placement */
-    TrialSizes sizes; /* of the schedule; all 0: the compilation did not come as far as the placement */
+    Costs costs;      /* the trial's costs, with model_stages set to the number of stages that they are for */
+    bool places_only; /* the compilation ends after the placement, which gives the sizes */
+    TrialSizes sizes; /* sizes of the schedule; all 0: the compilation did not come as far as the placement */
     Compilation compilation;
 } Attempt;
 
@@ -50,17 +51,17 @@ static void take_optional(Attempt *attempt, const Ast *tree)
         if (parameter_item(tree, optional->others[i].name))
             parameters_set(&attempt->parameters, attempt->compilation.arena, optional->others[i].name,
                            optional->others[i].value);
-    for (uint32_t i = 0; i < own->count; i++) /* set after the optional ones: the last value of a name counts */
+    for (uint32_t i = 0; i < own->count; i++) /* after the optional ones, because the last value of a name counts */
         parameters_set(&attempt->parameters, attempt->compilation.arena, own->others[i].name, own->others[i].value);
 }
 
-/* The number N for which the given times and bytes are those of 1/N of the model. */
+/* The number N for which the given times and bytes are for 1/N of the model. */
 static uint32_t parts_of(const Attempt *attempt)
 {
     return attempt->trial->parts ? attempt->trial->parts : attempt->sizes.stages;
 }
 
-/* Whether dprun cannot cut the model of these costs into the stages of the schedule. */
+/* Whether the schedule has more stages than the model of the costs has layers: dprun could not cut the model so. */
 static bool has_too_few_layers(const Attempt *attempt)
 {
     const double layers = attempt->trial->costs->model_layers;
@@ -76,20 +77,21 @@ static Status on_the_way(const Compilation *c, Form form)
         return STATUS_OK;
     attempt->sizes = (TrialSizes){c->schedule.ranks, c->schedule.pipes[0].stages, c->schedule.microbatches};
     if (attempt->places_only || has_too_few_layers(attempt))
-        return STATUS_BAD_INPUT; /* the placement is enough */
+        return STATUS_BAD_INPUT; /* ends the compilation: what follows the placement is not needed */
     bool assumed;
     attempt->costs = *attempt->trial->costs;
     attempt->costs.model_stages = trial_costs_stages(attempt->trial->costs, parts_of(attempt), &assumed);
     return STATUS_OK;
 }
 
-/* Compiles the trial's schedule with this many ranks. 0: with the number of ranks in the trial's parameters, or the
-   schedule's default if they have none. */
+/* Compiles the trial's schedule with `ranks` ranks; 0: with the number of ranks in the trial's parameters or, if they
+   have none, the schedule's default. */
 static Status attempt_ranks(Attempt *attempt, const Trial *trial, int64_t ranks, Arena *arena, Error *error)
 {
     attempt->trial = trial;
     attempt->parameters = trial->parameters;
-    attempt->parameters.others = NULL; /* take_optional sets them when the tree tells which of them the schedule has */
+    /* take_optional sets the other parameters later: only the tree tells which of them the schedule has */
+    attempt->parameters.others = NULL;
     attempt->parameters.count = attempt->parameters.capacity = 0;
     if (ranks)
         parameters_set_ranks(&attempt->parameters, ranks);
@@ -115,7 +117,7 @@ static TrialSizes sizes_with(const Trial *trial, int64_t ranks, Arena *arena)
     return attempt.sizes;
 }
 
-/* The number of ranks with which the schedule cuts the model into the wanted number of stages; 0: none. */
+/* The least number of ranks with which the schedule cuts the model into trial->stages stages; 0: there is none. */
 static int64_t ranks_for_stages(const Trial *trial, Arena *arena)
 {
     for (int64_t ranks = 1; ranks <= (int64_t)RANKS_A_STAGE * trial->stages && ranks <= PROGRAM_RANKS_MAX; ranks++)
@@ -151,7 +153,7 @@ static Status fill_reason(const Attempt *attempt, Status status, Arena *arena, C
     const Diagnostics *diagnostics = attempt->compilation.diagnostics;
     if (status != STATUS_BAD_INPUT)
         return status;
-    if (diag_is_refusal(diagnostics)) { /* the schedule itself is right */
+    if (diag_is_refusal(diagnostics)) { /* the schedule is right, but refuses the sizes or parameters */
         row->reason = diag_first(diagnostics, arena);
         return STATUS_OK;
     }
@@ -226,7 +228,7 @@ static void fill_figures(const Attempt *attempt, CompareRow *row)
     row->has_published = published_bubble(schedule, &c->resolved, row->peak, &row->published);
 }
 
-/* A .csv has fixed sizes. */
+/* Refuses a .csv, whose sizes are fixed, if the trial asks for other sizes. */
 static void refuse_other_sizes(const Trial *trial, Arena *arena, CompareRow *row)
 {
     const Parameters *wanted = &trial->parameters;

@@ -2,9 +2,9 @@
 
 #include <math.h>
 
-/* The memory limits that follow from --slot-bytes and a --memory-limit in bytes. A rank may use the limit less the
-   weights of its chunks. F takes the bytes of a `context` slot and of a `stash` slot, I frees the context, W frees the
-   stash. Slots of other classes are not counted, so a rank really needs more. */
+/* The memory limits that follow from --slot-bytes and a --memory-limit in bytes. A rank may use the limit minus the
+   weights of its chunks. F takes a context slot and a stash slot; I frees the context, W the stash. Slots of other
+   classes are not counted, so a rank really needs more. */
 static MemoryLimits limits_in_bytes(const Schedule *schedule, const Memory *memory, Arena *arena)
 {
     double *most = arena_array(arena, schedule->ranks, sizeof *most);

@@ -17,7 +17,7 @@ static const uint8_t opcode_of[ACTION_KINDS] = {
     [ACTION_RECV_B] = OP_RECEIVE_BACKWARD,
 };
 
-/* Whether the step sums the gradients and ends with an update of all weights. */
+/* Whether the step ends with the sums of gradients and an update of all weights: a synchronous step that trains. */
 static bool sums_at_end(const Schedule *schedule) { return !schedule->asynchronous && !schedule->forward_only; }
 
 static Instruction lower_action(const Schedule *schedule, const Action *action, uint32_t line)
@@ -25,14 +25,14 @@ static Instruction lower_action(const Schedule *schedule, const Action *action, 
     const bool keeps_nothing = schedule->forward_only && action->kind == ACTION_F;
     Instruction instruction = instruction_blank(keeps_nothing ? OP_FORWARD_ONLY : opcode_of[action->kind], line);
     instruction.chunk = action->chunk;
-    instruction.peer = action_is_message(action) ? action->peer : 0;
+    instruction.peer = action->peer; /* for a pass this is put_off, which shares its memory with peer */
     instruction.microbatch = action->kind == ACTION_U
                                  ? schedule->copies[action->stage].gradients[action->microbatch - 1]
                                  : action->microbatch;
     return instruction;
 }
 
-/* Lists the copies of each stage that has several. */
+/* Writes a group for each stage that has several copies: a list of the rank and chunk of each copy. */
 static void lower_groups(const Schedule *schedule, Arena *arena, Program *program)
 {
     program->groups = arena_array(arena, program->stages, sizeof *program->groups);
@@ -49,7 +49,8 @@ static Instruction *put_of_chunk(Instruction *next, Opcode opcode, uint32_t chun
     return next + 1;
 }
 
-/* Where a rank posts its sums. `next`: index in `posts` of the first sum for which no REDUCE has been written yet. */
+/* The sums of gradients that a rank posts. `next`: index in `posts` of the first sum for which no REDUCE has been
+   written yet. */
 typedef struct RankSums {
     const Schedule *schedule;
     const Source *source;
@@ -67,7 +68,8 @@ static Instruction *lower_sums(const RankSums *sums, Opcode opcode, uint32_t beg
     return next;
 }
 
-/* Writes the REDUCE instructions that come before the action at `position` and are not written yet. */
+/* Writes the REDUCE instructions of the sums that are posted before the action at `position`, unless they were
+   written before. */
 static Instruction *lower_posts(RankSums *sums, uint32_t position, Instruction *next)
 {
     const uint32_t begin = sums->next;
@@ -76,7 +78,8 @@ static Instruction *lower_posts(RankSums *sums, uint32_t position, Instruction *
     return lower_sums(sums, OP_REDUCE, begin, sums->next, next);
 }
 
-/* Writes the end of a synchronous step: the waits for all sums, the norm, and one update for each chunk. */
+/* Writes the end of a synchronous step: a WAIT_REDUCE for each sum, the norm of the gradients, and an update for each
+   chunk. */
 static Instruction *lower_updates(const RankSums *sums, uint32_t line, Instruction *next)
 {
     next = lower_sums(sums, OP_WAIT_REDUCE, 0, sums->count, next);
@@ -87,7 +90,7 @@ static Instruction *lower_updates(const RankSums *sums, uint32_t line, Instructi
 }
 
 /* Writes the instructions of a rank, without slots and WAITs, from `instructions` upwards. The second halves of F&Bs
-   and F&Fs go from `end` downwards. Returns the number of instructions, without these halves. */
+   and F&Fs are written from `end` downwards. Returns the number of instructions, not counting these halves. */
 static uint32_t lower_order(const Schedule *schedule, uint32_t r, const Source *source, const SumPost *posts,
                             Instruction *instructions, Instruction *end)
 {
@@ -132,7 +135,7 @@ static bool lower_rank(const Schedule *schedule, uint32_t r, const Source *sourc
     rank->chunks = arena_array(arena, rank->chunk_count, sizeof *rank->chunks);
     for (uint32_t c = 0; c < rank->chunk_count; c++)
         rank->chunks[c] = (Chunk){schedule->chunks[r][c].pipe, schedule->chunks[r][c].stage};
-    /* most instructions of an action: a U becomes REDUCE, WAIT_REDUCE and the update */
+    /* most instructions for one action: a U becomes REDUCE, WAIT_REDUCE and the update */
     const size_t of_action = schedule->asynchronous ? 3 : 1;
     const size_t most = of_action * order->count + 3 * (size_t)rank->chunk_count + 2;
     Instruction *instructions = arena_array(scratch, most, sizeof *instructions);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { TEXT = 48 };
-/* most bytes of one slot: the sum over all slots and stages then cannot overflow */
+/* most bytes of one slot, so that the sum over all slots and stages cannot overflow */
 static const uint64_t BYTES_MAX = (uint64_t)1 << 44;
 static const char *const class_names[SLOT_CLASSES] = {[SLOT_MESSAGE] = "message",
                                                       [SLOT_CONTEXT] = "context",
@@ -22,7 +22,7 @@ static const char *const clear_names[SLOT_CLASSES] = {[SLOT_MESSAGE] = "message"
                                                       [SLOT_GRADIENT] = "deferred_wgrad",
                                                       [SLOT_WEIGHTS] = "weight_version"};
 
-/* Reads "96M" up to a comma or the end. */
+/* Reads a number of bytes such as "96M", which must fill all `length` characters. */
 static bool read_bytes(const char *text, size_t length, uint64_t *bytes)
 {
     static const char units[] = "KMGT";
@@ -101,8 +101,8 @@ static uint64_t share_of(uint64_t bytes, uint32_t from, uint32_t to)
     return (bytes * from + to - 1) / to; /* cannot overflow: BYTES_MAX * UINT16_MAX fits */
 }
 
-/* A limit of `limit` activations of 1/from of the model, in activations of 1/to of the model. At least 1, because 0
-   means no limit. */
+/* Converts a limit in activations of 1/from of the model to one in activations of 1/to of the model. The result is at
+   least 1, because 0 means no limit. */
 static uint32_t activations_of(uint32_t limit, uint32_t from, uint32_t to)
 {
     const uint64_t finer = (uint64_t)limit * to / from;
@@ -144,8 +144,8 @@ static bool uses_slot(const Instruction *instruction, SlotClass class, uint32_t 
 }
 
 /* The first action that uses the slot with the highest number of a class. Slots come into use in the order of their
-   numbers, so all slots of the class are in use then. NULL: the rank has no slot of the class (of weights: only the
-   first version of each chunk). */
+   numbers, so from then on all slots of the class have been in use. NULL: the rank has no slot of the class; for
+   weights: only the first version of each chunk. */
 static const Action *last_slot_at(const Order *order, const RankProgram *rank, SlotClass class)
 {
     const uint32_t least = class == SLOT_WEIGHTS ? rank->chunk_count : 0;
@@ -160,13 +160,13 @@ static const Action *last_slot_at(const Order *order, const RankProgram *rank, S
     return NULL;
 }
 
-/* The first action at which all slots of the limited classes have come into use: those with a size, or for a limit in
-   activations only SLOT_STASH. NULL: no action uses such a slot. */
+/* The first action by which all slots that count have come into use: those of the classes that have a size or, for a
+   limit in activations, of SLOT_STASH. NULL: no action uses such a slot. */
 static const Action *peak_of(const Memory *memory, const Order *order, const RankProgram *rank, bool activations)
 {
-    const Action *last = NULL; /* all actions are in order->actions, so a larger address is later */
+    const Action *last = NULL; /* a pointer into order->actions, so that a larger address is a later action */
     for (int class = 0; class < SLOT_CLASSES; class ++) {
-        if (activations ? class != SLOT_STASH : !memory->slot[class]) /* an activation has a stash */
+        if (activations ? class != SLOT_STASH : !memory->slot[class]) /* each saved activation has one stash slot */
             continue;
         const Action *at = last_slot_at(order, rank, (SlotClass) class);
         last = at && (!last || at > last) ? at : last;
@@ -205,7 +205,9 @@ static void check(const Memory *memory, uint64_t limit, bool activations, const 
                activations ? most_allowed : memory->limit_text);
     diag_refuses(diagnostics);
     if (!activations)
-        diag_help(diagnostics, "it has %u message, %u context, %u stash and %u gradient slots, and the weights of %s%s",
+        diag_help(diagnostics,
+                  "it has %u message, %u saved_for_dgrad, %u saved_for_wgrad and %u deferred_wgrad slots, and the "
+                  "weights of %s%s",
                   rank->slots[SLOT_MESSAGE], rank->slots[SLOT_CONTEXT], rank->slots[SLOT_STASH],
                   rank->slots[SLOT_GRADIENT], counted(rank->chunk_count, "stage").text, versions);
     if (others)

@@ -17,7 +17,7 @@ static const uint8_t kind_of[OPCODE_COUNT] = {
     [OP_RECEIVE_BACKWARD] = ACTION_RECV_B,
 };
 
-/* A text of empty lines: line n begins at byte n - 1. */
+/* Makes a source of empty lines, as many as the instructions name: line n begins at byte n - 1. */
 static void raise_source(const Program *program, Arena *arena, Source *source)
 {
     uint32_t lines = 1;
@@ -46,7 +46,8 @@ static void raise_pipes(const Program *program, Arena *arena, Schedule *schedule
             arena_array(arena, (size_t)program->stages * program->pipes[p].microbatches, sizeof(Home));
 }
 
-/* Fills in the chunks and the order of a rank, and the homes of the stages and microbatches whose F it runs. */
+/* Fills in the chunks and the order of a rank, and the homes of the stages and microbatches whose F this rank runs.
+   */
 static void raise_rank(const Program *program, uint32_t r, Arena *arena, Schedule *schedule)
 {
     const RankProgram *rank = &program->ranks[r];
@@ -68,6 +69,7 @@ static void raise_rank(const Program *program, uint32_t r, Arena *arena, Schedul
                                    .overlap = half->second != NULL,
                                    .pipe = chunk->pipe,
                                    .stage = chunk->stage,
+                                   /* for a pass this is put_off, which shares its memory with peer */
                                    .peer = half->peer,
                                    .microbatch = is_update ? ++updates[half->chunk] : half->microbatch,
                                    .span = {at, at + 1}});
@@ -78,7 +80,7 @@ static void raise_rank(const Program *program, uint32_t r, Arena *arena, Schedul
         }
 }
 
-/* If every stage of the pipe is on one rank, keeps one home for each stage instead of one for each stage and
+/* If every stage of the pipe lives on a single rank, keeps one home for each stage instead of one for each stage and
    microbatch. */
 static void raise_homes(PlacedPipe *pipe)
 {

@@ -1,8 +1,8 @@
 #include "compiler/lower/sums.h"
 
-/* To find where each sum is posted, this file simulates the schedule. A rank waits at a SEND or RECV until the other
-   rank has reached the same message. Passes take fixed times (`durations`), not those of the costs, because the program
-   must not depend on costs. */
+/* To find where each sum of gradients is posted, this file simulates the schedule. A rank waits at a SEND or RECV
+   until the other rank has reached the same message. Passes take fixed times (`durations`), not the given costs,
+   because the program must not depend on costs. */
 
 enum { POSTED = UINT32_MAX };
 
@@ -11,9 +11,9 @@ static bool is_send(const Action *action) { return action->kind == ACTION_SEND_F
 static const uint8_t durations[ACTION_KINDS] = {[ACTION_F] = 1, [ACTION_B] = 2, [ACTION_I] = 1, [ACTION_W] = 1};
 
 typedef struct RankRun {
-    uint32_t next;       /* action */
-    uint32_t busy_until; /* the time at which the last pass that it has begun ends */
-    uint32_t *last;      /* [chunks]: the position after the chunk's last W */
+    uint32_t next;       /* position of the next action */
+    uint32_t busy_until; /* the time at which the rank's latest pass ends */
+    uint32_t *last;      /* [chunks]: the position after the last W (or B) of the chunk */
     uint32_t posted;
 } RankRun;
 
@@ -21,9 +21,9 @@ typedef struct Run {
     const Schedule *schedule;
     RankRun *ranks;
     uint32_t time;
-    /* [stages]: how many copies have not begun their last W; POSTED: the sum is posted, here or by post_alone */
+    /* [stages]: number of copies that have not begun their last W; POSTED: the sum of the stage has been posted */
     uint32_t *missing;
-    uint32_t *complete; /* [stages]: the time at which those last W of copies that have begun have all ended */
+    uint32_t *complete; /* [stages]: the time at which all last Ws that have begun have ended */
     SumPost **posts;
 } Run;
 
@@ -45,7 +45,8 @@ static const Action *next_action(const Run *run, uint32_t rank)
     return state->busy_until <= run->time && state->next < order->count ? &order->actions[state->next] : NULL;
 }
 
-/* Whether a rank with a copy of the stage is idle at a SEND, whose receiver has not reached the message yet. */
+/* Whether some rank with a copy of the stage waits at a SEND, because the receiver has not reached the message yet.
+   */
 static bool is_sending(const Run *run, const Copies *copies)
 {
     for (uint32_t i = 0; i < copies->count; i++) {
@@ -64,7 +65,8 @@ static void post_of_stage(Run *run, uint32_t stage)
     run->missing[stage] = POSTED;
 }
 
-/* Posts the sum of each stage with several copies, once the last W of all copies has ended and no copy is at a SEND. */
+/* Posts the sum of each stage with several copies as soon as the last W of every copy has ended and no rank with a
+   copy waits at a SEND. */
 static void post_complete(Run *run)
 {
     for (uint32_t s = 0; s < run->schedule->pipes[0].stages; s++)
@@ -81,8 +83,8 @@ static bool is_other_end(const Action *action, const Action *other, uint32_t ran
     return other->kind == ends[action->kind] && other->peer == rank;
 }
 
-/* Runs the message at which the rank is, if the other rank has reached the same message. False: it has not, or the rank
-   is at no message. */
+/* If the next action of the rank is a message and the other rank has reached the same message, runs it. False: it
+   does not run. */
 static bool exchange(Run *run, uint32_t rank)
 {
     const Action *action = next_action(run, rank);
@@ -112,7 +114,7 @@ static void begin_pass(Run *run, uint32_t rank, const Action *pass)
         run->complete[last->stage] = state->busy_until;
 }
 
-/* Runs every message that both of its ranks have reached, until there is none. */
+/* Runs all messages that both of their ranks have reached, until there are no more. */
 static void exchange_all(Run *run)
 {
     for (bool more = true; more;) {
@@ -123,8 +125,8 @@ static void exchange_all(Run *run)
     }
 }
 
-/* Begins a pass on each idle rank whose next action is a pass. Returns the next time at which a pass ends; UINT32_MAX:
-   no pass runs. */
+/* Begins a pass on each idle rank whose next action is a pass. Returns the earliest time at which a running pass
+   ends; UINT32_MAX: no pass runs. */
 static uint32_t begin_passes(Run *run)
 {
     uint32_t next = UINT32_MAX;
@@ -139,8 +141,8 @@ static uint32_t begin_passes(Run *run)
     return next;
 }
 
-/* Simulates all ranks. Messages that a .csv brings along may deadlock, which the proof of the program reports later.
-   Sums that are not posted by then are posted at the ends of the orders. */
+/* Simulates all ranks. The messages of a .csv may deadlock; the proof of the program reports that later. Sums that
+   are not posted by then are posted at the ends of the orders. */
 static void run_schedule(Run *run)
 {
     while (run->time < UINT32_MAX) {
@@ -160,7 +162,7 @@ static bool is_weight_pass(const Action *action, uint32_t chunk)
     return action->chunk == chunk && (action->kind == ACTION_B || action->kind == ACTION_W);
 }
 
-/* The position after the chunk's last W on the rank. */
+/* The position after the last W (or B) of the chunk in the order of its rank; 0: there is none. */
 static uint32_t find_last(const Order *order, uint32_t chunk)
 {
     uint32_t i = order->count;
@@ -169,7 +171,7 @@ static uint32_t find_last(const Order *order, uint32_t chunk)
     return i;
 }
 
-/* Posts the sum of a stage with one copy: after its last W and the sends that follow it. */
+/* Posts the sum of a stage with a single copy: after its last W and the sends that directly follow. */
 static void post_alone(Run *run, uint32_t rank, uint32_t chunk)
 {
     const Order *order = &run->schedule->orders[rank];

@@ -52,7 +52,7 @@ static void put_stages(const Calibration *calibration, FILE *stream)
     }
 }
 
-/* The times of the messages in all traces that are of the same model as the first trace (gives_passes). */
+/* The times of the messages in all traces whose messages are as large as those in the first trace (gives_passes). */
 static Samples typical_messages(const Calibration *calibration)
 {
     Samples all = {0};
@@ -62,8 +62,9 @@ static Samples typical_messages(const Calibration *calibration)
     return all;
 }
 
-/* Writes the cost of a message. If the traces have messages of different sizes, a line is fitted to their typical times
-   by least squares: its value at 0 bytes is the latency, its slope the time of a byte. */
+/* Writes the cost of a message. If the traces have messages of different sizes, a line through their typical times is
+   fitted by least squares: its value at 0 bytes is the latency, its slope the time of a byte. If that fails, writes
+   the typical time of the messages, or 0 if there are none. */
 static void put_messages(const Calibration *calibration, FILE *stream)
 {
     double n = 0, x = 0, y = 0, xx = 0, xy = 0;
@@ -125,8 +126,8 @@ static void put_costs(const Calibration *calibration, FILE *stream)
     put_messages(calibration, stream);
 }
 
-/* Prints a note about each trace whose passes took more than 1.25 times as long as the same passes in the first trace,
-   or less than 1/1.25: the machine then had two speeds. */
+/* Prints a note about each trace whose passes took more than 1.25 times as long as the same passes in the first
+   trace, or less than 1/1.25 of that: the machine was then not equally fast in both runs. */
 static void note_speeds(const Calibration *calibration)
 {
     static const double agree = 1.25;

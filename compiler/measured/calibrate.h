@@ -1,19 +1,20 @@
 #ifndef MEASURED_CALIBRATE_H
 #define MEASURED_CALIBRATE_H
 
-/* `dpc calibrate`: writes the times of passes and messages in measured runs as a cost file. */
+/* `dpc calibrate`: writes the times of passes and messages in traces as a cost file. */
 
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 
 #include <stdint.h>
 
-/* Writes the costs that `count` traces show to the file `output` ("-": stdout). The traces are of one model, cut into
-   the same number of stages. fastest: use only that many of the shortest steps of each trace; 0: all steps. */
+/* Writes the costs that `count` traces of dprun show to the file `output` ("-": stdout). The traces are of one model,
+   cut into the same number of stages. fastest: use only this many of the shortest steps of each trace; 0: all steps.
+   */
 Status calibrate(int count, char *const *paths, uint32_t fastest, const char *output, Arena *arena, Error *error);
 
-/* Writes the costs that traces of the PyTorch profiler show: costs of components, or of the passes of stages. The file
-   `map` explains the names in the traces. */
+/* Writes the costs that traces of the PyTorch profiler show: costs of components, or of the passes of stages. The
+   file at the path `map` says what the names in the traces mean. */
 Status calibrate_mapped(const char *map, int count, char *const *paths, uint32_t fastest, const char *output,
                         Arena *arena, Error *error);
 

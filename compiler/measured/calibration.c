@@ -35,8 +35,8 @@ static int compare_numbers(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Removes steps from a trace: the first one, if there are others, and of the rest all but the `fastest` shortest;
-   fastest 0: keeps all of the rest. */
+/* Keeps the `fastest` shortest steps of a trace, or all if `fastest` is 0. The first step is always removed if there
+   are others. */
 static void select_steps(Trace *trace, uint32_t fastest, Arena *arena)
 {
     uint32_t count, *steps = trace_steps_by_makespan(trace, arena, &count);
@@ -44,6 +44,28 @@ static void select_steps(Trace *trace, uint32_t fastest, Arena *arena)
         count = fastest;
     qsort(steps, count, sizeof *steps, compare_numbers);
     trace_keep_steps(trace, steps, count);
+}
+
+/* An F&B whose recipe puts weight gradients off appears in a trace as an F&I and a later W. Turns the F&I into an F&B
+   and adds the time of the W to it, so that its cost is that of whole passes. The W is removed: it has only a few
+   components, and so is no sample of a W. */
+static void join_put_off(const Trace *trace)
+{
+    for (size_t i = 0; i < trace->count; i++) {
+        TraceEvent *weight = &trace->events[i], *backward = weight;
+        if (!weight->put_off)
+            continue;
+        if (weight->kind != ACTION_W) {
+            weight->kind = ACTION_B;
+            continue;
+        }
+        while (backward > trace->events && !(backward->put_off && backward->kind == ACTION_B &&
+                                             backward->rank == weight->rank && backward->step == weight->step))
+            backward--;
+        if (backward > trace->events)
+            backward[0].after = backward[-1].after = weight->end - weight->start;
+        weight->kind = ACTION_KINDS;
+    }
 }
 
 static void gather_passes(CalibrationInput *input, Arena *arena)
@@ -93,8 +115,8 @@ static void split_pass(Calibration *calibration, const TraceEvent *pass, bool mi
         calibration->parts[pass->stage][pass->kind] = part;
 }
 
-/* Finds the times of passes that ran only inside F&Bs. If the trace has the time of each half, it uses that. Else it
-   divides the time of the F&B: a B takes twice as long as an F, an I as long as an F. */
+/* Finds the times of passes that ran only inside F&Bs. If the trace has the time of each half, uses that. Else
+   divides the time of the F&B as if a B took twice as long as an F, and an I as long as an F. */
 static void split_pairs(Calibration *calibration)
 {
     bool(*missing)[CALIBRATION_KINDS] = arena_array(calibration->arena, calibration->stages, sizeof *missing);
@@ -114,12 +136,12 @@ static void split_pairs(Calibration *calibration)
     }
 }
 
-/* F&Bs of one kind: the forward of one stage with the B or I of another. */
+/* The F&Bs of one kind: the F of stage `forward` with the B or I of stage `backward`. */
 typedef struct Pair {
     uint32_t forward, backward;
     uint8_t kind;
-    double time;     /* in list_pairs: time of one F&B; after gather_pairs: typical time of all F&Bs of the kind */
-    double parts[2]; /* the typical times of its two halves as single passes */
+    double time;     /* after list_pairs: time of one F&B; after gather_pairs: typical time of all F&Bs of the kind */
+    double parts[2]; /* typical times of the F and of the B or I as single passes */
     size_t count;
 } Pair;
 
@@ -147,8 +169,9 @@ static size_t list_pairs(const Calibration *calibration, Pair **listed)
         for (size_t i = 0; calibration->inputs[t].gives_passes && i + 1 < trace->count; i++) {
             const TraceEvent *forward = &trace->events[i], *backward = forward + 1;
             if (forward->overlap)
-                pairs[count++] =
-                    (Pair){forward->stage, backward->stage, backward->kind, forward->end - forward->start, {0, 0}, 1};
+                pairs[count++] = (Pair){forward->stage, backward->stage,
+                                        backward->kind, forward->end - forward->start + forward->after,
+                                        {0, 0},         1};
         }
     }
     *listed = pairs;
@@ -179,9 +202,9 @@ static size_t gather_pairs(const Calibration *calibration, Pair **gathered)
     return kinds;
 }
 
-/* Fits a share to each stage by least squares, so that the time of an F&B is about (time of its F * share of the F's
-   stage + time of its backward * share of the backward's stage). Shares that the F&Bs do not determine become the mean
-   share. */
+/* Fits a share to each stage by least squares. The time of an F&B is to be about (time of its F * share of the F's
+   stage + time of its backward * share of the backward's stage), where the backward is a B or I. Stages whose share
+   the F&Bs do not determine get the mean share. */
 static void fit_shares(Calibration *calibration)
 {
     enum { SWEEPS = 200 };
@@ -219,8 +242,8 @@ static void fit_shares(Calibration *calibration)
         }
 }
 
-/* Samples the times of messages: from the end of the pass that computed the message to the end of the wait for it.
-   Messages for which the receiver began to wait only later give no sample. */
+/* Samples the times of messages. A message takes from the end of the pass that computed it to the end of the
+   receiver's wait. If the receiver began to wait after the pass had ended, the message gives no sample. */
 static void gather_messages(CalibrationInput *input, Arena *arena)
 {
     const Trace *trace = &input->trace;
@@ -242,12 +265,13 @@ static bool of_one_model(const Trace *trace, const Trace *other)
     return trace->message_bytes <= 0 || other->message_bytes <= 0 || trace->message_bytes == other->message_bytes;
 }
 
-/* Selects the steps of an input whose trace has been read, and samples its messages. STATUS_BAD_INPUT: it has another
-   number of stages than the first trace. */
+/* Selects steps of an input, whose trace has been read, and samples its messages. STATUS_BAD_INPUT: the model is cut
+   into another number of stages than in the first trace. */
 static Status take_input(Calibration *calibration, CalibrationInput *input, uint32_t fastest, Error *error)
 {
     const Trace *first = &calibration->inputs[0].trace;
     select_steps(&input->trace, fastest, calibration->arena);
+    join_put_off(&input->trace);
     gather_messages(input, calibration->arena);
     input->gives_passes = of_one_model(&input->trace, first);
     if (input->gives_passes && input->trace.stages != first->stages)

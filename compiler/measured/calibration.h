@@ -2,9 +2,9 @@
 #define MEASURED_CALIBRATION_H
 
 /* The times of passes and messages in traces of one model. Each trace gives the passes that it has: 1F1B gives F and
-   B, ZB-H1 gives F, I and W, DualPipe gives F&Bs too. Samples of the same pass from several traces count alike. A
-   trace whose messages have another size than those of the first one is of another model: its passes do not count,
-   and its messages tell latency and bandwidth apart. */
+   B, ZB-H1 gives F, I and W, DualPipe gives F&Bs too. Samples of the same pass from several traces have the same
+   weight. A trace whose messages have another size than those of the first trace is of another model: its passes do not
+   count, but its messages show latency and bandwidth separately. */
 
 #include "compiler/measured/trace_read.h"
 
@@ -17,12 +17,12 @@ typedef struct Samples {
 
 typedef struct CalibrationInput {
     Trace trace;
-    /* it is of the model that the costs are for: its messages have the size of those in the first trace, or a size is
-       unknown */
+    /* the passes of the trace count, because it is of the model that the costs are for: its messages are as large as
+       those in the first trace, or one of the two sizes is unknown */
     bool gives_passes;
-    Samples (*passes)[CALIBRATION_KINDS]; /* [stages]; of this trace */
-    /* typical times of the passes that it has in common with the first trace, over the times of these passes there;
-       NAN: there are no such passes */
+    Samples (*passes)[CALIBRATION_KINDS]; /* [stages][kind]: samples of this trace */
+    /* how long the passes that both this trace and the first one have took, relative to the first trace: a quotient
+       of sums of typical times; NAN: they have no pass in common */
     double relative;
     Samples messages;
 } CalibrationInput;
@@ -33,33 +33,33 @@ typedef struct Calibration {
     int count;
     Arena *arena;
     uint32_t stages;
-    Samples (*passes)[CALIBRATION_KINDS]; /* [stages]: of all inputs */
-    /* [stages][kind]: for samples from F&Bs, the share of the time of an F&B that this half was assumed to take; 0: the
-       trace has the times of the halves */
+    Samples (*passes)[CALIBRATION_KINDS]; /* [stages][kind]: samples of all inputs with gives_passes */
+    /* [stages][kind]: the share of an F&B's time that was assumed for this half, if the samples are from F&Bs and the
+       trace does not have the times of halves; otherwise 0 */
     double (*parts)[CALIBRATION_KINDS];
-    bool (*paired)[CALIBRATION_KINDS]; /* [stages][kind]: the samples are from F&Bs, because the pass never ran alone */
-    /* [stages]: the time that a pass of the stage adds to an F&B, divided by its time alone (fit_shares); NAN: the
-       stage is in no F&B */
+    bool (*paired)[CALIBRATION_KINDS]; /* [stages][kind]: the pass never ran alone, so its samples are from F&Bs */
+    /* [stages]: how much time a pass of the stage adds to an F&B, relative to its time alone (fit_shares); NAN: no
+       F&B has a pass of the stage */
     double *shares;
     size_t *pairs; /* [stages]: number of F&Bs with a pass of the stage */
 } Calibration;
 
-/* Reads `count` traces and takes the `fastest` shortest steps of each; 0: all steps. The arena owns all memory.
+/* Reads `count` traces, and of each the `fastest` shortest steps; 0: all steps. The arena owns all memory.
    STATUS_BAD_INPUT: a file is not a trace, traces whose passes count have different numbers of stages, or a stage has
    no F. */
 Status calibration_read(int count, char *const *paths, uint32_t fastest, Arena *arena, Calibration *calibration,
                         Error *error);
 
-/* Like calibration_read, from one trace that was read before. */
+/* Like calibration_read, with a single trace that the caller has read. */
 Status calibration_of(const Trace *trace, uint32_t fastest, Arena *arena, Calibration *calibration, Error *error);
 
 void samples_add(Samples *samples, double value, Arena *arena);
-/* The mean of the samples without the smallest tenth and the largest tenth; NAN without samples. Sorts the samples. The
-   median would be too short for a prediction, which adds up times, if the samples are skewed; the plain mean would
-   count single delays of a process. */
+/* The mean of the samples without the smallest tenth and the largest tenth; NAN: there are no samples. Sorts the
+   samples. Predictions add up times, so the median of skewed samples would be too short; the plain mean would count
+   single delays of a process. */
 double samples_typical(const Samples *samples);
 
-/* The typical time of a pass on a stage; of a B that never ran: the sum of I and W. */
+/* The typical time of a pass of a stage. For a B that was not measured, the sum of I and W. */
 double calibration_pass(const Calibration *calibration, uint32_t stage, uint8_t kind);
 
 #endif

@@ -43,7 +43,8 @@ Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule
     times->end = arena_array(arena, schedule->ranks, sizeof *times->end);
     times->position = arena_array(arena, schedule->ranks, sizeof *times->position);
     times->makespan = extent.end - extent.start;
-    times->costs = &costs_unit; /* messages take no time under these costs: the measured times already contain them */
+    /* under these costs messages take no time: the waits for them are already in the measured times */
+    times->costs = &costs_unit;
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         const Order *order = &schedule->orders[r];
         const Action *before = NULL;
@@ -91,7 +92,7 @@ static double work(const Schedule *schedule, const Timeline *times)
     return busy;
 }
 
-/* The costs, converted to milliseconds. `unit`: milliseconds per unit of the costs. */
+/* Converts the costs to milliseconds. `unit`: milliseconds per unit of the costs. */
 static Costs *in_milliseconds(const Costs *costs, double unit, Arena *arena)
 {
     const uint32_t recipes = costs->recipes ? costs->recipes->count : 0;
@@ -144,7 +145,7 @@ void diff_scale(Comparison *comparison, Arena *arena)
 
 static double percent(double error, double of) { return of > 0 ? 100 * error / of : 0; }
 
-/* Rounds amounts below 0.0005 to 0, so that inexact sums are not printed as -0.000. */
+/* Replaces amounts below 0.0005 by 0, so that inexact sums are not printed as -0.000. */
 static double rounded(double time) { return fabs(time) < 5e-4 ? 0 : time; }
 
 static double idle_time(RankTimes times) { return rounded(times.end - times.start - times.busy); }
@@ -179,10 +180,10 @@ static void print_ranks(const Comparison *comparison, FILE *stream)
             comparison->measured.makespan, percent(comparison->measured.makespan - makespan, makespan));
 }
 
-/* The parts of a makespan: the passes on the critical path, and the waits between them. */
+/* What a makespan consists of: the passes on the critical path, and the waits between them. */
 typedef struct Spent {
-    /* time of the passes on the path; of waits for a pass of another rank; own: of waits between two passes of one
-       rank */
+    /* passes: time of the passes on the path; messages: time of the waits between passes of two ranks; own: time of
+       the waits between passes of the same rank */
     double passes, messages, own;
 } Spent;
 
@@ -229,15 +230,15 @@ static void print_makespan(const Comparison *comparison, Arena *arena, FILE *str
                 trace_all_ranks(trace));
 }
 
-/* The difference of a pass or F&B from its prediction, in ms. longer: how much longer it took; later: how much more
-   time was between the moment at which it could begin and its start. */
+/* How a measured pass or F&B differs from its prediction, in ms. longer: how much longer it took. later: how much
+   longer it waited between the moment at which it could begin and its start. */
 typedef struct Deviation {
     uint32_t rank, position;
     double longer, later;
 } Deviation;
 
-/* The time at which the pass or F&B at `position` could begin: its rank is free (`free_at`), and the passes that
-   compute its inputs have ended. */
+/* The earliest time at which the pass or F&B at `position` could begin: its rank is free (`free_at`), and the passes
+   that compute its inputs have ended. */
 static double ready_time(const Comparison *comparison, const Timeline *times, uint32_t rank, uint32_t position,
                          double free_at)
 {
@@ -282,9 +283,8 @@ static size_t deviations_of(const Comparison *comparison, uint32_t rank, Deviati
     return count;
 }
 
-/* Prints the time of each half of an F&B, if the trace tells them apart. If the prediction comes from costs, the
-   predicted time of a half is a share of the F&B, in the ratio of the times of the two passes alone. If it is a trace,
-   no time of halves is predicted. */
+/* Prints the measured time of each half of an F&B, if the trace has it. A prediction from costs divides the F&B's
+   time in the ratio of the times that the two passes take alone. A prediction from a trace has no times of halves. */
 static void print_halves(const Comparison *comparison, const Deviation *deviation, const TraceEvent *forward,
                          FILE *stream)
 {
@@ -293,7 +293,7 @@ static void print_halves(const Comparison *comparison, const Deviation *deviatio
     const Action *pass = &comparison->schedule->orders[r].actions[p];
     double alone[2];
     for (int half = 0; half < 2; half++)
-        alone[half] = costs_pass(predicted->costs, pass[half].stage, (StageCost)pass[half].kind);
+        alone[half] = costs_pass(predicted->costs, pass[half].stage, (StageCost)action_cost(&pass[half]));
     const double share = (predicted->end[r][p] - predicted->start[r][p]) / (alone[0] + alone[1]);
     for (int half = 0; half < 2 && forward->half > 0; half++) {
         const double measured = forward[half].half, part = share * alone[half];
@@ -375,7 +375,7 @@ void diff_print(const Comparison *comparison, Arena *arena, FILE *stream)
     print_ranks(comparison, stream);
     print_makespan(comparison, arena, stream);
     print_worst(comparison, arena, stream);
-    diff_print_all_to_alls(comparison, stream);
+    diff_print_components(comparison, arena, stream);
     print_derived(comparison, stream);
 }
 

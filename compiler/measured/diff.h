@@ -6,35 +6,50 @@
 #include "compiler/measured/trace_read.h"
 #include "compiler/schedule/passes.h"
 #include "compiler/schedule/timeline.h"
+#include "runtime/program/recipe_times.h"
 
 typedef struct Comparison {
     const Schedule *schedule;
     const PassTable *table;
-    const Trace *trace;           /* the measured one */
-    uint32_t step;                /* of `trace` */
-    Timeline predicted, measured; /* ms */
-    /* the costs have no unit, so diff_scale scaled the prediction: both sides have the same busy time */
+    const Trace *trace;           /* the measured trace */
+    uint32_t step;                /* the compared step of `trace` */
+    Timeline predicted, measured; /* in ms */
+    /* the costs have no unit, so diff_scale has scaled the prediction to the measured busy time */
     bool scaled;
-    double unit; /* ms per unit of the costs; 0: another trace is the prediction */
+    double unit; /* ms per unit of the costs; 0: the prediction is a trace */
 } Comparison;
 
-/* One step of a trace as a timeline of the schedule, in ms from its first start. STATUS_BAD_INPUT if the trace is
-   not complete, or is not of this schedule. */
+/* Makes a timeline of the schedule from one step of a trace, in ms from the first start in this step.
+   STATUS_BAD_INPUT: the trace is incomplete or of another schedule. */
 Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule, Arena *arena, Timeline *times,
                      Error *error);
 
-/* Converts the predicted timeline to ms: by the unit of the costs or, if the measured trace is of a simulated run, by
-   the unit of that run. Without a unit, scales it so that all ranks together are busy as long as measured. */
+/* Converts the predicted timeline to ms: with the unit of the costs or, if they have none and the measured trace is
+   of a simulated run, with the unit of that run. If neither has a unit, scales the timeline so that all ranks
+   together are busy for as long as measured. */
 void diff_scale(Comparison *comparison, Arena *arena);
 
-/* Prints start, end, busy and idle time of every rank, the error of the prediction for each rank and for all, the parts
-   of both makespans, and the passes that differ most from their prediction. */
+/* Prints start, end, busy and idle time of every rank; the error of the prediction for each rank and for the
+   makespan; the parts of both makespans; the passes that differ most from the prediction in length or start; what
+   diff_print_components prints; and the costs that were not given. */
 void diff_print(const Comparison *comparison, Arena *arena, FILE *stream);
 
-/* Prints the times of the all-to-alls of layers; nothing if the trace has none. */
-void diff_print_all_to_alls(const Comparison *comparison, FILE *stream);
+/* Prints the predicted and measured mean times of the components and all-to-alls inside passes; nothing if the trace
+   has none. */
+void diff_print_components(const Comparison *comparison, Arena *arena, FILE *stream);
 
-/* The order of a trace as the text of a .csv. */
+/* The inside of an F&B, as predicted from its recipe and as measured. Times are in ms. */
+typedef struct InsidePair {
+    RecipeTimes predicted, measured;
+    const char *name; /* where the F&B was measured: trace, step, rank and passes, as text */
+} InsidePair;
+
+/* Finds the F&B of median length in the compared step. False: the schedule has no recipe for all F&Bs, no component
+   has a cost with a unit, the trace has no components, or no F&B has as many layers as the prediction. The arena owns
+   all memory. */
+bool diff_inside(const Comparison *comparison, Arena *arena, InsidePair *result);
+
+/* The order in which one step of a trace ran, as the text of a .csv. */
 Source diff_order(const Trace *trace, uint32_t step, Arena *arena);
 
 #endif

@@ -9,9 +9,9 @@
 
 enum { WINDOW_BYTES = 1 << 18, SLACK_BYTES = 8 };
 
-/* How many of the next 8 bytes of a string are plain, up to the first one that ends it, escapes or is a control
-   character. Subtraction may borrow from the next byte and mark it wrongly, but only after a byte that is marked
-   rightly, and the first mark counts. */
+/* The number of plain characters at the start of the next 8 bytes of a string: those before the first quote,
+   backslash or control character. A subtraction may borrow from the next byte, which is then marked although it is
+   plain. That does no harm: it happens only after a byte that is marked rightly, and the first mark counts. */
 static inline unsigned plain_bytes(const char *text)
 {
     const uint64_t ones = 0x0101010101010101;
@@ -48,15 +48,15 @@ static JsonKind fail(JsonReader *reader, const char *fault)
     return JSON_END;
 }
 
-/* Reads the next part of the file into the buffer. Keeps the text from reader->token on, and writes a 0 byte after the
-   end. False: the file has ended. */
+/* Reads the next part of the file into the buffer. Keeps the text from reader->token on, and writes a 0 byte after
+   the end. False: the file has ended. */
 static bool more(JsonReader *reader)
 {
     if (reader->over)
         return false;
     size_t kept = (size_t)(reader->end - reader->token);
     const size_t ahead = (size_t)(reader->end - reader->next);
-    if (kept > WINDOW_BYTES / 2) { /* only a string can be this long: drop all but its first JSON_TEXT_MAX bytes */
+    if (kept > WINDOW_BYTES / 2) { /* only a string can be this long: keep its first JSON_TEXT_MAX bytes */
         kept = JSON_TEXT_MAX + ahead;
         memmove(reader->token + JSON_TEXT_MAX, reader->next, ahead);
         reader->cut = true;
@@ -125,7 +125,7 @@ static char *put_utf8(unsigned code, char *to)
     } else if (code < 0x800) {
         *to++ = (char)(0xc0 | code >> 6);
         *to++ = (char)(0x80 | (code & 0x3f));
-    } else { /* halves of a surrogate pair stay separate: nothing here needs the character */
+    } else { /* a surrogate pair is not joined to one character, because no caller needs it */
         *to++ = (char)(0xe0 | code >> 12);
         *to++ = (char)(0x80 | (code >> 6 & 0x3f));
         *to++ = (char)(0x80 | (code & 0x3f));
@@ -133,7 +133,7 @@ static char *put_utf8(unsigned code, char *to)
     return to;
 }
 
-/* Resolves the escapes of [text, end) in place and returns the new end; NULL: an escape is wrong. */
+/* Replaces the escapes in [text, end) by what they mean, and returns the new end; NULL: an escape is wrong. */
 static char *unescape(char *text, const char *end)
 {
     static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
@@ -155,7 +155,8 @@ static char *unescape(char *text, const char *end)
     return to;
 }
 
-/* Moves to the closing quote of a string. kept: keep the text from `token` on. */
+/* Moves to the closing quote of a string. kept: the text from reader->token on stays in the buffer. False: the string
+   is wrong or not closed; reader->fault says so. */
 static bool find_quote(JsonReader *reader, bool kept, bool *escaped)
 {
     for (;;) {
@@ -178,7 +179,7 @@ static bool find_quote(JsonReader *reader, bool kept, bool *escaped)
     }
 }
 
-/* Reads the string that begins with the next byte. */
+/* Reads the string whose opening quote is the next byte. False: the string is wrong; reader->fault says so. */
 static bool read_string(JsonReader *reader)
 {
     bool escaped = false;
@@ -290,7 +291,7 @@ JsonKind json_next(JsonReader *reader)
     return object ? read_key(reader) : read_value(reader);
 }
 
-/* The bytes that matter when only brackets are counted. */
+/* The bytes that json_leave must look at, which skips text without reading tokens. */
 static const bool structural[256] = {
     [0] = true, ['"'] = true, ['\n'] = true, ['{'] = true, ['}'] = true, ['['] = true, [']'] = true};
 

@@ -16,7 +16,7 @@
 #include <string.h>
 
 typedef enum JsonKind {
-    JSON_END, /* the end of the file, or an error: json_close tells which */
+    JSON_END, /* the end of the file, or an error: json_close says which */
     JSON_OBJECT,
     JSON_OBJECT_END,
     JSON_ARRAY,
@@ -24,41 +24,41 @@ typedef enum JsonKind {
     JSON_KEY,
     JSON_TEXT,
     JSON_NUMBER,
-    JSON_WORD, /* true, false, null; NaN, inf */
+    JSON_WORD, /* true, false, null; NaN, inf and the like */
 } JsonKind;
 
 enum { JSON_DEPTH_MAX = 64, JSON_TEXT_MAX = 4096 };
 
 typedef struct JsonReader {
-    /* The text of the last token, without quotes and escapes, valid until the next call. It does not end in a 0. Of
-       a text longer than 128 KiB it has only the first JSON_TEXT_MAX bytes. */
+    /* The text of the last token, without quotes and with escapes replaced. Valid until the next call; it does not
+       end in a 0. If the text is longer than 128 KiB, these are only its first JSON_TEXT_MAX bytes. */
     const char *text;
     size_t length;
-    int depth;     /* number of open containers */
-    uint64_t line; /* in the file, from 1 */
+    int depth;     /* number of open objects and arrays */
+    uint64_t line; /* line of the file, from 1 */
 
-    /* private to json_read.c */
+    /* the following are private to json_read.c */
     const char *path;
     void *file; /* gzFile */
     char *buffer, *next, *end, *token;
-    /* over: the file has been read to its end; cut: the text of the last token was too long and is incomplete */
+    /* over: the file has been read to its end; cut: the last token's text was too long and is incomplete */
     bool over, cut;
-    bool after_key, after_value; /* whether the last token in the innermost container was a key; a value */
+    bool after_key, after_value; /* the last token in the innermost open object or array was a key; was a value */
     bool in_object[JSON_DEPTH_MAX];
-    const char *fault; /* the error; NULL: none yet */
+    const char *fault; /* what is wrong; NULL: no error yet */
 } JsonReader;
 
-/* "-" is standard input. STATUS_BAD_INPUT: the file cannot be opened. Call json_close in any case. */
+/* Opens the file; "-" is standard input. STATUS_BAD_INPUT: it cannot be opened. Call json_close in any case. */
 Status json_open(JsonReader *reader, const char *path, Arena *arena, Error *error);
 JsonKind json_next(JsonReader *reader);
-/* Skips to after the end of the innermost open container. Of the skipped text only brackets and quotes are checked. */
+/* Skips the rest of the innermost open object or array. Of the skipped text only brackets and quotes are checked. */
 void json_leave(JsonReader *reader);
-/* Skips the rest of the value whose first token, of this kind, was read last. Checks only brackets and quotes. */
+/* Skips the rest of a value. `kind`: its first token, which was read last. Only brackets and quotes are checked. */
 void json_skip(JsonReader *reader, JsonKind kind);
-/* Ends the stream because of an error that the caller found: json_next returns JSON_END from now on. */
+/* Ends the stream because the caller has found an error: json_next returns JSON_END from now on. */
 void json_stop(JsonReader *reader);
-/* STATUS_BAD_INPUT: the file was not JSON, or could not be read; the error starts with FILE:LINE. An end by
-   json_stop is not an error here. */
+/* Closes the file. STATUS_BAD_INPUT: it was not JSON, or could not be read; the error starts with FILE:LINE. After
+   json_stop the result is STATUS_OK. */
 Status json_close(JsonReader *reader, Error *error);
 
 /* Whether the last token's text is `word`. */
@@ -66,7 +66,7 @@ static inline bool json_is(const JsonReader *reader, const char *word)
 {
     return reader->length == strlen(word) && memcmp(reader->text, word, reader->length) == 0;
 }
-/* The number of the last token; NAN if it is not a number. */
+/* The last token as a number; NAN if it is none. */
 double json_number(const JsonReader *reader);
 
 #endif

@@ -22,7 +22,7 @@ static ComponentTime time_of(const KinetoProfile *profiles, int count, uint8_t s
             if (span->data_end > span->data_start)
                 samples_add(&data, microseconds(span->data_end - span->data_start), arena);
         }
-    const double mean = samples_typical(&times); /* this sorts them */
+    const double mean = samples_typical(&times); /* also sorts the samples */
     return (ComponentTime){.subject = subject,
                            .count = (uint32_t)times.count,
                            .mean = mean,
@@ -46,7 +46,7 @@ ComponentTimes component_times(const KinetoProfile *profiles, int count, Arena *
     return times;
 }
 
-/* --- words of both outputs --- */
+/* --- text that the cost file and the table have in common --- */
 
 static void put_name(uint8_t subject, char name[static 32])
 {
@@ -187,7 +187,7 @@ static void put_lanes(const KinetoProfile *profile, FILE *stream)
         for (int s = 0; s < RECIPE_STREAMS; s++)
             all.busy[s] += group->busy[s];
     }
-    const double each = 1e-6 / profile->group_count; /* in ms, per group */
+    const double each = 1e-6 / profile->group_count; /* from ns of all groups to ms of a group */
     fprintf(stream, "%s of %s takes %.3f ms%s: compute is busy %.3f ms, ",
             profile->has_pairs ? "an F&B" : "a GPU's part", counted(profile->layers, "layer").text,
             (double)all.end * each, profile->group_count > 1 ? " (mean)" : "", (double)all.busy[RECIPE_COMPUTE] * each);
@@ -201,8 +201,8 @@ static void put_lanes(const KinetoProfile *profile, FILE *stream)
                 profile->trace->multiprocessors);
 }
 
-/* Prints notes about what the mean times do not show: kernels without a component or a launch, events without a
-   time. */
+/* Prints notes about what the mean times do not show: kernels without a component, kernels without a launch, events
+   without a time. */
 static void put_notes(const KinetoProfile *profile, FILE *stream)
 {
     if (profile->foreign)

@@ -6,8 +6,8 @@ typedef struct Interval {
     int64_t start, end;
 } Interval;
 
-/* Adds a kernel to disjoint intervals and returns the new number of intervals. Kernels that overlap become one
-   interval. Calls must be in the order of the starts of the kernels. */
+/* Adds a kernel to a list of disjoint intervals and returns their new number. Kernels that overlap become one
+   interval. Kernels must be added in the order of their starts. */
 static size_t merge(Interval *intervals, size_t count, const KinetoKernel *kernel)
 {
     if (count && kernel->start <= intervals[count - 1].end) {
@@ -62,8 +62,8 @@ static bool same_group(const Placed *a, const Placed *b)
     return a->kernel->device == b->kernel->device && a->resolved->pair == b->resolved->pair;
 }
 
-/* Makes a group of kernels, which are in the order of their starts: those of one F&B or, in a profile without F&Bs,
-   those of one GPU. */
+/* Makes a group of `count` kernels, which are ordered by their starts: the kernels of one F&B or, in a profile
+   without F&Bs, those of one GPU. */
 static void add_group(KinetoProfile *profile, const Placed *placed, size_t count, Interval *const *scratch)
 {
     ProfileGroup group = {.start = INT64_MAX, .device = placed->kernel->device};

@@ -38,10 +38,12 @@ static int compare_ranges(const void *left, const void *right)
         return threads;
     if (a->start != b->start)
         return a->start < b->start ? -1 : 1;
-    return (a->end < b->end) - (a->end > b->end); /* the outer one first */
+    /* of ranges with the same start the longer one comes first, because it contains the other */
+    return (a->end < b->end) - (a->end > b->end);
 }
 
-/* Sets `outer` of the annotations [begin, end) of one thread, which are in the order of their starts and nested. */
+/* Sets `outer` of the ranges [begin, end), which are those of one thread. They are nested, and sorted by their
+   starts. */
 static void find_outer(JoinRanges *ranges, uint32_t begin, uint32_t end)
 {
     uint32_t open = JOIN_NONE;
@@ -53,8 +55,7 @@ static void find_outer(JoinRanges *ranges, uint32_t begin, uint32_t end)
     }
 }
 
-/* The rule of the map that the name of an annotation matches. known: the name has been looked up; rule NULL: no rule
-   matches. */
+/* The rule of the map that the name of an annotation matches; NULL: none. known: the name has been looked up. */
 typedef struct NameMeaning {
     bool known;
     const MapRule *rule;
@@ -97,7 +98,8 @@ JoinRanges join_ranges(const KinetoTrace *trace, const KinetoMap *map, unsigned 
     return ranges;
 }
 
-/* The index of the innermost range of one thread that contains the time, or JOIN_NONE. */
+/* The index of the innermost range of a thread that contains the time; JOIN_NONE: none does. `thread`: index in
+   JoinRanges.threads. */
 static uint32_t find_on_thread(const JoinRanges *ranges, uint32_t thread, int64_t time)
 {
     uint32_t low = ranges->threads[thread], high = ranges->threads[thread + 1];

@@ -1,9 +1,10 @@
 #ifndef MEASURED_KINETO_JOIN_H
 #define MEASURED_KINETO_JOIN_H
 
-/* Finds the annotation in which a kernel was launched. Annotations are only on the CPU's side: a kernel is joined to
-   its launch by correlation, and the launch to the innermost annotation around its time. Autograd launches from a
-   thread of its own without annotations: if the launch's thread has none, all threads of the process are searched. */
+/* Finds the annotation in which a kernel was launched. Annotations are on the CPU's side only. So the kernel's launch
+   is found by its correlation number, and the innermost annotation around the launch by the launch's time. Autograd
+   launches kernels from a thread of its own, which has no annotations: if no annotation of the launch's thread is
+   around the launch, those of the process's other threads are searched. */
 
 #include "compiler/measured/kineto_map.h"
 #include "compiler/measured/kineto_read.h"
@@ -12,8 +13,8 @@
 typedef struct JoinRange {
     int64_t start, end;
     uint32_t process, thread;
-    uint32_t outer;  /* the index of the innermost annotation around this one on its thread, or JOIN_NONE */
-    uint8_t subject; /* as in the map */
+    uint32_t outer;  /* index of the innermost annotation around this one on its thread; JOIN_NONE: there is none */
+    uint8_t subject; /* MapRule.subject of its rule */
     MapNumbers numbers;
 } JoinRange;
 
@@ -21,26 +22,26 @@ enum { JOIN_NONE = UINT32_MAX };
 
 /* The annotations that have a meaning in a map. */
 typedef struct JoinRanges {
-    JoinRange *ranges; /* by process, thread and start */
+    JoinRange *ranges; /* sorted by process, thread and start */
     uint32_t count;
-    uint32_t *threads; /* [thread_count + 1]: the first range of each thread */
+    uint32_t *threads; /* [thread_count + 1]: index of the first range of each thread */
     uint32_t thread_count;
 } JoinRanges;
 
 typedef struct KinetoJoin {
     const KinetoTrace *trace;
-    const KinetoLaunch *launches; /* by correlation */
+    const KinetoLaunch *launches; /* sorted by correlation */
 } KinetoJoin;
 
-/* Sorts the trace's launches. */
+/* Sorts trace->launches in place by correlation, so that kineto_launch can search them. The result points to them. */
 KinetoJoin kineto_join(const KinetoTrace *trace);
-/* The launch of a kernel; NULL: the trace does not have it. */
+/* The launch of a kernel; NULL: it is not in the trace. */
 const KinetoLaunch *kineto_launch(const KinetoJoin *join, const KinetoKernel *kernel);
 
-/* The annotations whose meaning in the map is one of the subjects `first` to `last`. */
+/* Lists the annotations whose meaning in the map is one of the subjects `first` to `last`. */
 JoinRanges join_ranges(const KinetoTrace *trace, const KinetoMap *map, unsigned first, unsigned last, Arena *arena);
-/* The index of the innermost range around the launch, or JOIN_NONE. If no range of the thread of the launch contains
-   it, ranges of the other threads of its process count. */
+/* The index of the innermost range around the launch; JOIN_NONE: there is none. If no range of the launch's thread
+   contains the launch, those of the other threads of its process are searched. */
 uint32_t join_find(const JoinRanges *ranges, const KinetoLaunch *launch);
 
 #endif

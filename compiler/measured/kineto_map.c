@@ -11,7 +11,7 @@
 
 static const char *const use_suffixes[MAP_USES] = {"", ".first", ".kernel", ".stream", ".data"};
 
-/* Whether a subject can have keys of this use. */
+/* Whether the map may have lines with this subject and this use. */
 static bool has_use(unsigned subject, MapUse use)
 {
     if (subject == SUBJECT_COMM)
@@ -119,8 +119,8 @@ bool kineto_map_has_components(const KinetoMap *map)
     return false;
 }
 
-/* Matches {stage} or {microbatch} at *pattern with the digits at *text, and moves *pattern and *text after them. False:
-   there is no such placeholder, or no digit. */
+/* Matches {stage} or {microbatch} at *pattern with the digits at *text, and moves both pointers after what matched.
+   False: there is no such placeholder, or no digit. */
 static bool match_number(const char **pattern, const char **text, MapNumbers *numbers)
 {
     static const char stage[] = "{stage}", microbatch[] = "{microbatch}";
@@ -142,7 +142,7 @@ static bool match_number(const char **pattern, const char **text, MapNumbers *nu
 bool kineto_map_matches(const char *pattern, const char *text, MapNumbers *numbers)
 {
     MapNumbers found = {-1, -1};
-    /* star: the pattern after the last *; tried: the end of the text that this * matches so far */
+    /* star: the rest of the pattern after its last *; tried: where the text that this * matches ends for now */
     const char *star = NULL, *tried = text;
     while (*text || *pattern) {
         if (*pattern == '*') {

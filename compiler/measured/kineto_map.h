@@ -3,36 +3,37 @@
 
 /* What the names in a trace of the PyTorch profiler mean. A map is a file of settings (runtime/base/settings.h):
 
-     attention.F        = attn(F)          an annotation (record_function) around this component's launches
-     attention.F.first  = *ln_fwd_kernel*  without annotations: the first kernel of the component. These lines, in their
-                                           order, are the cycle in which the components of a stream follow each other
-     attention.F.kernel = *flash_fwd*      without either: a kernel that only this component has
+     attention.F        = attn(F)          an annotation (record_function) around the launches of this component
+     attention.F.first  = *ln_fwd_kernel*  if there are no annotations: the first kernel of the component. The
+                                           components of a stream form a cycle, in the order of these lines
+     attention.F.kernel = *flash_fwd*      if there is neither: a kernel that only this component has
      FB                 = 1F1B             an annotation around the layers of one F&B
      F = PP:{stage}F{microbatch}           an annotation around a pass of a stage; also B, I, W, U. Without {stage} the
                                            stage is the rank; {microbatch} is needed (of a U: the update, from 0)
-     comm.stream        = 27               the stream of communication, or
-     comm.kernel        = nccl*            its kernels. Without both, the kernels of dispatch and combine
+     comm.stream        = 27               the stream on which communication runs, or
+     comm.kernel        = nccl*            the kernels of communication. Without both: those of dispatch and combine
      comm.data          = *dispatch<*      kernels that move data; the rest of a component's time waits for other ranks
 
    A component is one of runtime/base/parts.h with its pass: F, B, W. In a pattern * matches any text and ? any
-   character. A key may have several lines: a name needs to match one of them. */
+   character. A key may have several lines; a name then has to match only one of them. */
 
 #include "compiler/schedule/schedule.h"
 #include "runtime/base/arena.h"
 #include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
 
-/* The subject of a line: a component's pass, a pass of a stage, an F&B, or communication. */
+/* The subject of a line: a component (its RecipeEntry as a number, see subject_entry), a pass of a stage, an F&B, or
+   communication. */
 enum {
-    SUBJECT_PASS = RECIPE_ENTRIES, /* + ActionKind */
+    SUBJECT_PASS = RECIPE_ENTRIES, /* SUBJECT_PASS + ActionKind: a pass of a stage */
     SUBJECT_FB = SUBJECT_PASS + ACTION_U + 1,
     SUBJECT_COMM,
     SUBJECTS,
     SUBJECT_NONE = SUBJECTS,
 };
 
-/* What the pattern of a line is compared with: annotations, the first kernel of a component, kernels, streams, or
-   kernels that move data. */
+/* What the pattern of a line is compared with: names of annotations, of the first kernel of a component, of kernels,
+   numbers of streams, or names of kernels that move data. */
 typedef enum MapUse { MAP_ANNOTATION, MAP_FIRST, MAP_KERNEL, MAP_STREAM, MAP_DATA, MAP_USES } MapUse;
 
 typedef struct MapRule {
@@ -42,22 +43,22 @@ typedef struct MapRule {
 
 typedef struct KinetoMap {
     const char *path;
-    MapRule *rules; /* in the file's order */
+    MapRule *rules; /* in the order of the file's lines */
     size_t count;
 } KinetoMap;
 
-/* The numbers that {stage} and {microbatch} of a pattern matched; -1: the pattern has no such placeholder. */
+/* The numbers that {stage} and {microbatch} of a pattern matched; -1: the pattern does not have the placeholder. */
 typedef struct MapNumbers {
     int64_t stage, microbatch;
 } MapNumbers;
 
-/* STATUS_BAD_INPUT names file and line. The arena owns what the map points to. */
+/* Reads the map at `path`. STATUS_BAD_INPUT: the error names file and line. The arena owns what the map points to. */
 Status kineto_map_read(const char *path, Arena *arena, KinetoMap *map, Error *error);
-/* Whether the map has lines about components. Otherwise it is about the passes of stages. */
+/* Whether the map has lines about components; otherwise it is about the passes of stages. */
 bool kineto_map_has_components(const KinetoMap *map);
-/* Whether the text matches the pattern. numbers may be NULL. */
+/* Whether the text matches the pattern. `numbers` gets what placeholders matched; it may be NULL. */
 bool kineto_map_matches(const char *pattern, const char *text, MapNumbers *numbers);
-/* The first rule of that use whose pattern the text matches; NULL: none. */
+/* The first rule with this use whose pattern the text matches; NULL: there is none. */
 const MapRule *kineto_map_find(const KinetoMap *map, MapUse use, const char *text, MapNumbers *numbers);
 
 static inline RecipeEntry subject_entry(unsigned subject)

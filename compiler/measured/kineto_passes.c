@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A pass of a rank, in nanoseconds. */
+/* A pass of a rank. Times are in nanoseconds. */
 typedef struct Pass {
     int64_t start, end;
     uint32_t stage, microbatch, step;
@@ -27,8 +27,10 @@ static Status make_pass(const KinetoTrace *trace, const JoinRange *range, uint32
                          "%s: the map's pattern of a pass needs {microbatch}, as in F = PP:{stage}F{microbatch}",
                          trace->path);
     if (stage >= PROGRAM_STAGES_MAX || range->numbers.microbatch >= PROGRAM_MICROBATCHES_MAX)
-        return error_set(error, STATUS_BAD_INPUT, "%s: stage %lld, microbatch %lld: the number is too large",
-                         trace->path, (long long)stage, (long long)range->numbers.microbatch);
+        return error_set(error, STATUS_BAD_INPUT,
+                         "%s: stage %lld, microbatch %lld: a stage must be below %d, a microbatch below %d",
+                         trace->path, (long long)stage, (long long)range->numbers.microbatch, PROGRAM_STAGES_MAX,
+                         PROGRAM_MICROBATCHES_MAX);
     *pass = (Pass){.start = INT64_MAX,
                    .stage = (uint32_t)stage,
                    .microbatch = (uint32_t)range->numbers.microbatch + (range->subject == SUBJECT_PASS + ACTION_U),
@@ -108,7 +110,7 @@ static int by_rank(const void *left, const void *right)
     return (a->trace.rank > b->trace.rank) - (a->trace.rank < b->trace.rank);
 }
 
-/* Sorts the files by the ranks that they name, if each file names another rank. Otherwise keeps their order. */
+/* Sorts the files by the ranks that they name, if all name different ranks. Otherwise keeps their order. */
 static void sort_ranks(RankPasses *ranks, int count)
 {
     for (int i = 0; i < count; i++)
@@ -118,8 +120,8 @@ static void sort_ranks(RankPasses *ranks, int count)
     qsort(ranks, (size_t)count, sizeof *ranks, by_rank);
 }
 
-/* Whether a pass may have waited for a message: it begins after its rank was free, and the stage that computes its
-   input is on another rank. */
+/* Whether the rank may wait for a message before this pass: the stage that computes the input of the pass is not on
+   this rank. */
 static bool may_wait(const RankPasses *rank, const Pass *pass)
 {
     if (pass->kind == ACTION_W || pass->kind == ACTION_U || (pass->kind == ACTION_F && pass->stage == 0))

@@ -1,16 +1,16 @@
 #ifndef MEASURED_KINETO_PASSES_H
 #define MEASURED_KINETO_PASSES_H
 
-/* Turns traces of the PyTorch profiler, one of each rank, into a trace of passes for dpc diff and dpc calibrate. A
-   pass is an annotation in the map. It lasts from the start of the first kernel that was launched in it to the end
-   of the last one; in a trace without such kernels (a run on CPUs), as long as the annotation. The k-th run of a
-   pass on a rank is in step k. */
+/* Turns traces of the PyTorch profiler, one for each rank, into one trace of passes for dpc diff and dpc calibrate. A
+   pass is an annotation that the map knows. It lasts from the start of the first kernel that was launched in it to
+   the end of the last one; in a trace without such kernels (a run on CPUs), as long as the annotation. The k-th run
+   of a pass on its rank is in step k. */
 
 #include "compiler/measured/kineto_map.h"
 #include "compiler/measured/trace_read.h"
 
-/* Reads `count` files, one for each rank. If each file names another rank (distributedInfo), these are the ranks;
-   otherwise file i is of rank i. STATUS_BAD_INPUT: a file is wrong or has no pass. */
+/* Reads `count` files, one for each rank. If all files name different ranks (distributedInfo), they are sorted by
+   these; otherwise file i is of rank i. STATUS_BAD_INPUT: a file is wrong or has no pass. */
 Status kineto_passes(const KinetoMap *map, int count, char *const *paths, Arena *arena, Trace *trace, Error *error);
 
 #endif

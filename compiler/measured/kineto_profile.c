@@ -8,17 +8,19 @@
 
 enum { NO_GROUP = UINT32_MAX, GRIDS_MAX = 16 };
 
-/* The meaning of a kernel's name in the map. */
+/* What the map says about kernels of one name. known: it has been looked up; comm: they communicate; data: they move
+   data. */
 typedef struct NameUse {
     bool known, comm, data;
-    uint8_t subject; /* the component to which all kernels of this name belong; SUBJECT_NONE: the map does not say */
+    uint8_t subject; /* the component to which all kernels of this name belong; SUBJECT_NONE: the map names none */
 } NameUse;
 
-/* The state of a stream of a device while components are assigned to its kernels in the order of their starts. */
+/* The state of one stream (compute or communication) of a device while its kernels, in the order of their starts, are
+   assigned to components. */
 typedef struct Lane {
-    bool annotated;   /* an annotation gives the component of some kernel of this stream */
-    uint32_t next;    /* index in the cycle */
-    uint32_t current; /* span, or NO_SPAN */
+    bool annotated;   /* at least one kernel of this stream was launched in the annotation of a component */
+    uint32_t next;    /* index in the cycle of the component that comes next */
+    uint32_t current; /* index of the span that further kernels join; NO_SPAN: none */
 } Lane;
 
 typedef struct Profiler {
@@ -31,7 +33,7 @@ typedef struct Profiler {
     Resolved *resolved; /* [kernel_count] */
     const MapRule *cycles[RECIPE_STREAMS][RECIPE_ENTRIES];
     uint32_t cycle_counts[RECIPE_STREAMS];
-    bool lanes_given; /* the map names the kernels that communicate */
+    bool lanes_given; /* the map says which kernels communicate: comm.stream or comm.kernel */
 } Profiler;
 
 /* --- names --- */
@@ -87,7 +89,7 @@ static void add_kernel(Profiler *profiler, uint32_t number, const KinetoKernel *
     kernel_widen(&span->data_start, &span->data_end, kernel);
 }
 
-/* --- the component of each kernel of a device: kernels [begin, end) in the order of their starts --- */
+/* --- the component of each kernel of a device. Its kernels are [begin, end), in the order of their starts --- */
 
 static RecipeStream stream_of(Profiler *profiler, const KinetoKernel *kernel, unsigned subject)
 {
@@ -102,7 +104,8 @@ static RecipeStream stream_of(Profiler *profiler, const KinetoKernel *kernel, un
 static void by_annotation(Profiler *profiler, size_t begin, size_t end, Lane *lanes)
 {
     KinetoProfile *profile = profiler->profile;
-    uint32_t *spans = arena_array(profiler->arena, profiler->components.count, sizeof *spans); /* number + 1; 0: none */
+    /* [range]: index of its span + 1; 0: it has none yet */
+    uint32_t *spans = arena_array(profiler->arena, profiler->components.count, sizeof *spans);
     for (size_t i = begin; i < end; i++) {
         const KinetoKernel *kernel = &profile->trace->kernels[i];
         const KinetoLaunch *launch = kineto_launch(&profiler->join, kernel);
@@ -122,8 +125,8 @@ static void by_annotation(Profiler *profiler, size_t begin, size_t end, Lane *la
     }
 }
 
-/* Assigns a kernel to a component by the cycle of first kernels. A kernel that matches the first kernel of the next
-   component begins that component; any other kernel belongs to the current one. */
+/* Assigns a kernel to a component by the cycle of first kernels. A kernel that matches the first kernel of the
+   cycle's next component begins that component; any other kernel belongs to the current one. */
 static void by_cycle(Profiler *profiler, const KinetoKernel *kernel, Resolved *resolved, Lane *lane)
 {
     const MapRule *const *cycle = profiler->cycles[resolved->stream];
@@ -137,8 +140,8 @@ static void by_cycle(Profiler *profiler, const KinetoKernel *kernel, Resolved *r
         add_kernel(profiler, lane->current, kernel, resolved);
 }
 
-/* Assigns a kernel to a component by the kernel's name. Kernels in sequence form one span of a component until a kernel
-   of another component comes. */
+/* Assigns a kernel to a component by its own name. Successive kernels of one component form one span; a kernel of
+   another component ends it. */
 static void by_name(Profiler *profiler, const KinetoKernel *kernel, Resolved *resolved, Lane *lane)
 {
     const unsigned subject = use_of(profiler, kernel->name)->subject;
@@ -168,7 +171,7 @@ static void resolve_device(Profiler *profiler, size_t begin, size_t end)
     }
 }
 
-/* --- spans in their order --- */
+/* --- the order of the spans --- */
 
 static int compare_spans(const void *left, const void *right)
 {
@@ -180,7 +183,7 @@ static int compare_spans(const void *left, const void *right)
     return (a->subject > b->subject) - (a->subject < b->subject);
 }
 
-/* Removes spans that are in no group: if the profile has F&Bs, those outside of F&Bs. Sorts the others by group and
+/* Removes spans that are in no group: in a profile with F&Bs, those outside of F&Bs. Sorts the others by group and
    start, and numbers the layers in each group. */
 static void order_spans(KinetoProfile *profile)
 {
@@ -200,8 +203,8 @@ static void order_spans(KinetoProfile *profile)
     }
 }
 
-/* Sets profile->blocks: of the grid sizes of kernels that communicate, the one with the most time. Each block of such a
-   grid takes a multiprocessor. */
+/* Sets profile->blocks: the grid size in which communicating kernels spend most time. Each block of such a grid takes
+   a multiprocessor. */
 static void find_blocks(Profiler *profiler)
 {
     struct {
@@ -228,7 +231,7 @@ static void find_blocks(Profiler *profiler)
     }
 }
 
-/* --- all of it --- */
+/* --- the whole profile --- */
 
 static int by_device_and_start(const void *left, const void *right)
 {
@@ -250,7 +253,7 @@ static Status read_cycles(Profiler *profiler, Error *error)
             continue;
         const RecipeStream stream = subject_communicates(rule->subject) ? RECIPE_COMM : RECIPE_COMPUTE;
         if (profiler->cycle_counts[stream] == RECIPE_ENTRIES)
-            return error_set(error, STATUS_BAD_INPUT, "%s: more than %d first kernels in a cycle", map->path,
+            return error_set(error, STATUS_BAD_INPUT, "%s: more than %d lines NAME.first for one stream", map->path,
                              (int)RECIPE_ENTRIES);
         profiler->cycles[stream][profiler->cycle_counts[stream]++] = rule;
     }
@@ -262,7 +265,8 @@ static Status read_cycles(Profiler *profiler, Error *error)
     return STATUS_OK;
 }
 
-/* Returns the error that no kernel belongs to a component. It names some annotations of the trace. */
+/* Sets the error that no kernel belongs to a component. It names some annotations of the trace, which the map may
+   have meant. */
 static Status fail_unknown(const KinetoTrace *trace, const KinetoMap *map, Error *error)
 {
     enum { SHOWN = 6 };

@@ -7,10 +7,10 @@
 
 enum { NAME_BYTES = 4096 };
 
-/* How an event is used. */
+/* What an event of the trace is read as. */
 typedef enum EventUse { USE_NONE, USE_KERNEL, USE_LAUNCH, USE_ANNOTATION } EventUse;
 
-/* The event that is being read. Numbers < 0: not given. */
+/* The event that is being read. Numbers < 0 are not given. */
 typedef struct Event {
     EventUse use;
     char phase;
@@ -19,7 +19,7 @@ typedef struct Event {
     int64_t process, thread, correlation, stream, device, blocks;
 } Event;
 
-/* An array in the arena that grows. */
+/* A growing array, owned by the arena. */
 typedef struct List {
     void *items;
     size_t count;
@@ -30,7 +30,8 @@ typedef struct Reader {
     Arena *arena;
     KinetoTrace *trace;
     List kernels, launches, annotations, names;
-    uint32_t *buckets; /* [bucket_count]: hash table of names. An entry is the index of a name + 1, or 0: free */
+    /* [bucket_count]: hash table of names. An entry is the index of a name + 1; 0: the bucket is free */
+    uint32_t *buckets;
     size_t bucket_count;
     int64_t base; /* ns */
     Event event;
@@ -129,7 +130,7 @@ static EventUse use_of(const JsonReader *json)
     return USE_NONE;
 }
 
-/* A whole number of at least 0; -1: the token is not one. */
+/* The last token as a whole number of at least 0; -1: it is none. */
 static int64_t whole(const JsonReader *json)
 {
     int64_t value = 0;
@@ -142,8 +143,8 @@ static int64_t whole(const JsonReader *json)
     return json->length ? value : -1;
 }
 
-/* Microseconds with a fraction, converted exactly to nanoseconds: a double has too few digits for the time since
-   1970. -1: not a time, or more than a century. */
+/* The last token, microseconds with a fraction, as nanoseconds. Not converted through a double, which has too few
+   digits for times since 1970. -1: it is not a time, or more than 95 years. */
 static int64_t nanoseconds(const JsonReader *json)
 {
     enum { DIGITS_MAX = 16 };
@@ -170,7 +171,7 @@ static int64_t nanoseconds(const JsonReader *json)
     return value;
 }
 
-/* Reads an array and returns the product of its numbers: the number of blocks of a grid. */
+/* Reads an array such as "grid" and returns the product of its numbers, the number of blocks; -1: it is wrong. */
 static int64_t read_product(JsonReader *json, JsonKind kind)
 {
     double product = 1;
@@ -204,7 +205,7 @@ static void read_arguments(JsonReader *json, Event *event)
     }
 }
 
-/* The keys of an event in Chrome's form. */
+/* The keys of an event in Chrome's trace format. */
 typedef enum EventKey {
     KEY_OTHER,
     KEY_PHASE,
@@ -237,7 +238,7 @@ static void take_text(const JsonReader *json, char *text, size_t size)
     text[length] = '\0';
 }
 
-/* Stores the value of a key, unless it is a container. */
+/* Stores the value of a key. Skips objects and arrays, except the arguments. */
 static void take_field(Reader *reader, EventKey key, JsonKind kind)
 {
     JsonReader *json = &reader->json;
@@ -271,7 +272,7 @@ static void read_event(Reader *reader)
         const EventKey key = event_key(json);
         take_field(reader, key, json_next(json));
         if ((key == KEY_CATEGORY && event->use == USE_NONE) || (key == KEY_PHASE && event->phase != 'X')) {
-            /* skip the event at once: most events of a trace are calls of operators, which are not needed */
+            /* skip the rest of the event: most events of a trace are calls of operators, which are not needed */
             json_leave(json);
             return;
         }
@@ -339,7 +340,7 @@ static void read_devices(Reader *reader)
     }
 }
 
-/* Either {"traceEvents": [...], ...} or [...] alone. */
+/* Reads the whole file: {"traceEvents": [...], ...}, or [...] alone. */
 static void read_top(Reader *reader, JsonKind kind)
 {
     JsonReader *json = &reader->json;
@@ -364,7 +365,7 @@ static void read_top(Reader *reader, JsonKind kind)
     }
 }
 
-/* Adds `base`, the time in ns that the file gives as its base, to all times of the trace. */
+/* Adds the file's base time, in ns, to all times of the trace. */
 static void add_base(KinetoTrace *trace, int64_t base)
 {
     if (base <= 0 || base > (int64_t)3e18)

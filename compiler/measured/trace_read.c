@@ -12,7 +12,7 @@
 
 enum { TEXT_BYTES = 96 };
 
-/* The objects of a trace whose keys are read. */
+/* The objects of the file whose keys are read: otherData, an event, the args of an event. */
 typedef enum Where { ABOUT, EVENT, ARGUMENTS } Where;
 
 typedef enum Key {
@@ -38,15 +38,17 @@ typedef enum Key {
     KEY_PASS,
     KEY_MESSAGE,
     KEY_HALVES,
+    KEY_PUT_OFF,
     KEY_COMPONENT,
     KEY_DIRECTION,
+    KEY_LAYER,
     KEY_WAITED,
     KEY_NAME,
     KEYS
 } Key;
 
 static const struct {
-    const char *name; /* NULL: KEY_OTHER */
+    const char *name; /* NULL for KEY_OTHER */
     Where where;
 } keys[KEYS] = {
     [KEY_SCHEDULE] = {"schedule", ABOUT},
@@ -70,8 +72,10 @@ static const struct {
     [KEY_PASS] = {"pass", ARGUMENTS},
     [KEY_MESSAGE] = {"message", ARGUMENTS},
     [KEY_HALVES] = {"halves", ARGUMENTS},
+    [KEY_PUT_OFF] = {"put_off", ARGUMENTS},
     [KEY_COMPONENT] = {"component", ARGUMENTS},
     [KEY_DIRECTION] = {"direction", ARGUMENTS},
+    [KEY_LAYER] = {"layer", ARGUMENTS},
     [KEY_WAITED] = {"waited", ARGUMENTS},
     [KEY_NAME] = {"name", EVENT},
 };
@@ -81,8 +85,8 @@ typedef struct Reader {
     Trace *trace;
     Arena *arena;
     Error *error;
-    uint64_t number;      /* of the event */
-    double numbers[KEYS]; /* values of the keys of the current event; NAN: not given */
+    uint64_t number;      /* number of the current event in the file, from 1, for errors */
+    double numbers[KEYS]; /* numbers that the current event has under each key; NAN: not given */
     char texts[KEYS][TEXT_BYTES];
 } Reader;
 
@@ -106,7 +110,8 @@ static bool read_number(const char **text, uint32_t limit, uint32_t *value)
     return errno == 0 && number < limit;
 }
 
-/* Reads "3F5", "p1:3F5", "4RECV_F5" up to a & or the end. */
+/* Reads the name of a pass or message, such as "3F5", "p1:3F5" or "4RECV_F5", and moves *text after it. False: there
+   is none. */
 static bool read_name(const Trace *trace, const char **text, TraceEvent *event)
 {
     uint32_t pipe = 0, stage;
@@ -123,7 +128,7 @@ static bool read_name(const Trace *trace, const char **text, TraceEvent *event)
     event->kind = kind;
     event->pipe = (uint16_t)pipe;
     event->stage = (uint16_t)stage;
-    if (kind == ACTION_U) /* versions count from 1 */
+    if (kind == ACTION_U) /* the number of a U is that of the version that it makes, from 1 */
         return read_number(text, PROGRAM_MICROBATCHES_MAX + 1, &event->microbatch) && event->microbatch > 0;
     return kind < ACTION_KINDS && read_number(text, trace->microbatches[pipe], &event->microbatch);
 }
@@ -135,35 +140,59 @@ static void append(Reader *reader, const TraceEvent *event)
     trace->events[trace->count++] = *event;
 }
 
-/* Keeps an all-to-all of rows of the first replica. Those of the numbers of rows are left out, and so are events that
-   lack something. */
-static void take_all_to_all(Reader *reader)
+static bool is_count(double value) { return value >= 0 && value < UINT32_MAX; }
+
+/* Reads the entry, the layer and the pass of a component or all-to-all. False: the event does not have all of these,
+   or is the all-to-all that exchanges numbers of rows. */
+static bool read_component(const Reader *reader, TraceComponent *component)
+{
+    static const char directions[] = "FBW";
+    const char *name = reader->texts[KEY_PASS], *direction = reader->texts[KEY_DIRECTION];
+    const char *found = *direction ? strchr(directions, *direction) : NULL;
+    const double layer = reader->numbers[KEY_LAYER];
+    const ModelPart part = part_named(reader->texts[KEY_COMPONENT], strlen(reader->texts[KEY_COMPONENT]));
+    TraceEvent pass = {0};
+    if (part == MODEL_PARTS || !found || !read_name(reader->trace, &name, &pass) || pass.kind >= ACTION_U ||
+        strncmp(reader->texts[KEY_NAME], "counts", 6) == 0)
+        return false;
+    component->entry = (RecipeEntry){(uint8_t)part, (uint8_t)(found - directions)};
+    component->pipe = pass.pipe;
+    component->stage = pass.stage;
+    component->microbatch = pass.microbatch;
+    component->layer = is_count(layer) ? (uint32_t)layer : NO_LAYER;
+    return !component->all_to_all || (part < RECIPE_NAMES && recipe_communicates[part]);
+}
+
+/* Keeps the event as a component or all-to-all, if it is of the first replica. Leaves events out that lack something.
+   */
+static void take_component(Reader *reader, bool all_to_all)
 {
     Trace *trace = reader->trace;
     const double *numbers = reader->numbers;
-    const ModelPart component = recipe_component(reader->texts[KEY_COMPONENT]);
-    const double time = numbers[KEY_DURATION], waited = numbers[KEY_WAITED], step = numbers[KEY_STEP];
-    const bool known = component < RECIPE_NAMES && recipe_communicates[component];
-    if (!known || !(numbers[KEY_PROCESS] < trace->ranks) || strncmp(reader->texts[KEY_NAME], "counts", 6) == 0 ||
-        !(time >= 0 && time < INFINITY && waited >= 0 && waited < INFINITY && step >= 1 && step < UINT32_MAX))
+    const double start = numbers[KEY_TIME], time = numbers[KEY_DURATION], waited = numbers[KEY_WAITED];
+    const double step = numbers[KEY_STEP];
+    TraceComponent component = {.all_to_all = all_to_all};
+    if (!(start >= 0 && time >= 0 && start + time < INFINITY && (!all_to_all || (waited >= 0 && waited < INFINITY))) ||
+        !(numbers[KEY_PROCESS] >= 0 && numbers[KEY_PROCESS] < trace->ranks && step >= 1 && is_count(step)) ||
+        !read_component(reader, &component))
         return;
-    trace->all_to_alls =
-        arena_extend(reader->arena, trace->all_to_alls, trace->all_to_all_count, sizeof *trace->all_to_alls);
-    trace->all_to_alls[trace->all_to_all_count++] =
-        (TraceAllToAll){.component = (uint8_t)component,
-                        .pass = strcmp(reader->texts[KEY_DIRECTION], "B") == 0 ? RECIPE_B : RECIPE_F,
-                        .step = (uint32_t)step,
-                        .time = time * 1e-3,
-                        .waited = waited * 1e-3};
+    component.rank = (uint16_t)numbers[KEY_PROCESS];
+    component.step = (uint32_t)step;
+    component.start = start * 1e-3;
+    component.end = (start + time) * 1e-3;
+    component.waited = all_to_all ? waited * 1e-3 : 0;
+    trace->components = arena_extend(reader->arena, trace->components, trace->component_count, sizeof component);
+    trace->components[trace->component_count++] = component;
 }
 
-/* Keeps passes, waits for messages, and all-to-alls. */
+/* Keeps the event if it is a pass, a wait for a message, a component or an all-to-all. */
 static Status take_event(Reader *reader)
 {
     const Trace *trace = reader->trace;
     const double *numbers = reader->numbers;
-    if (strcmp(reader->texts[KEY_CATEGORY], "all-to-all") == 0)
-        take_all_to_all(reader);
+    const bool all_to_all = strcmp(reader->texts[KEY_CATEGORY], "all-to-all") == 0;
+    if (all_to_all || strcmp(reader->texts[KEY_CATEGORY], "component") == 0)
+        take_component(reader, all_to_all);
     const bool is_pass = strcmp(reader->texts[KEY_CATEGORY], "compute") == 0;
     const char *name = reader->texts[is_pass ? KEY_PASS : KEY_MESSAGE];
     if (strcmp(reader->texts[KEY_PHASE], "X") != 0 || (!is_pass && strcmp(reader->texts[KEY_CATEGORY], "wait") != 0))
@@ -175,7 +204,7 @@ static Status take_event(Reader *reader)
     if (!(numbers[KEY_PROCESS] >= 0 && numbers[KEY_PROCESS] < trace_all_ranks(trace)))
         return fail_event(reader, "has a pid that is not a rank", name);
     if (numbers[KEY_PROCESS] >= trace->ranks)
-        return STATUS_OK; /* of another replica */
+        return STATUS_OK; /* the event is of another replica */
     if (!(numbers[KEY_STEP] >= 1 && numbers[KEY_STEP] < UINT32_MAX))
         return fail_event(reader, "has no step", name);
     TraceEvent event = {.rank = (uint16_t)numbers[KEY_PROCESS],
@@ -193,11 +222,13 @@ static Status take_event(Reader *reader)
     const double whole = event.end - event.start, first = numbers[KEY_HALVES] * 1e-3;
     const bool told_apart = event.overlap && first > 0 && first < whole;
     event.half = told_apart ? first : 0;
+    event.put_off = event.kind == ACTION_W && numbers[KEY_PUT_OFF] > 0;
     append(reader, &event);
     if (event.overlap) {
         next++;
         event.overlap = false;
         event.half = told_apart ? whole - first : 0;
+        event.put_off = numbers[KEY_PUT_OFF] > 0;
         if (event.kind != ACTION_F || !read_name(trace, &next, &event) || event.kind > ACTION_I)
             return fail_event(reader, "is no F&B or F&F", name);
         append(reader, &event);
@@ -215,7 +246,7 @@ static Key read_key(const Reader *reader, Where where)
     return KEY_OTHER;
 }
 
-/* Stores a number about the whole trace; a count must be a whole number. */
+/* Stores a number that is about the whole trace. Those of ranks, replicas, stages and microbatches must be whole. */
 static Status take_about(Reader *reader, Key key)
 {
     Trace *trace = reader->trace;
@@ -226,9 +257,9 @@ static Status take_about(Reader *reader, Key key)
                                                                 : 1e18;
     if (key == KEY_OTHER || key == KEY_SCHEDULE || key == KEY_SOURCE || key == KEY_REFERENCE)
         return STATUS_OK;
-    if (trace->count) /* events were checked against these numbers when they were read */
+    if (trace->count) /* the events so far were checked against the numbers that came before them */
         return error_set(reader->error, STATUS_BAD_INPUT,
-                         "%s: otherData appears again after events: it comes before them", trace->path);
+                         "%s: otherData is given again after events: it must come before them", trace->path);
     if (!(value >= 0 && value <= most) || (most < 1e18 && (value < 1 || value != floor(value))))
         return error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData: %s is %g", trace->path, keys[key].name,
                          value);
@@ -274,7 +305,7 @@ static Status read_about(Reader *reader)
     return STATUS_OK;
 }
 
-/* Reads an event's object, or its args. */
+/* Reads the fields of an event (EVENT), or those of its args (ARGUMENTS). */
 static void read_fields(Reader *reader, Where where)
 {
     JsonReader *json = &reader->json;
@@ -358,7 +389,7 @@ static int compare_steps(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The index of a step among the trace's steps. */
+/* The index in trace->steps of a step. */
 static uint32_t step_number(const Trace *trace, uint32_t step)
 {
     const uint32_t *found = bsearch(&step, trace->steps, trace->step_count, sizeof step, compare_steps);

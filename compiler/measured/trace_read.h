@@ -1,81 +1,95 @@
 #ifndef MEASURED_TRACE_READ_H
 #define MEASURED_TRACE_READ_H
 
-/* Reads a trace of dprun --trace or dpc --emit=trace (runtime/program/trace.h): its passes, its waits for
-   messages and its all-to-alls. All replicas run the same passes; only those of the first replica are read. */
+/* Reads a trace of dprun --trace or dpc --emit=trace (runtime/program/trace.h): its passes, its waits for messages, and
+   the components and all-to-alls inside passes. All replicas run the same passes; only those of the first replica are
+   read. */
 
 #include "compiler/schedule/schedule.h"
+#include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
 #include "runtime/program/program.h"
 
-/* A pass, or a wait for the message of a pass. */
+/* A pass, or a wait for a message. */
 typedef struct TraceEvent {
-    uint8_t kind; /* ActionKind: ACTION_F to ACTION_U; ACTION_RECV_F, ACTION_RECV_B */
-    bool overlap; /* this event and the next one are one F&B or F&F; both have the start and the end of the whole */
+    uint8_t kind; /* ActionKind: of a pass ACTION_F to ACTION_U, of a wait ACTION_RECV_F or ACTION_RECV_B */
+    bool overlap; /* this event and the next one are an F&B or F&F; both have the start and end of the whole */
     uint16_t pipe, stage, rank;
-    uint32_t microbatch, step, line; /* microbatch: of a U, the version that it makes: 1, 2, ... */
-    double start, end;               /* ms */
-    /* ms that this half of an F&B took; 0: the pass is in no F&B, or the trace does not say */
+    /* microbatch: for a U the version that it makes, from 1; line: in the schedule file, 0: unknown */
+    uint32_t microbatch, step, line;
+    double start, end; /* ms */
+    /* this is the I of an F&B that puts weight gradients off, or the later W that computes these */
+    bool put_off;
+    double after; /* in both halves of such an F&B: the time of that W in ms; dpc calibrate sets it */
+    /* time of this half of an F&B or F&F in ms; 0: the pass is in none, or the trace does not tell the halves apart
+       */
     double half;
 } TraceEvent;
 
-/* An all-to-all of rows inside a layer. Times are in ms. */
-typedef struct TraceAllToAll {
-    uint8_t component, pass; /* RECIPE_DISPATCH or RECIPE_COMBINE; RECIPE_F or RECIPE_B */
-    uint32_t step;
-    double time, waited; /* from its post to its arrival; the part in which its rank waited for it */
-} TraceAllToAll;
+/* A component that ran inside a pass, or an all-to-all of rows. Times are in ms. */
+typedef struct TraceComponent {
+    bool all_to_all;
+    RecipeEntry entry; /* component: a ModelPart, also one outside the layers; pass: RECIPE_F, RECIPE_B or RECIPE_W */
+    uint16_t pipe, stage, rank;
+    uint32_t layer; /* number of the layer in the whole model; NO_LAYER: outside the layers */
+    uint32_t microbatch, step;
+    double start, end; /* for an all-to-all: when it was posted, and when its rows had arrived */
+    double waited;     /* for an all-to-all: how long the rank waited for it; otherwise 0 */
+} TraceComponent;
 
 typedef struct Trace {
     const char *path, *schedule, *source;
     uint32_t ranks, stages, pipe_count;
-    uint32_t replicas; /* of the pipeline; 0: one */
-    bool reference;    /* one rank did the work of all (dprun --reference) */
+    uint32_t replicas; /* replicas of the pipeline; 0: one */
+    bool reference;    /* a single rank did the work of all ranks (dprun --reference) */
     uint32_t microbatches[PROGRAM_PIPES_MAX];
-    double unit;          /* of a simulated run: seconds per unit of the costs; 0: not a simulated run */
-    double message_bytes; /* 0: unknown */
-    uint32_t processors;  /* number of processors that all ranks shared; 0: unknown, or GPUs computed */
-    TraceEvent *events;   /* step after step, in a step rank after rank, and on a rank in the order in which they ran */
+    /* seconds per unit of the costs if the run was modelled or simulated; 0: the passes computed */
+    double unit;
+    double message_bytes; /* size of a message; 0: unknown */
+    uint32_t processors;  /* number of processors that the ranks shared; 0: unknown, or GPUs computed */
+    TraceEvent *events;   /* [count], sorted by step, then by rank; on a rank in the order in which they ran */
     size_t count;
-    TraceAllToAll *all_to_alls; /* [all_to_all_count], in the order of the file */
-    size_t all_to_all_count;
-    uint32_t *steps;     /* [step_count], ascending */
-    size_t *step_events; /* [step_count + 1]: the first event of each step */
+    TraceComponent *components; /* [component_count]: in the order of the file */
+    size_t component_count;
+    uint32_t *steps;     /* [step_count]: the numbers of the steps, ascending */
+    size_t *step_events; /* [step_count + 1]: index in `events` of the first event of each step */
     uint32_t step_count;
 } Trace;
 
-/* The arena owns all memory. STATUS_BAD_INPUT names the file, the position and what is wrong. */
+/* Reads the trace at `path`. The arena owns all memory. STATUS_BAD_INPUT: the error names the file, the position and
+   what is wrong. */
 Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error);
-/* Lists the steps of a trace and sorts its events by step. The order within a step stays. */
+/* Lists the steps of a trace, and sorts its events by step; within a step they keep their order. */
 void trace_sort_by_step(Trace *trace, Arena *arena);
 
-/* The number of ranks of all replicas together. */
+/* The number of ranks of all replicas of the pipeline together. */
 static inline uint32_t trace_all_ranks(const Trace *trace)
 {
     return trace->ranks * (trace->replicas ? trace->replicas : 1);
 }
 
-/* Whether there were more ranks than processors, so that ranks waited for a processor too. */
+/* Whether there were more ranks than processors, so that ranks also waited for a processor. */
 static inline bool trace_is_crowded(const Trace *trace)
 {
     return trace->processors && trace_all_ranks(trace) > trace->processors;
 }
 
-/* The events of one step: [first, end). */
+/* The events of one step: first to end - 1. */
 typedef struct TraceStep {
     const TraceEvent *first, *end;
 } TraceStep;
 TraceStep trace_step_events(const Trace *trace, uint32_t step);
 
-/* Removes all steps except the `count` given ones, which must be in ascending order. */
+/* Removes the events of all steps except the `count` given ones. `steps`: ascending; the trace keeps the array. */
 void trace_keep_steps(Trace *trace, uint32_t *steps, uint32_t count);
 
-/* The events of one step, by pass. */
+/* Finds the events of one step by what they are. */
 typedef struct TraceIndex {
     const Trace *trace;
-    const TraceEvent **events;  /* [kind, without U][pipe, stage and microbatch]: the event; NULL: there is none */
-    size_t places;              /* entries of `events` for each kind: stages * microbatches of all pipes */
-    const TraceEvent **updates; /* [update_count]: the U of all copies, sorted by rank, stage and version */
+    /* [kind of action][pipe, stage and microbatch]: the event; NULL: there is none. The U are in `updates` instead */
+    const TraceEvent **events;
+    size_t places;              /* number of entries of `events` for each kind: stages * microbatches of all pipes */
+    const TraceEvent **updates; /* [update_count]: the U of all copies of stages, sorted by rank, stage and version */
     size_t update_count;
     uint32_t first[PROGRAM_PIPES_MAX];
 } TraceIndex;
@@ -84,21 +98,21 @@ TraceIndex trace_index(const Trace *trace, uint32_t step, Arena *arena);
 const TraceEvent *trace_find(const TraceIndex *index, uint8_t kind, uint32_t pipe, uint32_t stage, uint32_t microbatch);
 const TraceEvent *trace_find_update(const TraceIndex *index, uint32_t rank, uint32_t stage, uint32_t version);
 
-/* The pass that the event waits for: the F of the stage before, or the B or I of the stage after. NULL: none, or not
-   in the trace. */
+/* The pass that computes what the event (a pass or a wait) needs from another stage: the F of the stage before, or
+   the B or I of the stage after. NULL: it needs nothing, or the trace does not have the pass. */
 const TraceEvent *trace_needed(const TraceIndex *index, const TraceEvent *event);
 
-/* The first start and the last end of all passes of a step, in ms. */
+/* The first start and the last end of the passes of a step, in ms. */
 typedef struct TraceExtent {
     double start, end;
 } TraceExtent;
 TraceExtent trace_extent(const Trace *trace, uint32_t step);
 
-/* The steps of the trace, sorted by makespan, the shortest first. If the trace has several steps, the first one that
-   ran is left out, because caches and connections are cold in it. */
+/* Lists the steps of the trace by makespan, the shortest first. Step 1 of a run is left out if there are others:
+   caches and connections are cold in it. */
 uint32_t *trace_steps_by_makespan(const Trace *trace, Arena *arena, uint32_t *count);
 
-/* The step of median makespan. */
+/* The number of the step of median makespan. */
 uint32_t trace_typical_step(const Trace *trace, Arena *arena);
 
 #endif

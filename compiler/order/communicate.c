@@ -3,53 +3,56 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The sequence of events is that of a simulated run. Every pass, every F&B and every message takes one step, a
-   message on both of its ranks. Each rank follows its order. Before a pass it requests the messages that the pass
-   still needs; the producer sends them before its own next pass. An update is one step of all ranks that hold the
-   stage. A producer with several requests serves first the one with the longest critical path to the end of the run:
-   list scheduling (Graham 1969; Hu 1961). */
+/* Messages are written in the order in which they run in a simulation. Every pass, every F&B and every message takes
+   one step, a message on both of its ranks. Each rank follows its order. Before a pass the rank requests the messages
+   that the pass still needs; the ranks that compute them send them before their own next pass. An update takes one
+   step of all ranks that hold the stage. A rank with several requests first serves the one with the longest critical
+   path to the end of the run: list scheduling (Graham 1969; Hu 1961). */
 
-enum { NEEDS_MAX = 2, NOBODY = UINT32_MAX }; /* an F&B needs two messages */
+enum { NEEDS_MAX = 2, NOBODY = UINT32_MAX }; /* NEEDS_MAX: most messages that a pass or F&B needs */
 
-/* A message that the next pass of a rank needs. Its index in `needs` is NEEDS_MAX * rank, or one more for the second
-   message of an F&B. */
+/* A message that the next pass or F&B of a rank needs. Rank r's needs are needs[NEEDS_MAX * r] and, for the second
+   message of an F&B, the entry after that. */
 typedef struct Need {
-    uint32_t producer, position; /* the rank and its pass */
-    uint32_t pass;               /* the pass that needs it */
-    /* the next need in the list of needs for messages from the same producer (RankState.asked); NOBODY: this is the
-       last one */
+    uint32_t producer, position; /* the rank that computes the message, and the position of the pass that does */
+    uint32_t pass;               /* position of the pass that needs the message */
+    /* the next need in the list of the same producer (RankState.asked); NOBODY: this is the last one */
     uint32_t next;
     bool missing;
 } Need;
 
 typedef struct RankState {
     Order merged;
-    uint32_t done;      /* number of passes that have run */
-    uint32_t missing;   /* number of messages that the next pass still needs */
-    uint32_t asked;     /* head of the list of needs for messages from this rank; NOBODY: none */
-    uint32_t free_from; /* the first step in which the rank is free again */
-    bool passing;       /* what the rank does until free_from: true: a pass, false: a message */
+    uint32_t done;      /* number of passes of the rank that have run */
+    uint32_t missing;   /* number of messages that the rank's next pass or F&B still needs */
+    uint32_t asked;     /* first need in the list of needs for messages from this rank; NOBODY: the list is empty */
+    uint32_t free_from; /* the first step in which the rank is free */
+    bool passing;       /* true: the rank runs a pass until free_from; false: a message */
 } RankState;
 
 typedef struct Candidate {
-    uint32_t path; /* length in steps of the critical path from the pass that needs the message to the end of the run */
+    /* length of the critical path, in steps, from the pass that needs the message to the end of the run */
+    uint32_t path;
     uint32_t need;
 } Candidate;
 
 typedef struct Communicator {
     const Schedule *schedule;
     const PassTable *table;
-    uint32_t **path; /* [rank][pass]: the critical path in steps, from the start of the pass to the end of the run */
+    /* [rank][position]: length of the critical path, in steps, from the start of the pass to the end of the run */
+    uint32_t **path;
     RankState *ranks;
     Need *needs;
     uint32_t step;
-    uint32_t *active, *next_active; /* ranks that become free in this step; in the next step */
+    /* active: the ranks that become free in this step; next_active: in the next step */
+    uint32_t *active, *next_active;
     uint32_t active_count, next_count;
     Candidate *candidates;
     uint32_t candidate_count;
 } Communicator;
 
-/* The pass that needs the output of `pass`: the F of the next stage, or the backward of the stage before. */
+/* Finds the pass that needs the output of `pass`: the F of the next stage, or the B or I of the stage before. False:
+   there is none. */
 static bool consumer(const Communicator *c, const Action *pass, Dependence *needs_it)
 {
     const PlacedPipe *pipe = &c->schedule->pipes[pass->pipe];
@@ -70,9 +73,9 @@ static uint32_t passes_of(const Action *first) { return first->overlap ? 2 : 1; 
 
 /* --- critical paths --- */
 
-/* Computes the length of the critical path from the start of a pass or F&B to the end of the run. known[rank]: the
-   paths of this position and of all later ones are known. False: the path of a pass that depends on this one is not
-   known yet, and `*blocker` is the rank of that pass. */
+/* Computes the length of the critical path from the start of a pass or F&B to the end of the run. The paths of rank
+   r's passes from position known[r] on are known. False: a pass that depends on this one has no known path yet;
+   `*blocker` is the rank of that pass. */
 static bool measure(const Communicator *c, const uint32_t *known, uint32_t rank, uint32_t position, uint32_t *blocker)
 {
     const Order *order = &c->schedule->orders[rank];
@@ -107,13 +110,15 @@ static bool measure(const Communicator *c, const uint32_t *known, uint32_t rank,
     return true;
 }
 
-/* Computes all paths, on each rank from the last pass to the first. Works like timeline_run in reverse. */
+/* Computes the paths of all passes, on each rank from the last pass to the first. Works like timeline_run, but
+   backwards in time. */
 static void measure_paths(Communicator *c, Arena *arena)
 {
     const uint32_t ranks = c->schedule->ranks;
     uint32_t *known = arena_array(arena, ranks, sizeof *known);
     uint32_t *ready = arena_array(arena, ranks, sizeof *ready);
-    uint32_t *waiter = arena_array(arena, ranks, sizeof *waiter); /* the first rank that waits for this one, + 1 */
+    /* [rank]: the first rank that waits for a path of this one, + 1; 0: none */
+    uint32_t *waiter = arena_array(arena, ranks, sizeof *waiter);
     uint32_t *next_waiter = arena_array(arena, ranks, sizeof *next_waiter);
     uint32_t ready_count = ranks;
     for (uint32_t r = 0; r < ranks; r++) {
@@ -157,7 +162,8 @@ static void propose(Communicator *c, uint32_t need)
         c->candidates[c->candidate_count++] = (Candidate){c->path[need / NEEDS_MAX][c->needs[need].pass], need};
 }
 
-/* Requests the messages that the next pass of the rank needs. */
+/* Enters into `needs` the messages from other ranks that the rank's next pass or F&B needs. Adds each to the list of
+   the rank that sends it (RankState.asked). */
 static void ask(Communicator *c, uint32_t rank)
 {
     const Order *order = &c->schedule->orders[rank];
@@ -218,8 +224,8 @@ static int longest_path_first(const void *left, const void *right)
     return (a->need > b->need) - (a->need < b->need);
 }
 
-/* Runs the requested messages that can run in this step, the one with the longest path first. Only requests to or from
-   ranks that become free in this step can be new among these. */
+/* Runs the requested messages that can run in this step, the one with the longest path first. Looks only at messages
+   from or to ranks that become free in this step: no others can have become possible. */
 static void answer(Communicator *c)
 {
     c->candidate_count = 0;
@@ -258,7 +264,9 @@ static void run_next(Communicator *c, uint32_t rank)
     for (uint32_t i = 0; pass_meets(c->schedule, c->table, first, i, &there); i++) {
         const RankState *other = &c->ranks[there.rank];
         if (other->done != there.position || other->free_from > c->step)
-            return; /* some copy has not reached this update; the last one to reach it begins the update on all ranks */
+            /* some rank with a copy has not reached this update yet; the last one to reach it begins the update on
+               all of them */
+            return;
     }
     if (first->kind != ACTION_U)
         begin(c, rank);
@@ -315,7 +323,7 @@ void communicate(Schedule *schedule, PassTable *table, Arena *arena)
         .active = arena_array(arena, ranks, sizeof *c.active),
         .next_active = arena_array(arena, ranks, sizeof *c.next_active),
         .active_count = ranks,
-        /* from both of their ranks */
+        /* a message can be proposed twice: by its sender and by its receiver */
         .candidates = arena_array(arena, (size_t)2 * NEEDS_MAX * ranks, sizeof *c.candidates),
     };
     measure_paths(&c, arena);

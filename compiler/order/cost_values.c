@@ -32,7 +32,7 @@ bool cost_values(const Ast *ast, const Schedule *schedule, const Costs *costs, D
     const PlacedPipe *pipe = &schedule->pipes[0];
     const double forward = mean_time(pipe, costs, COST_F);
     if (!(forward > 0)) {
-        diag_error(diagnostics, ast->cost->span, "F takes no time, and cost() counts in millionths of an F");
+        diag_error(diagnostics, ast->cost->span, "cost() counts in millionths of an F, but F takes no time");
         diag_help(diagnostics, "give F a time, as in --cost F=1,I=1.2");
         diag_refuses(diagnostics);
         return false;

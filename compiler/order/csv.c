@@ -6,7 +6,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* 0F3v1: microbatch 3 uses version 1 of the weights. */
+/* The version of the weights that a cell names: 0F3v1 says that microbatch 3 uses version 1. */
 typedef struct NamedVersion {
     uint32_t pipe, microbatch, version;
     Span span;
@@ -17,12 +17,12 @@ typedef struct Reader {
     Arena *arena;
     Diagnostics *diagnostics;
     Schedule *schedule;
-    const char *next, *end; /* in the cell */
+    const char *next, *end; /* next: what has not been read of the current cell; end: its end */
     NamedVersion *versions; /* [version_count]: one for each F whose cell names a version */
     uint32_t version_count;
-    Span plain;     /* the last F that names no version; ends at 0: none */
-    bool explained; /* the error in the current cell was reported already */
-    bool listed;    /* the list of valid cells was printed */
+    Span plain;     /* position of the last F that names no version; plain.end == 0: there is none */
+    bool explained; /* the error in the current cell has been reported */
+    bool listed;    /* the list of valid cells has been printed */
     bool good;
 } Reader;
 
@@ -50,7 +50,7 @@ static bool number(Reader *reader, uint32_t limit, uint32_t *value)
     return reader->next > begin;
 }
 
-/* Suggests the cell that was meant if it can be guessed; otherwise lists the valid cells, once. */
+/* Suggests the cell that the author may have meant. If there is no guess, lists the valid cells, but only once. */
 static void help_cell(Reader *reader, const char *cell)
 {
     const size_t digits = strspn(cell, "0123456789"), letters = strspn(cell + digits, "fbiwFBIW");
@@ -79,7 +79,7 @@ static void bad_cell(Reader *reader, const char *begin, const char *end)
     help_cell(reader, arena_text(reader->arena, begin, (size_t)length));
 }
 
-/* Reads the version of the weights that may follow an F in a cell: v1 in 0F3v1. False: it is not a number. */
+/* Reads the version of the weights that may follow an F in its cell: v1 in 0F3v1. False: no number follows the v. */
 static bool version(Reader *reader, uint32_t pipe, uint32_t microbatch, const char *begin)
 {
     NamedVersion named = {.pipe = pipe, .microbatch = microbatch};
@@ -151,8 +151,8 @@ static bool cell(Reader *reader, Order *order)
     return true;
 }
 
-/* Cells that PyTorch needs and dpc does not: 2UNSHARD and the like are about weights that PyTorch shards and
-   gradients that it reduces, 3WAIT_SEND_F0 about the buffer of a message that was sent. */
+/* Whether a cell is one that PyTorch needs and dpc does not: 2UNSHARD and the like are about weights that PyTorch
+   shards and gradients that it reduces, 3WAIT_SEND_F0 about the buffer of a message that was sent. */
 static bool passed_over(const char *begin, const char *end)
 {
     static const struct {
@@ -197,7 +197,7 @@ static void row(Reader *reader, const char *begin, const char *end, Order *order
 static void read_rows(Reader *reader)
 {
     Schedule *schedule = reader->schedule;
-    static const char byte_order_mark[] = "\xef\xbb\xbf"; /* spreadsheets write it */
+    static const char byte_order_mark[] = "\xef\xbb\xbf"; /* some spreadsheets write it first */
     const char *text = reader->source->text, *end = text + reader->source->size;
     if (strncmp(text, byte_order_mark, strlen(byte_order_mark)) == 0)
         text += strlen(byte_order_mark);
@@ -207,7 +207,8 @@ static void read_rows(Reader *reader)
     for (const char *place = text; place < end; place++)
         rows += *place == '\n';
     if (rows > PROGRAM_RANKS_MAX) {
-        diag_error(reader->diagnostics, (Span){0, 1}, "%u rows: at most %d ranks", rows, PROGRAM_RANKS_MAX);
+        diag_error(reader->diagnostics, (Span){0, 1}, "this order has %u rows, one for each rank: at most %d ranks",
+                   rows, PROGRAM_RANKS_MAX);
         reader->good = false;
         return;
     }
@@ -220,14 +221,14 @@ static void read_rows(Reader *reader)
         if (!order->count && reader->good) {
             diag_error(reader->diagnostics, span_of(reader, next, stop), "rank %u has nothing to do: its row is empty",
                        schedule->ranks);
-            diag_help(reader->diagnostics, "without this row the order is one of fewer ranks");
+            diag_help(reader->diagnostics, "for an order of fewer ranks, remove this row");
             reader->good = false;
         }
         next = newline ? newline + 1 : end;
     }
 }
 
-/* Reports a pipe of which no rank runs a pass. */
+/* Reports a pipe of which no rank runs a pass: at a cell of this pipe if there is one. */
 static void report_no_pass(Reader *reader, uint32_t pipe)
 {
     const Schedule *schedule = reader->schedule;
@@ -241,7 +242,7 @@ static void report_no_pass(Reader *reader, uint32_t pipe)
             action_text(schedule, action, name, sizeof name);
             diag_error(reader->diagnostics, action->span, "rank %u: %s, but no rank runs any F, B, I or W%s", r, name,
                        schedule->pipe_count > 1 ? " of this pipe" : "");
-            diag_help(reader->diagnostics, "add the passes that it belongs to, such as 0F0, or remove the cell");
+            diag_help(reader->diagnostics, "add cells for the passes, such as 0F0, or remove this cell");
             return;
         }
     diag_error(reader->diagnostics, (Span){0, 1}, "there are cells of pipe %u, but none of pipe %u",
@@ -249,8 +250,8 @@ static void report_no_pass(Reader *reader, uint32_t pipe)
     diag_help(reader->diagnostics, "pipes are numbered from 0");
 }
 
-/* Sets the sizes of the pipes from the cells of passes: as many stages as the highest stage + 1, as many microbatches
-   as there are different numbers of microbatches. */
+/* Sets the sizes of the pipes from the cells of passes. The number of stages is the highest stage + 1; the number of
+   microbatches is how many different ones the cells have. */
 static void size_pipes(Reader *reader)
 {
     Schedule *schedule = reader->schedule;
@@ -287,7 +288,7 @@ static void size_pipes(Reader *reader)
     }
 }
 
-/* Reports a stage of a pipe of which no rank runs a pass, at a message that names the stage if there is one. */
+/* Reports a stage of which no rank runs a pass: at a message or update that names the stage if there is one. */
 static void report_nowhere(Reader *reader, uint32_t pipe, uint32_t stage)
 {
     const Schedule *schedule = reader->schedule;
@@ -309,8 +310,8 @@ static void report_nowhere(Reader *reader, uint32_t pipe, uint32_t stage)
 
 enum { NOWHERE = UINT16_MAX };
 
-/* Sets ranks[stage] to the first rank with a pass of the stage, for each stage of a pipe. False, with diagnostics: some
-   stage has no pass. */
+/* For each stage of pipe `p`, sets ranks[stage] to the first rank with a pass of the stage. False, with diagnostics:
+   some stage has no pass. */
 static bool find_stages(Reader *reader, uint32_t p, uint16_t *ranks)
 {
     const Schedule *schedule = reader->schedule;
@@ -331,9 +332,8 @@ static bool find_stages(Reader *reader, uint32_t p, uint16_t *ranks)
     return complete;
 }
 
-/* The pass at `position` of the rank's order places its stage and microbatch on this rank. An earlier pass may have
-   placed them on another rank, which is an error. `first`: [stage and microbatch], the position of the pass that placed
-   them. */
+/* Places the stage and microbatch of the pass at `position` on the pass's rank. It is an error if an earlier pass has
+   placed them on another rank. first: [stage and microbatch], the position of the pass that placed them. */
 static void take_home(Reader *reader, const PlacedPipe *pipe, uint32_t rank, uint32_t position, uint32_t *first)
 {
     const Schedule *schedule = reader->schedule;
@@ -348,8 +348,9 @@ static void take_home(Reader *reader, const PlacedPipe *pipe, uint32_t rank, uin
         char here[48], there[48];
         action_text(schedule, action, here, sizeof here);
         action_text(schedule, before, there, sizeof there);
-        diag_error(reader->diagnostics, action->span, "rank %u: %s: microbatch %u passes stage %u on rank %u already",
-                   rank, here, action->microbatch, action->stage, home->rank);
+        diag_error(reader->diagnostics, action->span,
+                   "rank %u: %s: microbatch %u already goes through stage %u on rank %u", rank, here,
+                   action->microbatch, action->stage, home->rank);
         diag_note(reader->diagnostics, before->span, "%s is here", there);
         diag_help(reader->diagnostics,
                   "a stage may be on several ranks, but runs all passes of a microbatch on one of them");
@@ -357,8 +358,8 @@ static void take_home(Reader *reader, const PlacedPipe *pipe, uint32_t rank, uin
     }
 }
 
-/* Sets `*chunk` to the rank's chunk for a stage, the chunk added last, or a new one. Calls for a stage of a pipe must
-   follow each other. False: the rank would hold too many chunks. */
+/* Sets `*chunk` to the rank's chunk for a stage: the chunk added last if it is of this stage, else a new one. So all
+   calls for a stage of a pipe must follow each other. False: the rank would hold too many chunks. */
 static bool take_chunk(Reader *reader, uint32_t rank, uint32_t pipe, uint32_t stage, uint8_t *chunk)
 {
     Schedule *schedule = reader->schedule;
@@ -378,7 +379,8 @@ static bool take_chunk(Reader *reader, uint32_t rank, uint32_t pipe, uint32_t st
     return true;
 }
 
-/* Completes the homes of a stage: microbatches of which the stage has no cell go to `rank`. Also sets the chunks. */
+/* Completes the homes of a stage: if the stage has no cell of a microbatch, its home is `rank`. Also makes the
+   chunks. */
 static bool place_stage(Reader *reader, uint32_t p, uint32_t stage, uint16_t rank)
 {
     PlacedPipe *pipe = &reader->schedule->pipes[p];
@@ -401,8 +403,10 @@ static bool place_pipe(Reader *reader, uint32_t p)
     if (!find_stages(reader, p, ranks))
         return false;
     const size_t count = (size_t)pipe->stages * pipe->microbatches;
-    if (count > SCHEDULE_PASSES_MAX / 2) { /* some of these passes have no cell, or the file has too many cells */
-        diag_error(reader->diagnostics, (Span){0, 1}, "%s and %s are %llu forward and backward passes: there can be %d",
+    /* far too many passes: the file is too large, or most of these passes have no cell */
+    if (count > SCHEDULE_PASSES_MAX / 2) {
+        diag_error(reader->diagnostics, (Span){0, 1},
+                   "%s and %s are %llu forward and backward passes: a schedule can have %d",
                    counted(pipe->stages, "stage").text, counted(pipe->microbatches, "microbatch").text, 2ull * count,
                    SCHEDULE_PASSES_MAX);
         return reader->good = false;
@@ -443,7 +447,7 @@ static void place_stages(Reader *reader)
     }
 }
 
-/* Fills in what a cell does not say: its chunk, and the other rank of a message. */
+/* Fills in what a cell does not say: the chunk of a pass, and the other rank of a message. */
 static void complete_actions(Reader *reader)
 {
     const Schedule *schedule = reader->schedule;
@@ -461,7 +465,7 @@ static void complete_actions(Reader *reader)
                 continue;
             }
             if (action->microbatch >= pipe->microbatches)
-                continue; /* a proof reports it */
+                continue; /* the proofs report it */
             action->chunk = stage_home(pipe, action->stage, action->microbatch).chunk;
             const bool upwards = action->kind == ACTION_SEND_F || action->kind == ACTION_RECV_B;
             const uint32_t other = upwards ? action->stage + 1u : action->stage - 1u;
@@ -470,7 +474,7 @@ static void complete_actions(Reader *reader)
         }
 }
 
-/* Sets the version of the weights that each microbatch uses, on all stages: the one that its F name. */
+/* Sets the version of the weights that each microbatch uses. All its F must name the same one. */
 static void place_versions(Reader *reader)
 {
     if (!reader->version_count)
@@ -488,7 +492,7 @@ static void place_versions(Reader *reader)
         const NamedVersion **first = arena_array(reader->arena, pipe->microbatches, sizeof *first);
         for (uint32_t i = 0; i < reader->version_count; i++) {
             const NamedVersion *named = &reader->versions[i];
-            if (named->pipe != p || named->microbatch >= pipe->microbatches) /* prove_passes reports it */
+            if (named->pipe != p || named->microbatch >= pipe->microbatches) /* prove_passes reports such an F */
                 continue;
             if (first[named->microbatch] && pipe->versions[named->microbatch] != named->version) {
                 diag_error(reader->diagnostics, named->span,

@@ -1,19 +1,23 @@
 #ifndef ORDER_CSV_H
 #define ORDER_CSV_H
 
-/* A compute order, with or without communication, in the text form of torch.distributed.pipelining: one row per rank,
-   cells separated by commas, an empty cell is idle time. Cells: <stage><F|B|I|W><microbatch>, (<F>;<B or
-   I>)OVERLAP_F_B, (<F>;<F>)OVERLAP_F_F, <stage><SEND_F|RECV_F|SEND_B|RECV_B><microbatch>, <stage>U<version>; an F may
-   name its version of the weights, 3F2v1. A pass of another pipe than 0 starts with its pipe, p1:3F2. Cells that only
-   PyTorch needs are skipped: <stage><UNSHARD|RESHARD|REDUCE_GRAD|WAIT_REDUCE_GRAD>,
-   <stage><WAIT_SEND_F|WAIT_SEND_B><microbatch>. */
+/* Reads an order, with or without messages, in the text form of torch.distributed.pipelining: one row per rank, cells
+   separated by commas; an empty cell is idle time. The cells are
+
+     <stage><F|B|I|W><microbatch>                             a pass; an F may name its version of the weights: 3F2v1
+     (<F>;<B or I>)OVERLAP_F_B, (<F>;<F>)OVERLAP_F_F          an F&B (or F&I), an F&F
+     <stage><SEND_F|RECV_F|SEND_B|RECV_B><microbatch>         one end of a message
+     <stage>U<version>                                        an update
+
+   In a pipe other than 0 they start with the pipe: p1:3F2. Cells that only PyTorch needs are skipped:
+   <stage><UNSHARD|RESHARD|REDUCE_GRAD|WAIT_REDUCE_GRAD> and <stage><WAIT_SEND_F|WAIT_SEND_B><microbatch>. */
 
 #include "compiler/schedule/schedule.h"
 
-/* Reads the orders of all ranks. Pipes, stages and placement follow from the cells. A pipe has as many microbatches as
-   its passes have different numbers. False, with diagnostics: the rows are wrong in themselves. For example, a cell is
-   not understood, a row is empty, a stage has no pass, or passes of one stage and microbatch are on two ranks.
-   prove_passes checks the orders. */
+/* Reads the orders of all ranks. Pipes, stages and placement follow from the cells. The number of microbatches of a
+   pipe is the number of different microbatches in its cells. False, with diagnostics: the file is wrong in itself.
+   For example, a cell is not understood, a row is empty, a stage has no pass, or passes of one stage and microbatch
+   are on two ranks. Whether the orders are right is checked later, by prove_passes and the other proofs. */
 bool csv_read(const Source *source, Arena *arena, Diagnostics *diagnostics, Schedule *schedule);
 
 #endif

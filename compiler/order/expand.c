@@ -16,7 +16,8 @@ static bool value_of(Expander *x, const Expression *expression, int64_t *value)
     FAIL(x, fault.expression->span, fault.expression, "%s", fault_text(&fault, x->arena));
 }
 
-/* Evaluates the count of a repetition, or the number after `from`. */
+/* Evaluates the count of a step or loop, or the number after `from`, which must not be negative. what: its name in
+   the error. */
 static bool count_of(Expander *x, const Expression *expression, const char *what, int64_t *count)
 {
     if (!value_of(x, expression, count))
@@ -74,14 +75,14 @@ const char *expand_pipe_name(const Expander *x, int chunk)
     return x->schedule->pipes[x->schedule->chunks[x->rank][chunk].pipe].name;
 }
 
-/* Reports a microbatch that belongs to another rank's copy of the stage. */
+/* Reports that the microbatch of a pass belongs to another rank's copy of the stage. */
 static bool elsewhere(Expander *x, const Pass *pass, uint8_t chunk, uint32_t microbatch)
 {
     const PlacedChunk *placed = &x->schedule->chunks[x->rank][chunk];
     const uint32_t rank = stage_home(&x->schedule->pipes[placed->pipe], placed->stage, microbatch).rank;
-    RankError *error =
-        rank_error(&x->errors, x->rank, pass->span, "microbatch %u of pipe %s passes stage %u on rank %u", microbatch,
-                   expand_pipe_name(x, chunk), placed->stage, rank);
+    RankError *error = rank_error(&x->errors, x->rank, pass->span,
+                                  "microbatch %u of pipe %s goes through stage %u on rank %u, not here", microbatch,
+                                  expand_pipe_name(x, chunk), placed->stage, rank);
     const char *here = expand_circumstances(x, pass->microbatch);
     char own[80];
     chunk_microbatches_text(x->schedule, x->rank, chunk, own, sizeof own);
@@ -91,7 +92,7 @@ static bool elsewhere(Expander *x, const Pass *pass, uint8_t chunk, uint32_t mic
     return false;
 }
 
-/* Evaluates the chunk and the microbatch of the pass. */
+/* Makes a request of a written pass: evaluates its chunk and its microbatch. */
 static bool request_pass(Expander *x, const Pass *pass, ActionKind kind, Request *request)
 {
     uint8_t chunk;
@@ -117,8 +118,8 @@ static bool request_pass(Expander *x, const Pass *pass, ActionKind kind, Request
     return true;
 }
 
-/* Takes a waiting weight pass: the oldest of the rank, the oldest of the requested chunk, or that of the requested
-   microbatch. False: none waits. */
+/* Takes a W from the queue of those whose I has run: the oldest of the rank, the oldest of the requested chunk, or
+   that of the requested microbatch. False: there is none. */
 static bool take_weight(Expander *x, const Request *request, uint8_t *chunk, uint32_t *microbatch)
 {
     if (request->chunk == NO_CHUNK)
@@ -142,7 +143,7 @@ static bool no_weight(Expander *x, const Request *request)
          request->chunk, (long long)request->microbatch);
 }
 
-/* Appends the pass, or leaves it out if its microbatch does not exist. */
+/* Appends the pass to the order, or leaves it out if its microbatch does not exist (M of N microbatches). */
 static void append(Expander *x, const Request *request, uint8_t chunk, uint32_t microbatch)
 {
     Action *forward = x->forward;
@@ -173,8 +174,8 @@ static void append(Expander *x, const Request *request, uint8_t chunk, uint32_t 
         x->forward = action;
 }
 
-/* Appends the U that makes the chunk's next version. Leaves it out if all its gradients are of microbatches that do not
-   exist, unless other copies of the stage may have some. */
+/* Appends the U that makes the next version of the chunk's weights. Leaves it out if all gradients since the last U
+   are of microbatches that do not exist, unless other copies of the stage may have gradients. */
 static void serve_update(Expander *x, const Request *request)
 {
     ChunkState *state = &x->chunks[request->chunk];
@@ -183,8 +184,8 @@ static void serve_update(Expander *x, const Request *request)
     state->gathered = state->left_out = 0;
 }
 
-/* Appends the requested pass. If the request names no microbatch, an F, B or I takes the next one of its chunk, and a W
-   takes the oldest weight pass that waits. */
+/* Appends the requested pass. If the request names no microbatch, an F, B or I takes the next one of its chunk, and a
+   W the one whose I ran first. */
 static bool serve(Expander *x, const Request *request)
 {
     uint8_t chunk = (uint8_t)request->chunk;
@@ -208,8 +209,8 @@ static bool serve(Expander *x, const Request *request)
     return true;
 }
 
-/* The values of a step, evaluated once: how often it repeats, its time slot, and from which pair on `overlap` and from
-   which backward on `split` applies. */
+/* The values of a step, which are evaluated once: how often it repeats, its time slot, from which F and B (or pair of
+   F) on `overlap` applies, and from which backward on `split` does. */
 typedef struct StepValues {
     int64_t count, slot, overlap_from, split_from;
 } StepValues;
@@ -229,7 +230,7 @@ static bool expand_step(Expander *x, const Item *item)
     if (!step_values(x, item, &values))
         return false;
     int64_t pairs = 0, backwards = 0;
-    uint64_t done = 0, all = 0; /* passes of this step */
+    uint64_t done = 0, all = 0; /* done: passes of this step so far; all: passes of all its repetitions */
     for (const Pass *pass = item->step.passes; pass; pass = pass->next)
         all += (uint64_t)values.count;
     x->step = item;
@@ -245,7 +246,8 @@ static bool expand_step(Expander *x, const Item *item)
                 return false;
             request.joined = pass->joined || (kind == ACTION_F && pass->next && is_backward(pass->next->kind) &&
                                               pairs++ >= values.overlap_from);
-            if (item->step.forward_pairs) /* the first of two F; the last of an odd number runs alone */
+            /* pairs of F: `joined` is set on the first F of a pair; of an odd number of F the last one runs alone */
+            if (item->step.forward_pairs)
                 request.joined = done % 2 == 0 && done + 1 < all && (int64_t)(done / 2) >= values.overlap_from;
             done++;
             request.has_slot = item->step.slot;
@@ -271,8 +273,8 @@ static bool expand_step(Expander *x, const Item *item)
 
 /* --- slots --- */
 
-/* Appends W that have no slot, keys `next` to `last` - 1: one in each of the slots `slot` to `end` - 1, as long as a
-   weight pass waits. Returns the first key that is not appended. */
+/* Appends Ws without a slot (the keys next..last-1), one in each free slot slot..end-1, as long as there is a W whose
+   I has run. Returns the first key that is not appended. */
 static const SlotKey *fill_slots(Expander *x, int64_t slot, int64_t end, const SlotKey *next, const SlotKey *last)
 {
     uint8_t chunk;
@@ -282,7 +284,8 @@ static const SlotKey *fill_slots(Expander *x, int64_t slot, int64_t end, const S
     return next;
 }
 
-/* Notes the slot if several passes share it: those from position `from` on. An F&B counts as one. */
+/* Notes in schedule->shared_slots that several passes share the slot, if they do. They are at the positions from
+   `from` on; an F&B counts as one pass. */
 static void note_slot(Expander *x, int64_t slot, uint32_t from)
 {
     SharedSlots *shared = &x->schedule->shared_slots[x->rank];
@@ -306,13 +309,13 @@ static void note_slot(Expander *x, int64_t slot, uint32_t from)
     shared->passes[shared->count - 1] = passes;
 }
 
-/* Runs all requests of the rank in the order of their slots. */
+/* Appends all requested passes of the rank in the order of their slots. */
 static bool serve_in_slots(Expander *x)
 {
     const uint32_t count = x->request_count;
     SlotKey *keys = arena_array(x->scratch, count, sizeof *keys);
-    /* slotted: number of keys with a slot, from the start of the array; fill: index of the first key without a slot,
-       which go from the end of the array backwards */
+    /* slotted: number of keys with a slot, which are at the start of `keys`; fill: index of the first key without a
+       slot: these are at the end */
     uint32_t slotted = 0, fill = count;
     for (uint32_t i = 0; i < count; i++)
         if (x->requests[i].has_slot)
@@ -322,9 +325,9 @@ static bool serve_in_slots(Expander *x)
         if (request->has_slot)
             continue;
         if (slotted && request->kind != ACTION_W) {
-            RankError *error =
-                rank_error(&x->errors, x->rank, request->pass->span,
-                           "this pass has no slot, but others of this rank have one: then only W may have none");
+            RankError *error = rank_error(
+                &x->errors, x->rank, request->pass->span,
+                "this pass has no time slot, but others of this rank have one: only a W may then be without");
             if (error)
                 error->help = "write `at SLOT:` before its step";
             return false;
@@ -417,7 +420,7 @@ static bool run_steps(Expander *x)
     x->request_count = x->loop_count = 0;
     x->step = NULL;
     x->turn = NULL;
-    if (!values_for_rank(x->ast, x->rank, x->values, &fault)) /* cannot fail: place() has evaluated these values */
+    if (!values_for_rank(x->ast, x->rank, x->values, &fault)) /* succeeds: place() has evaluated the same values */
         return false;
     for (const Item *item = x->ast->items; item; item = item->next)
         if (item->kind >= ITEM_STEP && !expand_item(x, item))
@@ -454,7 +457,8 @@ static void expand_rank(Expander *x, uint32_t rank)
     weight_queue_open(&x->weights, x->scratch, chunk_count, written);
     x->rank = rank;
     x->passes_max = 3 * together;
-    x->most = x->passes_max + x->updates_max + 1; /* room for one more than allowed: the one that is refused */
+    /* one more than allowed, because a pass is stored before it is refused */
+    x->most = x->passes_max + x->updates_max + 1;
     x->actions = arena_array(x->scratch, x->most, sizeof *x->actions);
     x->requests = NULL;
     x->work_max = 64 * x->passes_max + 100000;
@@ -463,7 +467,7 @@ static void expand_rank(Expander *x, uint32_t rank)
     if (x->ast->has_slots ? !expand_requests(x) || !serve_in_slots(x) : !run_steps(x))
         return;
     if (x->sought != POSITION_NONE)
-        return; /* the orders are complete */
+        return; /* a second run, for place_of: the order has already been stored */
     Order *order = &x->schedule->orders[rank];
     order->actions = arena_array(x->arena, x->count, sizeof *order->actions);
     order->count = order->capacity = x->count;
@@ -471,7 +475,7 @@ static void expand_rank(Expander *x, uint32_t rank)
         memcpy(order->actions, x->actions, x->count * sizeof *x->actions);
 }
 
-/* NULL: values of the file cannot be computed with these parameters, which place has reported. */
+/* Returns NULL if values of the file cannot be computed with these parameters; place has reported that. */
 static Expander *expander_new(const Ast *ast, const Parameters *parameters, Arena *arena, Schedule *schedule)
 {
     Fault fault;
@@ -494,8 +498,8 @@ typedef struct ExpandOrigin {
     Schedule *schedule;
 } ExpandOrigin;
 
-/* Runs all steps of the rank again, and returns a text that tells where the action was written: "here m = 3". NULL:
-   there is nothing to tell. */
+/* Runs all steps of the rank again, to find the circumstances under which they requested the action at `position`.
+   Returns these as text, such as "here m = 3"; NULL: there is nothing to say. */
 static const char *place_of(const Origin *origin, uint32_t rank, uint32_t position)
 {
     const ExpandOrigin *from = (const ExpandOrigin *)origin;

@@ -2,7 +2,8 @@
 
 const char *expand_circumstances(const Expander *x, const Expression *expression)
 {
-    if (x->turn) /* passes run in slots after all steps were evaluated: x->values are those of the last iteration */
+    /* a pass is put into its slot after all steps have been evaluated, so x->values say nothing about it */
+    if (x->turn)
         return x->turn->has_slot ? arena_format(x->arena, "here in slot %lld", (long long)x->turn->slot) : NULL;
     if (!expression && x->step)
         expression = x->step->value;
@@ -19,13 +20,13 @@ const char *expand_circumstances(const Expander *x, const Expression *expression
 
 /* --- more passes than microbatches --- */
 
-/* How many microbatches one written pass of the file requests on the rank, over all repetitions of its step. */
+/* How many microbatches a pass written in the file requests on the rank, over all repetitions of its step. */
 typedef struct Share {
     const Pass *pass;
     uint64_t count;
 } Share;
 
-enum { SHARES_MAX = 6 /* named in the message; the others are summed in one more term */ };
+enum { SHARES_MAX = 6 /* the message names so many passes; all others are summed in one more term */ };
 
 typedef struct Shares {
     Share of[SHARES_MAX];
@@ -51,8 +52,8 @@ static void add_share(Shares *shares, const Request *request)
         shares->others++;
 }
 
-/* Counts the microbatches that each pass of the file requests. If passes were run one by one, runs all steps again,
-   only to count, and drops the errors of that run. */
+/* Counts the microbatches that each written pass requests. Unless the requests have been stored, runs all steps
+   again, only to count, and drops the errors of that run. */
 static Shares count_shares(Expander *x, const Request *request)
 {
     const RankErrors errors = x->errors;
@@ -60,7 +61,7 @@ static Shares count_shares(Expander *x, const Request *request)
     const bool served = !x->requests;
     if (served) {
         RankError *last = errors.last;
-        /* a higher limit, to count more than the first pass that is too many */
+        /* a higher limit, so that the counting does not end at the first pass that is too many */
         x->passes_max = 4 * x->passes_max + 1000;
         x->most = x->passes_max + x->updates_max + 1;
         shares.complete = expand_requests(x);
@@ -115,7 +116,7 @@ bool expand_too_many(Expander *x, const Request *request)
     const Schedule *schedule = x->schedule;
     const ChunkState state = x->chunks[request->chunk];
     const char *here = expand_circumstances(x, request->pass->computed_chunk);
-    const Request kept = *request; /* counting makes the requests again */
+    const Request kept = *request; /* a copy, because count_shares may overwrite the requests */
     const Shares shares = count_shares(x, &kept);
     const char *of_chunk =
         schedule->chunk_counts[x->rank] > 1 ? arena_format(x->arena, " of chunk %d,", kept.chunk) : "";

@@ -17,8 +17,8 @@ static const char *here(const Settings *s, const Expression *expression)
     return *text ? arena_format(s->arena, "here %s", text) : NULL;
 }
 
-/* Evaluates a setting that is the same for all ranks; `usual` if the file does not give it. False, with a diagnostic:
-   it has no value, or none in low..high. */
+/* Evaluates a setting that is the same for all ranks; it is `usual` if the file does not give it. False, with a
+   diagnostic: it has no value, or one outside low..high. */
 static bool setting_of(Settings *s, Setting setting, int64_t usual, int64_t low, int64_t high, Diagnostics *diagnostics,
                        int64_t *value)
 {
@@ -32,7 +32,7 @@ static bool setting_of(Settings *s, Setting setting, int64_t usual, int64_t low,
     else if (*value >= low && *value <= high)
         return true;
     else {
-        diag_error(diagnostics, expression->span, "%s = %lld: there can be %lld to %lld", setting_names[setting],
+        diag_error(diagnostics, expression->span, "%s = %lld: it can be %lld to %lld", setting_names[setting],
                    (long long)*value, (long long)low, (long long)high);
         diag_refuses(diagnostics);
     }
@@ -48,16 +48,16 @@ static void memory_of(Settings *s, const Schedule *schedule, uint32_t rank, int6
     const int64_t least = search_least_memory(schedule, rank, forward);
     Fault fault;
     RankError *error;
-    values_for_rank(s->ast, rank, s->values, &fault); /* cannot fail: place() has evaluated these values */
+    values_for_rank(s->ast, rank, s->values, &fault); /* succeeds: place() has evaluated the same values */
     if (!evaluate(expression, s->values, memory, &fault)) {
         error = rank_error(&s->errors, rank, fault.expression->span, "%s", fault_text(&fault, s->arena));
         if (error)
             error->help = here(s, fault.expression);
     } else if (*memory < least) {
         const char *help = here(s, expression);
-        error =
-            rank_error(&s->errors, rank, expression->span, "memory %lld does not hold one microbatch: that takes %lld",
-                       (long long)*memory, (long long)least);
+        error = rank_error(&s->errors, rank, expression->span,
+                           "memory %lld is too small for one microbatch, which takes %lld", (long long)*memory,
+                           (long long)least);
         if (error) {
             error->refuses = true;
             error->help = arena_format(s->arena, "%s%sthe least that works on this rank is %lld", help ? help : "",
@@ -66,7 +66,7 @@ static void memory_of(Settings *s, const Schedule *schedule, uint32_t rank, int6
     }
 }
 
-/* Reports a stage that is on several ranks: the search supports only one rank per stage. */
+/* Checks that each stage is on a single rank, because the search supports no copies of stages. */
 static bool has_one_home(const Schedule *schedule, Diagnostics *diagnostics)
 {
     for (uint32_t p = 0; p < schedule->pipe_count; p++)

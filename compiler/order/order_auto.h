@@ -1,14 +1,14 @@
 #ifndef ORDER_ORDER_AUTO_H
 #define ORDER_ORDER_AUTO_H
 
-/* `order auto`: evaluates how much the file allows a rank to hold, and takes the orders that the search finds. */
+/* `order auto`: evaluates how much memory the file allows each rank, and takes the orders that the search finds. */
 
 #include "compiler/schedule/bound.h"
 #include "compiler/search/search.h"
 #include "compiler/tree/values.h"
 
-/* After place, in place of expand, with the same tree and parameters. Errors of many ranks are reported once.
-   Fills in `limits` with the memory that the file allows. */
+/* Call it after place() and instead of expand(), with the same tree and parameters. An error that several ranks have
+   is reported once. Fills in `limits` with the memory that the file allows. */
 bool order_auto(const Ast *ast, const Parameters *parameters, const Costs *costs, const SearchControl *control,
                 Arena *arena, Diagnostics *diagnostics, Schedule *schedule, SearchProgress *found,
                 MemoryLimits *limits);

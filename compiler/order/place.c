@@ -10,11 +10,11 @@ typedef struct Placer {
     Diagnostics *diagnostics;
     Schedule *schedule;
     int64_t *values;
-    uint64_t passes; /* forward and backward passes of the pipes so far */
+    uint64_t passes; /* number of forward and backward passes of the pipes so far */
     RankErrors errors;
 } Placer;
 
-/* Evaluates an expression whose value must be in low..high. */
+/* Evaluates an expression whose value must be in low..high. what: what it counts, for the error. */
 static bool evaluate_within(Placer *p, const Expression *expression, const char *what, int64_t low, int64_t high,
                             int64_t *value)
 {
@@ -118,7 +118,7 @@ static bool place_pipe(Placer *p, const Item *item, PlacedPipe *pipe)
     pipe->written = item->pipe.written ? (uint32_t)written : pipe->microbatches;
     p->passes += 2 * (uint64_t)pipe->stages * pipe->written;
     if (p->passes > SCHEDULE_PASSES_MAX) {
-        diag_error(p->diagnostics, pipe->span, "%llu forward and backward passes: there can be %d",
+        diag_error(p->diagnostics, pipe->span, "%llu forward and backward passes: a schedule can have %d",
                    (unsigned long long)p->passes, SCHEDULE_PASSES_MAX);
         diag_refuses(p->diagnostics);
         return false;
@@ -153,8 +153,8 @@ static bool place_pipes(Placer *p)
     }
     if (good && together != schedule->microbatches) {
         diag_error(p->diagnostics, schedule->pipes[0].span,
-                   "the microbatches of all pipes are %llu together, not the schedule's %u",
-                   (unsigned long long)together, schedule->microbatches);
+                   "the pipes together have %llu microbatches, but the schedule has %u", (unsigned long long)together,
+                   schedule->microbatches);
         diag_note(p->diagnostics, p->ast->microbatches->span, "declared here");
         diag_help(p->diagnostics, schedule->pipe_count > 1 ? "the pipes share them: M/2 microbatches for each of two"
                                                            : "give them all to the pipe: M microbatches");
@@ -165,8 +165,9 @@ static bool place_pipes(Placer *p)
 
 /* --- chunks --- */
 
-/* Writes the ranks that hold a stage into `ranks`, each once, in the order of its microbatches. `seen` is [ranks],
-   zero at first; each call has a `call` of its own, not 0. */
+/* Writes the ranks that hold a stage into `ranks`, each once, in the order of its microbatches, and returns their
+   number. seen: [ranks], zero before the first call, then kept. call: a number other than 0 that no other call has.
+   */
 static uint32_t ranks_of_stage(const PlacedPipe *pipe, uint32_t stage, uint32_t *seen, uint32_t call, uint16_t *ranks)
 {
     uint32_t count = 0;
@@ -179,7 +180,8 @@ static uint32_t ranks_of_stage(const PlacedPipe *pipe, uint32_t stage, uint32_t 
     return count;
 }
 
-/* Without `chunk` items the chunks of a rank are its stages, pipe after pipe, from the first stage on. */
+/* Numbers the chunks of each rank as the language does without `chunk` items: the rank's stages, pipe after pipe,
+   from the first stage on. */
 static bool chunks_by_pipe(Placer *p)
 {
     Schedule *schedule = p->schedule;
@@ -194,9 +196,10 @@ static bool chunks_by_pipe(Placer *p)
     for (uint32_t rank = 0; rank < schedule->ranks; rank++) {
         const uint32_t count = schedule->chunk_counts[rank];
         if (count > PROGRAM_CHUNKS_MAX)
-            rank_error(&p->errors, rank, schedule->pipes[0].span, "%u stages live here: a rank holds at most %d", count,
-                       PROGRAM_CHUNKS_MAX);
-        RankError *empty = count ? NULL : rank_error(&p->errors, rank, schedule->pipes[0].span, "no stage lives here");
+            rank_error(&p->errors, rank, schedule->pipes[0].span, "%u stages live on this rank: it can hold at most %d",
+                       count, PROGRAM_CHUNKS_MAX);
+        RankError *empty =
+            count ? NULL : rank_error(&p->errors, rank, schedule->pipes[0].span, "no stage lives on this rank");
         if (empty)
             empty->help = "every rank needs a stage: use fewer ranks, more stages, or another rank for one of them";
         schedule->chunks[rank] = arena_array(p->arena, count, sizeof **schedule->chunks);
@@ -218,7 +221,8 @@ static uint32_t count_of_pipe(const PlacedChunk *chunks, uint32_t count, int64_t
     return found;
 }
 
-/* `chunk N = e`: chunk N of this rank is its next stage of pipe e. */
+/* Numbers the chunks of a rank by the items `chunk N = e`: chunk N is the rank's next stage of pipe e. last: the last
+   such item, for an error. */
 static void chunks_as_declared(Placer *p, uint32_t rank, uint32_t declared, const Item *last)
 {
     Schedule *schedule = p->schedule;
@@ -239,17 +243,17 @@ static void chunks_as_declared(Placer *p, uint32_t rank, uint32_t declared, cons
             return;
         }
         if (pipe < 0 || pipe >= schedule->pipe_count) {
-            RankError *error = rank_error(&p->errors, rank, item->span, "the value of chunk %u is not a pipe: %lld",
+            RankError *error = rank_error(&p->errors, rank, item->span, "chunk %u must be the name of a pipe, not %lld",
                                           item->chunk, (long long)pipe);
             if (error)
-                error->help = "the value is the name of a pipe: chunk 0 = a;";
+                error->help = "write the name, such as chunk 0 = a;";
             return;
         }
         uint32_t next = 0;
         while (next < count && (taken[next] || stages[next].pipe != pipe))
             next++;
         if (next == count) {
-            rank_error(&p->errors, rank, item->span, "chunk %u has no stage: pipe %s has %s here", item->chunk,
+            rank_error(&p->errors, rank, item->span, "chunk %u has no stage: pipe %s has %s on this rank", item->chunk,
                        schedule->pipes[pipe].name, counted(count_of_pipe(stages, count, pipe), "stage").text);
             return;
         }
@@ -261,7 +265,7 @@ static void chunks_as_declared(Placer *p, uint32_t rank, uint32_t declared, cons
         while (taken[left])
             left++;
         rank_error(&p->errors, rank, last->span,
-                   "stage %u of pipe %s lives here, but is none of the %u declared chunks", stages[left].stage,
+                   "stage %u of pipe %s lives on this rank, but is none of its %u declared chunks", stages[left].stage,
                    schedule->pipes[stages[left].pipe].name, declared);
         return;
     }
@@ -269,7 +273,7 @@ static void chunks_as_declared(Placer *p, uint32_t rank, uint32_t declared, cons
         schedule->chunks[rank][i] = chunks[i];
 }
 
-/* Writes the number of the chunk into the homes of the chunk's stage that are on this rank. */
+/* Writes the chunk's number into the homes of its stage that are on this rank. */
 static void take_chunk(Placer *p, uint32_t rank, uint32_t chunk)
 {
     Schedule *schedule = p->schedule;
@@ -287,8 +291,9 @@ static void take_chunk(Placer *p, uint32_t rank, uint32_t chunk)
         passed |= m < pipe->microbatches;
     }
     if (!passed)
-        rank_error(&p->errors, rank, pipe->span, "no microbatch of pipe %s passes stage %u here", pipe->name,
-                   placed->stage);
+        rank_error(&p->errors, rank, pipe->span,
+                   "this rank has a copy of stage %u of pipe %s, but no microbatch goes through it: the pipe has %s",
+                   placed->stage, pipe->name, counted(pipe->microbatches, "microbatch").text);
 }
 
 static bool place_chunks(Placer *p)
@@ -303,7 +308,7 @@ static bool place_chunks(Placer *p)
         }
     for (uint32_t rank = 0; declared && rank < schedule->ranks; rank++) {
         Fault fault;
-        if (values_for_rank(p->ast, rank, p->values, &fault)) /* always true: require_for_rank has checked it */
+        if (values_for_rank(p->ast, rank, p->values, &fault)) /* succeeds, as in require_for_rank before */
             chunks_as_declared(p, rank, declared, last);
     }
     for (uint32_t rank = 0; !p->errors.first && rank < schedule->ranks; rank++)
@@ -312,8 +317,8 @@ static bool place_chunks(Placer *p)
     return !p->errors.first;
 }
 
-/* Makes the recipe of an item and evaluates its share of the multiprocessors. The recipe of `overlap F&B auto` has no
-   entries yet. */
+/* Makes the recipe of an item, and evaluates communication's share of the multiprocessors. The recipe of `overlap F&B
+   auto` has no entries yet. */
 static bool place_recipe(Placer *p, const Item *item, Recipe *recipe)
 {
     int64_t part, whole;
@@ -329,7 +334,7 @@ static bool place_recipe(Placer *p, const Item *item, Recipe *recipe)
     return true;
 }
 
-/* Checks that some rank has a chunk of each number that the head of a recipe names. */
+/* Checks that some rank has chunks with the numbers for which a recipe is written. */
 static bool check_recipe_chunks(const Placer *p, const Item *item)
 {
     const int *chunks = item->recipe.pair.chunks, highest = chunks[0] > chunks[1] ? chunks[0] : chunks[1];

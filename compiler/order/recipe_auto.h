@@ -6,8 +6,9 @@
 #include "compiler/source/diag.h"
 #include "compiler/tree/ast.h"
 
-/* `overlap F&B auto`: fills in the recipe of a schedule that place has made. The order is the shortest under these
-   costs for the stage with the most layers. False: the costs name no component, which is reported. */
+/* `overlap F&B auto`: fills in the recipe of a schedule for which place() has left it empty. The order is the
+   shortest under these costs for the stage with the most layers. False: the costs name no component; a diagnostic
+   says so. */
 bool recipe_auto(const Item *item, const Costs *costs, Diagnostics *diagnostics, Schedule *schedule,
                  RecipeFound *found);
 

@@ -20,8 +20,8 @@ static bool within_limit(const Item *item, const int64_t *values)
 
 typedef enum Outcome { HOLDS, FAILS, HAS_FAULT } Outcome;
 
-/* Evaluates an item. HOLDS for a require that holds and for every item of another kind that has a value; HAS_FAULT: no
-   value. */
+/* Evaluates an item. HOLDS: a require holds, or another item has a value; FAILS: a require does not hold; HAS_FAULT:
+   there is no value. */
 static Outcome examine(const Item *item, const Parameters *parameters, int64_t *values, Fault *fault)
 {
     int64_t value = 1;
@@ -31,10 +31,10 @@ static Outcome examine(const Item *item, const Parameters *parameters, int64_t *
     return value ? HOLDS : FAILS;
 }
 
-/* --- the nearest parameters that would do --- */
+/* --- the nearest parameters with which all requires hold --- */
 
 /* Evaluates all items, for every rank. Returns the first outcome other than HOLDS, in the order in which items are
-   checked. */
+   checked; HOLDS if there is none. */
 static Outcome examine_all(const Ast *ast, const Parameters *parameters, int64_t *values)
 {
     Fault fault;
@@ -63,8 +63,8 @@ bool require_admits(const Ast *ast, const Parameters *parameters, int64_t *value
     return examine_all(ast, parameters, values) != FAILS;
 }
 
-/* The first number of the item, at least 1, from `number` on in steps of `step`, with which all requires hold; 0:
-   there is none near. */
+/* The first number for the item with which all requires hold, among number + step, number + 2 * step and so on; 0:
+   there is none that is near and at least 1. */
 static int64_t search(const Ast *ast, Parameters parameters, const Item *item, int64_t number, int64_t step,
                       int64_t *values)
 {
@@ -103,7 +103,8 @@ static bool suggest(const Ast *ast, const Parameters *parameters, const Item *it
     return below || above;
 }
 
-/* Suggests another value for a parameter that -D sets, with which all requires hold. False: there is none near. */
+/* Suggests another value, with which all requires hold, for the first parameter set by -D that has one near its
+   value. False: none has. */
 static bool suggest_given(const Ast *ast, const Parameters *parameters, const int64_t *values, Arena *arena,
                           Diagnostics *diagnostics)
 {
@@ -111,7 +112,8 @@ static bool suggest_given(const Ast *ast, const Parameters *parameters, const in
         for (uint32_t i = 0; item->kind == ITEM_PARAM && i < parameters->count; i++) {
             if (strcmp(parameters->others[i].name, item->name.symbol->text) != 0)
                 continue;
-            Parameters tried = *parameters; /* a copy in which this parameter is set once more: the last value counts */
+            /* a copy that sets this parameter once more, because the last value counts */
+            Parameters tried = *parameters;
             tried.capacity = parameters->count + 1;
             tried.others = arena_array(arena, tried.capacity, sizeof *tried.others);
             memcpy(tried.others, parameters->others, parameters->count * sizeof *tried.others);
@@ -172,7 +174,9 @@ bool require_for_all(const Ast *ast, const Parameters *parameters, int64_t *valu
             continue;
         const Outcome outcome = examine(item, parameters, values, &fault);
         if (outcome == HAS_FAULT) {
-            if (good) /* otherwise a failed require may be the cause of the fault */
+            /* not reported after a failed require: the same wrong values may cause a division by zero or an overflow
+               here */
+            if (good)
                 report_fault(ast, &fault, values, arena, diagnostics);
             return false;
         }

@@ -1,26 +1,26 @@
 #ifndef ORDER_REQUIRE_H
 #define ORDER_REQUIRE_H
 
-/* Checks what a schedule requires of its parameters. */
+/* Checks what a schedule file requires of its parameters. */
 
 #include "compiler/source/rank_errors.h"
 #include "compiler/tree/values.h"
 
 /* Evaluates all items that are the same for every rank, in the order of the file, and checks the requires among them
-   and the numbers of ranks and microbatches. Ends at an item without a value and at a number out of its limits. A
-   require that fails is reported with its message and the values in it. If it depends on a parameter of -D, the
-   microbatches or the ranks, the report also gives the nearest values of the first of these with which all requires
-   hold. */
+   and the numbers of ranks and microbatches. Ends at an item without a value or at a number beyond its limit. A
+   require that fails is reported with its message and the values in it. If it depends on parameters of -D, on the
+   microbatches or on the ranks, other values of these are tried in this order: the report suggests the nearest values
+   of the first of them with which all requires hold. */
 bool require_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Arena *arena,
                      Diagnostics *diagnostics);
-/* Whether no require fails up to the first item without a value, or with a number of ranks or microbatches out of its
-   limits. The other functions report such an item. */
+/* Whether no require fails. Looks no further than the first item that has no value or a number of ranks or
+   microbatches beyond its limit; the other functions report such an item. */
 bool require_admits(const Ast *ast, const Parameters *parameters, int64_t *values);
 /* Evaluates the items that depend on the rank, except chunks, and checks the requires among them. Ends at an item
-   without a value. `values` have those of require_for_all. */
+   without a value. `values`: as require_for_all has left them. */
 void require_for_rank(const Ast *ast, uint32_t rank, int64_t *values, RankErrors *errors);
-/* Evaluates all items and checks all requires, for every rank. Call it when the costs are known: some requires use
-   cost(). */
+/* Evaluates all items and checks all requires, for every rank. Called when the costs are known, because some requires
+   use cost(). */
 bool require_with_costs(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics);
 
 #endif

@@ -4,10 +4,10 @@
 
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 
-/* How many slots `slot` comes after `first`, without overflow. */
+/* slot - first, without overflow. */
 static uint64_t distance(int64_t slot, int64_t first) { return (uint64_t)slot - (uint64_t)first; }
 
-/* One round of a radix sort: stable by the digit above `shift`. */
+/* One round of a radix sort: a stable sort by the digit that begins at bit `shift`. */
 static void sort_by_digit(const SlotKey *from, SlotKey *to, uint32_t count, int64_t first, unsigned shift)
 {
     uint32_t places[DIGITS] = {0};

@@ -7,7 +7,8 @@ static bool fits(const Item *item, const Schedule *schedule, const Timeline *tim
 {
     if (!squeeze_has_room(schedule, times)) {
         diag_error(diagnostics, item->span,
-                   "too much to squeeze: %s of %.0f slots each; together they can have at most %d",
+                   "too long for `squeeze`: %s of %.0f time slots each (one for each F, I or W); all ranks together "
+                   "can have at most %d",
                    counted(schedule->ranks, "rank").text, times->makespan, SQUEEZE_SLOTS_MAX);
         diag_help(diagnostics, "fewer microbatches need fewer slots");
         return false;
@@ -26,8 +27,8 @@ static bool fits(const Item *item, const Schedule *schedule, const Timeline *tim
                                        "--emit=csv:FILE.csv writes");
                 return false;
             }
-            diag_error(diagnostics, action->span, "`squeeze` moves passes of one slot, and %s",
-                       action->overlap ? "an F&B takes several" : "a B is two");
+            diag_error(diagnostics, action->span, "`squeeze` moves only passes that take one time slot (F, I, W); %s",
+                       action->overlap ? "an F&B takes several" : "a B takes two");
             diag_note(diagnostics, item->span, "squeezed here");
             diag_help(diagnostics, action->overlap ? "write the F and the backward pass separately"
                                                    : "write I, and W for the other half");
@@ -36,8 +37,29 @@ static bool fits(const Item *item, const Schedule *schedule, const Timeline *tim
     return true;
 }
 
-bool squeeze(const Item *item, Schedule *schedule, PassTable *table, Timeline *times, Arena *arena,
-             Diagnostics *diagnostics)
+/* Sets `*value` to the value of the condition after `squeeze`; 1: there is no condition. False, with a diagnostic: it
+   has no value. */
+static bool evaluate_condition(const Ast *ast, const Parameters *parameters, int64_t *value, Arena *arena,
+                               Diagnostics *diagnostics)
 {
+    const Expression *const condition = ast->squeeze->value;
+    int64_t *values = values_new(ast, parameters, arena);
+    Fault fault;
+    *value = 1;
+    if (!condition || (values_for_all(ast, parameters, values, &fault) && evaluate(condition, values, value, &fault)))
+        return true;
+    diag_error(diagnostics, fault.expression->span, "%s", fault_text(&fault, arena));
+    return false;
+}
+
+bool squeeze(const Ast *ast, const Parameters *parameters, Schedule *schedule, PassTable *table, Timeline *times,
+             Arena *arena, Diagnostics *diagnostics)
+{
+    const Item *item = ast->squeeze;
+    int64_t wanted;
+    if (!evaluate_condition(ast, parameters, &wanted, arena, diagnostics))
+        return false;
+    if (!wanted)
+        return true;
     return fits(item, schedule, times, diagnostics) && squeeze_orders(schedule, table, times, arena);
 }

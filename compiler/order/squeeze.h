@@ -1,15 +1,15 @@
 #ifndef ORDER_SQUEEZE_H
 #define ORDER_SQUEEZE_H
 
-/* `squeeze` of a schedule file. */
+/* Runs `squeeze` of a schedule file. */
 
 #include "compiler/schedule/timeline.h"
-#include "compiler/tree/ast.h"
+#include "compiler/tree/values.h"
 
-/* Runs squeeze_orders (slot_squeeze.h) on a legal schedule; `times` are its times under costs_unit, in which each pass
-   takes one slot. False, with a diagnostic: there is a pass of several slots (a B or an F&B) or a U, or there are too
-   many slots. */
-bool squeeze(const Item *item, Schedule *schedule, PassTable *table, Timeline *times, Arena *arena,
-             Diagnostics *diagnostics);
+/* Runs squeeze_orders (slot_squeeze.h) on a legal schedule, unless the condition of `squeeze` is 0. `times`: the
+   times under costs_unit, in which each pass takes one slot. False, with a diagnostic: the condition has no value, a
+   pass takes several slots (B or F&B), there is a U, or there are too many slots. */
+bool squeeze(const Ast *ast, const Parameters *parameters, Schedule *schedule, PassTable *table, Timeline *times,
+             Arena *arena, Diagnostics *diagnostics);
 
 #endif

@@ -1,8 +1,8 @@
 #ifndef ORDER_WEIGHT_QUEUE_H
 #define ORDER_WEIGHT_QUEUE_H
 
-/* The waiting weight passes of one rank: a first-in-first-out queue over all chunks. Every I enters it, and W takes
-   the oldest entry of all chunks (as in DualPipe) or of one chunk. */
+/* The Ws of one rank whose I has run: a first-in-first-out queue over all chunks. Every I adds an entry; a W takes
+   the oldest entry of all chunks (as in DualPipe), the oldest of one chunk, or that of a microbatch. */
 
 #include "runtime/base/arena.h"
 
@@ -16,20 +16,21 @@ typedef struct WaitingWeight {
 } WaitingWeight;
 
 typedef struct WeightQueue {
-    WaitingWeight *waiting; /* in the order of their I */
+    WaitingWeight *waiting; /* [count]: all entries so far in the order of their I, also those that were taken */
     uint32_t count, oldest;
     struct ChunkWeights {
-        uint32_t *at;    /* indices in WeightQueue.waiting, in ascending order */
-        uint32_t *place; /* [microbatch]: 1 + index in `waiting`; 0: not entered yet */
+        uint32_t *at;    /* [count]: the chunk's entries, as indices in `waiting`, in ascending order */
+        uint32_t *place; /* [microbatch]: index of its entry in `waiting` + 1; 0: it has none yet */
         uint32_t count, oldest;
     } * chunks;
 } WeightQueue;
 
-/* Makes room for `microbatches[chunk]` entries of each chunk. */
+/* Makes an empty queue with room for `microbatches[chunk]` entries of each chunk. */
 void weight_queue_open(WeightQueue *queue, Arena *arena, uint32_t chunks, const uint32_t *microbatches);
-/* A second I of a microbatch, which is an error reported elsewhere, changes nothing. */
+/* Adds an entry. Does nothing for a second I of a microbatch, an error that is reported elsewhere. */
 void weight_queue_put(WeightQueue *queue, uint8_t chunk, uint32_t microbatch);
-/* These take a waiting W: the oldest of all, the oldest of a chunk, or that of a microbatch. False: none waits. */
+/* Take an entry: the oldest of all chunks (and its chunk), the oldest of a chunk, or that of a microbatch. False:
+   there is none. */
 bool weight_queue_take(WeightQueue *queue, uint8_t *chunk, uint32_t *microbatch);
 bool weight_queue_take_of(WeightQueue *queue, uint8_t chunk, uint32_t *microbatch);
 bool weight_queue_take_this(WeightQueue *queue, uint8_t chunk, uint32_t microbatch);

@@ -55,7 +55,8 @@ static void dump_slots(const Instruction *instruction, FILE *stream)
             fprintf(stream, " %s=%u", slot_name(instruction, operand), instruction->slot[operand->slot]);
 }
 
-/* Prints an instruction with its slots. `action` is the action that it was made from; NULL: it is a WAIT. */
+/* Prints an instruction with its slots. `action`: the action that it was made from; NULL: the instruction is a WAIT.
+   */
 static void dump_step(const Schedule *schedule, const Instruction *instruction, const Action *action, FILE *stream)
 {
     char text[48] = "wait";
@@ -102,7 +103,7 @@ void put_recipe_proof(const RecipeFound *found, const char *unit, FILE *stream)
         fprintf(stream, " than %.6g%s", found->bound, unit);
 }
 
-/* Prints the result of `overlap F&B auto`. */
+/* Prints the result of `overlap F&B auto` in one line. */
 static void describe_recipe(const RecipeFound *found, const char *unit, FILE *stream)
 {
     fprintf(stream, "  overlap F&B auto: the layers of an F&B take %.6g%s; ", found->makespan, unit);

@@ -1,4 +1,4 @@
-/* One function for all that a compilation can be written as. */
+/* Writes any output of a compilation (EmitKind) by calling the function for it. */
 
 #include "compiler/output/emit.h"
 

@@ -60,7 +60,7 @@ static void put_placement(const Schedule *schedule, uint32_t variants, FILE *str
             putc(',', stream);
         json_put_text(schedule->pipes[p].name, strlen(schedule->pipes[p].name), stream);
     }
-    fputs("],\n\"chunks\":[", stream); /* for each rank, [pipe, stage, shade] of each of its chunks */
+    fputs("],\n\"chunks\":[", stream); /* for each rank a list of its chunks: [pipe, stage, shade of the colour] */
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         fputs(r ? ",[" : "[", stream);
         for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++)
@@ -75,10 +75,11 @@ static void put_placement(const Schedule *schedule, uint32_t variants, FILE *str
 typedef struct Part {
     const Action *pass;
     double start, end;
-    int half; /* 1: the first half of an F&B or F&F, 2: the second half; 0: a pass alone */
+    int half; /* 0: a pass alone; 1: the first half of an F&B or F&F; 2: the second half */
 } Part;
 
-/* Writes the parts of a rank, in order, and returns their number. `parts` has room for one for each action. */
+/* Writes the parts of a rank, in order, and returns their number. `parts` has room for as many as the rank has
+   actions. */
 static uint32_t parts_of(const Picture *picture, uint32_t rank, Part *parts)
 {
     uint32_t count = 0;
@@ -91,7 +92,8 @@ static uint32_t parts_of(const Picture *picture, uint32_t rank, Part *parts)
     return count;
 }
 
-/* [rank][position]: how many passes the rank runs before this pass; 0 for messages. */
+/* Returns [rank][position]: the number of passes that the rank runs before the pass at this position; 0 for messages.
+   */
 static uint32_t **number_passes(const Schedule *schedule, Arena *arena)
 {
     uint32_t **numbers = arena_array(arena, schedule->ranks, sizeof *numbers);

@@ -1,21 +1,23 @@
-/* Draws the inside of an F&B or F&F in characters, to scale: both streams of each layer, or of each round of the loop
-   over the layers. */
+/* Draws the inside of an F&B or F&F in characters, to scale: both streams, one line each, for each layer or for each
+   round of the loop over the layers. */
 
 #include "compiler/output/dump.h"
 #include "compiler/output/emit.h"
 #include "runtime/base/counted.h"
+#include "runtime/program/costs_parts.h"
 #include "runtime/program/recipe_waits.h"
 
 #include <math.h>
 #include <string.h>
 
 enum {
-    COLUMNS = 96,      /* width of the longest layer; more if the spans' names need it */
-    COLUMNS_MAX = 160, /* the largest width; a name that does not fit its span is printed below the picture */
+    COLUMNS = 96,      /* width in characters of the longest layer; it is wider if names of spans need it */
+    COLUMNS_MAX = 160, /* largest width; a name that still does not fit its span is printed below the picture */
     STREAM_NAME = 12,
 };
 
-/* The round of the loop over the layers in which a span runs. */
+/* The round of the loop over the layers in which a span runs. Late entries of an F&F run one round after their
+   layer's other entries. */
 static uint32_t round_of(const RecipeTimes *times, const RecipeSpan *span)
 {
     return span->layer + times->late.late[span->entry.component][span->entry.pass];
@@ -40,8 +42,8 @@ static int columns_of(const RecipeTimes *times, double longest)
     return columns;
 }
 
-/* Prints one stream of one round as a line. Each span has a '|' at its start and at its end; its pass and name are
-   between them if they fit. `begin`: the time of the first column; `scale`: columns per unit of time. */
+/* Prints one stream of one round as a line. Each span has a '|' at its start and at its end, and between these its
+   pass and name, if they fit. `begin`: the time of the first column; `scale`: columns per unit of time. */
 static void put_stream(const RecipeTimes *times, RecipeStream stream, uint32_t round, double begin, double scale,
                        FILE *file)
 {
@@ -116,38 +118,48 @@ static void put_wait(const RecipeWait *wait, FILE *stream)
     fprintf(stream, "  %12.6g  before %s of %slayer %u, ", wait->time, before,
             wait->waiting.entry.pass >= RECIPE_FIRST ? "" : "forward ", wait->waiting.layer);
     if (!wait->on_entry) {
-        fputs("for its launch: its inputs have arrived\n", stream);
+        fputs("for its launch, or for other work: its inputs have arrived\n", stream);
         return;
     }
     recipe_entry_text(wait->needed, needed, sizeof needed);
     fprintf(stream, "for %s%s\n", needed, wait->needed_layer == wait->waiting.layer ? "" : " of the layer before");
 }
 
+static double end_of(const RecipeTimes *times, RecipeStream stream)
+{
+    double end = 0;
+    for (uint32_t i = 0; i < times->counts[stream]; i++)
+        end = fmax(end, times->spans[stream][i].end);
+    return end;
+}
+
 static void put_waits(const Recipe *recipe, const RecipeTimes *times, const char *title, Arena *arena, FILE *stream)
 {
-    static const double shown = 1e-3; /* the smallest wait that is printed, as a share of the whole time */
-    const double wait = times->makespan - times->busy[RECIPE_COMPUTE];
+    /* waits shorter than this share of the makespan are not printed one by one */
+    static const double shown_share = 1e-3;
+    const double wait = times->makespan - times->busy[RECIPE_COMPUTE], shown = shown_share * times->makespan;
+    const double end = end_of(times, RECIPE_COMPUTE), last = fmax(end, end_of(times, RECIPE_COMM));
     if (wait < 1e-9 * times->makespan)
         return;
     RecipeWait *waits;
-    const uint32_t count = recipe_waits(recipe, times, shown * times->makespan, &waits, arena);
+    const uint32_t count = recipe_waits(recipe, times, shown, &waits, arena);
     fprintf(stream, "\n%scompute waits %.6g of %.6g (%.1f %%)\n", title, wait, times->makespan,
             100 * wait / times->makespan);
-    double end = 0, rest = wait;
+    double rest = wait - (times->makespan - end);
     for (uint32_t i = 0; i < count; i++) {
         put_wait(&waits[i], stream);
         rest -= waits[i].time;
     }
-    for (uint32_t i = 0; i < times->counts[RECIPE_COMPUTE]; i++)
-        end = fmax(end, times->spans[RECIPE_COMPUTE][i].end);
-    rest -= times->makespan - end;
-    if (times->makespan - end > shown * times->makespan)
-        fprintf(stream, "  %12.6g  at the end, for communication\n", times->makespan - end);
-    if (rest > shown * times->makespan)
+    if (last - end > shown)
+        fprintf(stream, "  %12.6g  at the end, for communication\n", last - end);
+    if (times->makespan - last > shown)
+        fprintf(stream, "  %12.6g  at the end, for other work\n", times->makespan - last);
+    if (rest > shown)
         fprintf(stream, "  %12.6g  in shorter waits and between the kernels of a component\n", rest);
 }
 
-/* Prints how much longer computation and communication take because communication has multiprocessors of its own. */
+/* Prints how much longer computation and communication take because the recipe divides the multiprocessors between
+   them. */
 static void put_share(const Recipe *recipe, const Costs *costs, FILE *stream)
 {
     const RecipeEntry computes = {.component = RECIPE_ATTENTION}, communicates = {.component = RECIPE_DISPATCH};
@@ -166,8 +178,8 @@ static void put_share(const Recipe *recipe, const Costs *costs, FILE *stream)
 
 static double percent_over(double time, double other) { return 100 * (time / other - 1); }
 
-/* Prints the order that `overlap F&B auto` found, and how much longer the published order takes: `published` is its
-   time. */
+/* Prints the order that `overlap F&B auto` found, and how much longer DeepSeek's published order takes. published:
+   the time of that order. */
 static void put_found(const RecipeFound *found, double published, const char *unit, FILE *stream)
 {
     fputs("this order was found by `overlap F&B auto`; ", stream);
@@ -179,8 +191,8 @@ static void put_found(const RecipeFound *found, double published, const char *un
     recipe_put(&found->recipe, "    ", ";", stream);
 }
 
-/* Prints how much less time the order takes that `overlap F&B auto` finds than the written recipe, whose time is
-   `makespan`. The written recipe may take less time if some of its communication is in the stream compute. */
+/* Compares a written recipe with the order that `overlap F&B auto` would find. makespan: the time of the written
+   recipe. It may be the shorter one if it has communication in the stream compute. */
 static void put_distance(double makespan, const RecipeFound *found, const char *unit, FILE *stream)
 {
     const double difference = percent_over(found->makespan, makespan);
@@ -215,7 +227,7 @@ static void put_best(const Compilation *c, const Recipe *recipe, double makespan
     }
 }
 
-/* Prints the late entries of an F&F: each round runs them for the layer before the layer of its other entries. */
+/* Prints the late entries of an F&F: those that a round runs for the layer before the layer of its other entries. */
 static void put_late(const Recipe *recipe, const RecipeTimes *times, FILE *stream)
 {
     const char *comma = "";
@@ -248,7 +260,21 @@ static void put_rounds(const RecipeTimes *times, bool is_forward, FILE *stream)
     }
 }
 
-/* Prints a recipe; `pairs` are those that follow it, such as F0&B1. */
+/* Prints which weight gradients a recipe puts off, and how long the rank with the longest stage is busy with them
+   after the F&B. */
+static void put_after(const Recipe *recipe, const Costs *costs, uint32_t stages, FILE *stream)
+{
+    for (uint32_t i = 0; i < recipe->counts[RECIPE_AFTER]; i++) {
+        char text[32];
+        recipe_entry_text(recipe->entries[RECIPE_AFTER][i], text, sizeof text);
+        fprintf(stream, "%s%s", i ? ", " : "after it, once its results are sent: ", text);
+    }
+    if (recipe->counts[RECIPE_AFTER])
+        fprintf(stream, "; %.6g%s\n", costs_longest_put_off(costs, stages, recipe), costs_unit_text(costs));
+}
+
+/* Prints how F&Bs (or F&Fs) run with a recipe: figures, a picture, and waits. `pairs`: which F&Bs, as text, such as
+   "F0&B1". */
 static void put_recipe(const Compilation *compilation, const Recipe *recipe, const char *pairs, FILE *stream)
 {
     const Schedule *schedule = &compilation->schedule;
@@ -269,10 +295,11 @@ static void put_recipe(const Compilation *compilation, const Recipe *recipe, con
         fprintf(stream, "; of %.6g of communication %.6g is hidden (%.1f %%)", times.busy[RECIPE_COMM], times.hidden,
                 100 * times.hidden / times.busy[RECIPE_COMM]);
     putc('\n', stream);
+    put_after(recipe, costs, schedule->pipes[0].stages, stream);
     put_share(recipe, costs, stream);
     if (is_forward)
         put_late(recipe, &times, stream);
-    else
+    else if (!recipe_put_off(recipe)) /* the search knows only recipes that put nothing off */
         put_best(compilation, recipe, times.makespan, stream);
     put_rounds(&times, is_forward, stream);
     put_waits(recipe, &times, "", compilation->arena, stream);

@@ -2,6 +2,7 @@
 #include "compiler/schedule/critical_path.h"
 #include "compiler/schedule/rank_load.h"
 #include "runtime/base/text.h"
+#include "runtime/program/costs_parts.h"
 #include "runtime/program/costs_resolve.h"
 #include "runtime/program/recipe_times.h"
 
@@ -31,7 +32,7 @@ static void put_rank(const Picture *picture, const Memory *memory, uint32_t rank
     putc('}', stream);
 }
 
-/* Prints a pass or F&B of the critical path in the text form of torch.distributed.pipelining, as in --emit=csv. */
+/* Prints a pass or F&B of the critical path as a JSON object. Its name is that of its cell in --emit=csv. */
 static void put_pass(const Picture *picture, const CriticalPass *at, FILE *stream)
 {
     const Order *order = &picture->schedule->orders[at->rank];
@@ -51,22 +52,26 @@ static void put_pass(const Picture *picture, const CriticalPass *at, FILE *strea
             source_line(picture->source, order->actions[at->position].span.begin));
 }
 
-static void put_recipe(const Recipe *recipe, const RecipeTimes *times, FILE *stream)
+static void put_recipe(const Recipe *recipe, const RecipeTimes *times, double after, FILE *stream)
 {
     fprintf(stream, "\"makespan\": %.17g, \"in_turn\": %.17g, \"compute\": %.17g, \"comm\": %.17g, \"hidden\": %.17g",
             times->makespan, times->in_turn, times->busy[RECIPE_COMPUTE], times->busy[RECIPE_COMM], times->hidden);
     if (recipe->share)
         fprintf(stream, ", \"share\": %u, \"whole\": %u", recipe->share, recipe->whole);
+    if (recipe_put_off(recipe))
+        fprintf(stream, ", \"after\": %.17g", after);
     putc('}', stream);
 }
 
-static void put_overlap(const Recipes *recipes, const Costs *costs, Arena *arena, FILE *stream)
+static void put_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FILE *stream)
 {
+    const Recipes *recipes = &schedule->recipes;
+    const uint32_t stages = schedule->pipes[0].stages;
     if (recipes->common) {
         const RecipeTimes times = recipe_times(recipes->common, costs, arena);
         if (times.makespan > 0) {
             fputs(",\n \"overlap\": {", stream);
-            put_recipe(recipes->common, &times, stream);
+            put_recipe(recipes->common, &times, costs_longest_put_off(costs, stages, recipes->common), stream);
         }
     }
     uint32_t listed = 0;
@@ -77,7 +82,7 @@ static void put_overlap(const Recipes *recipes, const Costs *costs, Arena *arena
             continue;
         fprintf(stream, "%s\n  {\"first\": %u, \"second\": %u, ", listed++ ? "," : ",\n \"overlap_of_chunks\": [",
                 own->first, own->second);
-        put_recipe(&own->recipe, &times, stream);
+        put_recipe(&own->recipe, &times, costs_longest_put_off(costs, stages, &own->recipe), stream);
     }
     if (listed)
         putc(']', stream);
@@ -135,7 +140,7 @@ void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE
         put_pass(picture, &path[i], stream);
     }
     putc(']', stream);
-    put_overlap(&schedule->recipes, picture->times->costs, arena, stream);
+    put_overlap(schedule, picture->times->costs, arena, stream);
     put_derived(picture, stream);
     put_chosen(schedule, stream);
     if (picture->proven)

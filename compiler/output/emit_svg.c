@@ -1,6 +1,7 @@
-/* The timeline as papers draw it: one row per rank, one cell per pass, an F&B as two cells in one frame. Every cell
-   has what it shows as data-pass, data-start and data-end, for programs that read the picture. A second timeline is
-   below the first, over the same time axis, with the difference between the ends of each rank. */
+/* The timeline as a picture (SVG), as papers draw it: one row per rank, one cell per pass; an F&B is two cells in one
+   frame. Every cell has the attributes data-pass, data-start and data-end, for programs that read the picture. A second
+   timeline, if there is one, is drawn below the first one over the same time axis. Each of its rows shows how much
+   later the rank ends than in the first timeline. */
 
 #include "compiler/output/emit.h"
 #include "compiler/output/svg_text.h"
@@ -10,11 +11,11 @@
 #include <math.h>
 #include <string.h>
 
-/* Sizes in pixels, of text too. A paper scales the figure to the width of its page. */
+/* Sizes in pixels, also of fonts. A paper scales the figure to the width of its page. */
 enum {
     MARGIN = 12,
     TITLE_LINE = 20,
-    TITLE_GAP = 14, /* from the title to the rows */
+    TITLE_GAP = 14, /* distance from a title to the rows below it */
     LABELS_WIDTH = 76,
     ROW_HEIGHT = 32,
     ROW_GAP = 3,
@@ -22,13 +23,18 @@ enum {
     LEGEND_HEIGHT = 26,
     LEGEND_LINE = 18,
     SWATCH_WIDTH = 20,
-    /* width of a U that takes no time: a bar that ends at its time, over the end of the pass before it */
+    /* Least width of a U. A U that takes no time is a bar whose right edge is at its time, over the end of the pass
+       before it. */
     LEAST_UPDATE = 4,
-    NUMBERED_WIDTH = 4000, /* the widest time axis of a picture with numbers; wider ones are drawn without numbers */
-    FIGURE_WIDTH = 2400,   /* width of the time axis of a picture without numbers */
-    FIGURE_HEIGHT = 760,   /* height that the rows of a picture without numbers share if each has LEAST_ROW or more */
+    /* the widest time axis of a picture with numbers; wider timelines are drawn without numbers */
+    NUMBERED_WIDTH = 4000,
+    FIGURE_WIDTH = 2400, /* width of the time axis of a picture without numbers */
+    /* Height of all rows together in a picture without numbers, unless rows would then be lower than LEAST_ROW or
+       higher than ROW_HEIGHT. */
+    FIGURE_HEIGHT = 760,
     LEAST_ROW = 8,
-    /* the widest picture that viewers can open; up to this width a mean pass gets LEAST_CELL pixels */
+    /* The widest time axis, as viewers cannot open much wider pictures. A pass of mean duration has LEAST_CELL pixels
+       or more, unless the axis would then be wider than this. */
     MOST_WIDTH = 30000,
     LEAST_CELL = 2,
     LABEL_HEIGHT = 15,
@@ -37,15 +43,16 @@ enum {
     MIDDLE_NUMBER = 10,
     LETTER_SIZE = 10,
     TIMELINES_GAP = 16,
-    /* width of the column after the rows of a second timeline, with the difference between the ends of each rank */
+    /* width of the column after the rows of a second timeline, which shows how much later each rank ends */
     ERROR_WIDTH = 78,
     TITLE_SIZE = 16,
     LEGEND_SIZE = 13,
 };
-/* width of a mean pass; up to twice that if the title is wider than the timeline */
+/* Width of a pass of mean duration in a short timeline. It is up to twice this if the title is wider than the
+   timeline. */
 static const double cell_width = 28;
-static const double tick_width = 70; /* the least distance between ticks */
-/* the width of a character as a share of the font's size, for a wide font */
+static const double tick_width = 70; /* least distance between two ticks */
+/* estimated width of a character as a share of the font size */
 static const double digit_width = 0.64, text_width = 0.56, bold_width = 0.62;
 
 static const char *const pass_names[] = {[ACTION_F] = "forward",
@@ -56,24 +63,26 @@ static const char *const pass_names[] = {[ACTION_F] = "forward",
 static const char pair_name[] = "overlapped forward & backward";
 
 typedef struct Drawing {
-    const Picture *pictures[2]; /* the second may be NULL */
-    const Picture *picture;     /* the one being drawn */
+    const Picture *pictures[2]; /* pictures[1] is NULL if there is one timeline */
+    const Picture *picture;     /* the picture that is being measured or drawn */
     FILE *stream;
-    double wanted;   /* the width of the picture that the user asked for, in pixels; 0: none */
-    double top;      /* of the rows */
-    double makespan; /* of the longer one of the two timelines */
+    double wanted;   /* the width of the picture that the user asked for, in pixels; 0 if none */
+    double top;      /* y of the upper edge of rank 0's row */
+    double makespan; /* makespan of the longer timeline */
     double shortest; /* time of the shortest pass */
-    double scale;    /* pixels per unit of time */
-    double cell;     /* width of a mean pass in pixels */
-    double row, gap; /* height of a rank's cells, and of the gap below them */
+    double scale;    /* pixels per unit of time of the costs */
+    double cell;     /* width in pixels of a pass of mean duration */
+    double row, gap; /* height of a row, and of the gap below it */
     bool numbers;    /* whether cells have numbers and letters */
-    double number;   /* largest font size of a number */
-    double width;    /* width in pixels of the time axis with the differences after it; at least that of the titles */
-    uint32_t digits; /* of the largest number */
+    double number;   /* largest font size of the number in a cell */
+    /* Width in pixels of everything to the right of the rank labels: the time axis and the column of errors, or the
+       titles or the legend's last line if one of these is wider. */
+    double width;
+    uint32_t digits; /* digits of the largest number in a cell */
     uint32_t variants;
-    bool kinds[ACTION_U + 1]; /* the kinds that occur */
+    bool kinds[ACTION_U + 1]; /* [kind]: whether the timelines have passes of this kind */
     bool pairs;
-    char *titles[2], *words; /* words: the last line of the legend */
+    char *titles[2], *words; /* words: the text that ends the legend */
 } Drawing;
 
 static double x_of(const Drawing *drawing, double time) { return MARGIN + LABELS_WIDTH + time * drawing->scale; }
@@ -96,8 +105,8 @@ static void count_pass(Drawing *drawing, const Action *pass, double time)
     drawing->digits = digits > drawing->digits ? digits : drawing->digits;
 }
 
-/* How much later `second`, a time of the second timeline, is than `first`, in percent of the makespan of the first
-   timeline. */
+/* How much later the time `second` in the second timeline is than the time `first` in the first one, in percent of the
+   makespan of the first timeline. */
 static double percent_later(const Drawing *drawing, double first, double second)
 {
     const double makespan = drawing->pictures[0]->times->makespan;
@@ -137,8 +146,8 @@ static char *words_of(const Drawing *drawing, Arena *arena)
     return words;
 }
 
-/* Adds the passes of the current picture and their time to `*passes` and `*busy`. Also notes the kinds, the shortest
-   pass and the digits of the largest number. */
+/* Adds the number of passes of the current picture and their time to `*passes` and `*busy`. Also notes which kinds
+   occur, the shortest pass, and the digits of the largest number. */
 static void count_passes(Drawing *drawing, uint64_t *passes, double *busy)
 {
     for (uint32_t r = 0; r < drawing->picture->schedule->ranks; r++) {
@@ -155,13 +164,13 @@ static void count_passes(Drawing *drawing, uint64_t *passes, double *busy)
     }
 }
 
-/* The font size with which the largest number fits into a cell of this width. */
+/* The font size at which the largest number fits into a cell of this width in pixels. */
 static double font_of(const Drawing *drawing, double width) { return (width - 3) / (digit_width * drawing->digits); }
 
 static double least_cell(const Drawing *drawing) { return LEAST_NUMBER * digit_width * drawing->digits + 3; }
 
-/* Decides whether cells show numbers, and returns the width of a mean pass in pixels. `mean`: the time of a mean pass;
-   `title`: the width in pixels that the title needs. */
+/* Decides whether cells show numbers. Returns the width in pixels of a pass of mean duration. `mean`: the mean duration
+   of a pass; `title`: the width in pixels that the titles need. */
 static double cell_of_numbers(Drawing *drawing, double mean, double title)
 {
     const double makespan = drawing->makespan, least = least_cell(drawing) * mean / drawing->shortest;
@@ -171,8 +180,8 @@ static double cell_of_numbers(Drawing *drawing, double mean, double title)
                             : fmin(fmax(FIGURE_WIDTH * mean / makespan, LEAST_CELL), MOST_WIDTH * mean / makespan);
 }
 
-/* Sets the width of cells, and the sizes that depend on it. `mean`: the time of a mean pass; `title`: the width in
-   pixels that the title needs. */
+/* Sets the width of cells, and the sizes that depend on it. `mean`: the mean duration of a pass; `title`: the width in
+   pixels that the titles need. */
 static void scale(Drawing *drawing, double mean, double title)
 {
     const uint32_t ranks = drawing->picture->schedule->ranks;
@@ -183,8 +192,8 @@ static void scale(Drawing *drawing, double mean, double title)
         drawing->cell = cell_of_numbers(drawing, mean, title);
     }
     drawing->scale = drawing->cell / mean;
-    /* the size that fits into the narrowest cell, but at least MIDDLE_NUMBER: cells too narrow for that have smaller
-       numbers */
+    /* the font size that fits into the narrowest cell, but at least MIDDLE_NUMBER: cells too narrow for that get
+       smaller numbers */
     drawing->number = fmin(NUMBER_SIZE, fmax(font_of(drawing, drawing->shortest * drawing->scale), MIDDLE_NUMBER));
     if (!drawing->numbers) {
         const double pitch = fmax(FIGURE_HEIGHT / (double)ranks, LEAST_ROW + 1);
@@ -243,7 +252,7 @@ static void put_style(const Drawing *drawing)
     fputs("</style>\n", drawing->stream);
 }
 
-/* The font size of the number in a cell of this width, the same for all cells of the width; 0: no number. */
+/* The font size of the number in a cell of this width in pixels; 0: the cell shows no number. */
 static int number_size(const Drawing *drawing, double width)
 {
     const int size = (int)fmin(font_of(drawing, width), drawing->number);
@@ -307,8 +316,8 @@ static void put_rank(const Drawing *drawing, uint32_t rank)
     fputs("</g>\n", stream);
 }
 
-/* In the row of a rank of the second timeline, marks where the rank ends in the first one, and prints how much later it
-   ends in the second one, in percent. */
+/* In a rank's row of the second timeline, draws a line at the time at which the rank ends in the first timeline, and
+   prints how much later it ends in the second one, in percent of the makespan of the first one. */
 static void put_error(const Drawing *drawing, uint32_t rank)
 {
     double end[2];
@@ -323,7 +332,8 @@ static void put_error(const Drawing *drawing, uint32_t rank)
             x_of(drawing, drawing->makespan) + 8, y + drawing->row / 2 + 5, error, error);
 }
 
-/* The time between two ticks of the axis: 1, 2 or 5 times a power of ten, at least tick_width pixels. */
+/* The time between two ticks of the axis: 1, 2 or 5 times a power of ten, so that they are at least tick_width pixels
+   apart. `scale`: pixels per unit of time. */
 static double tick_step(double scale)
 {
     const double least = tick_width / scale, power = pow(10, floor(log10(least)));
@@ -348,11 +358,11 @@ static void put_axis(const Drawing *drawing, double y)
             drawing->pictures[1] ? ", ms" : "");
 }
 
-/* Writes the entries of the legend one after the other, in a new line when a line is full. */
+/* A legend while it is written: entry after entry, and a new line when a line is full. */
 typedef struct Legend {
     const Drawing *drawing;
-    FILE *stream; /* NULL: only measure */
-    double x, y;  /* of the next entry */
+    FILE *stream; /* NULL: the legend is only measured */
+    double x, y;  /* upper left corner of the next entry */
 } Legend;
 
 static void put_entry(Legend *legend, const uint8_t *kinds, const uint32_t *variants, uint32_t swatches, bool frame,
@@ -383,7 +393,7 @@ static void put_entry(Legend *legend, const uint8_t *kinds, const uint32_t *vari
     fputs("</text>\n", legend->stream);
 }
 
-/* Returns its height. */
+/* Writes the legend; `y` is its upper edge. Returns its height in pixels. stream NULL: only measures. */
 static double put_legend(const Drawing *drawing, double y, FILE *stream)
 {
     Legend legend = {.drawing = drawing, .stream = stream, .x = x_of(drawing, 0), .y = y};
@@ -404,14 +414,15 @@ static double put_legend(const Drawing *drawing, double y, FILE *stream)
            LEGEND_HEIGHT - LEGEND_LINE;
 }
 
-/* Writes the title of a timeline. Returns its height in pixels, with the gap below it. stream NULL: only measures. */
+/* Writes the title of a timeline; `top` is its upper edge. Returns its height in pixels, with the gap below it. stream
+   NULL: only measures. */
 static double put_title(const Drawing *drawing, int number, double top, FILE *stream)
 {
     const SvgLines title = {"title", MARGIN, LABELS_WIDTH + drawing->width, bold_width * TITLE_SIZE, TITLE_LINE};
     return svg_put_lines(&title, drawing->titles[number], top + TITLE_SIZE, stream) + TITLE_GAP;
 }
 
-/* Draws a timeline, title and rows, from `top` on. Returns its lower end. */
+/* Draws a timeline: its title and its rows. `top` is the y of its upper edge. Returns the y of its lower edge. */
 static double put_timeline(Drawing *drawing, int number, double top)
 {
     FILE *stream = drawing->stream;

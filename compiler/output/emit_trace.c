@@ -1,5 +1,5 @@
-/* The modelled timeline in the form of dprun --trace. In the model sends, receives and what follows the last pass
-   take no time of their own. */
+/* The predicted timeline in the form of dprun --trace. Only passes, asynchronous updates and waits for messages take
+   time. Starts of sends and receives, sums of gradients and updates at the end of the step take none. */
 
 #include "compiler/output/emit.h"
 #include "runtime/program/trace.h"
@@ -19,12 +19,12 @@ typedef struct Replay {
     const RankProgram *program;
     Arrival *arrivals;   /* [message slots] */
     TraceSpan *spans;    /* [instructions] */
-    double microseconds; /* per unit of time */
+    double microseconds; /* microseconds per unit of time of the costs */
     double clock;
 } Replay;
 
 /* The time at which the message of a RECEIVE arrives: the end of the pass that computes it (the F of the stage before,
-   or the B or I of the stage after), plus the time of the message. */
+   or the B or I of the stage after), plus the transfer time. */
 static double arrival_of(const Replay *replay, const Instruction *receive)
 {
     const Schedule *schedule = replay->picture->schedule;
@@ -39,7 +39,7 @@ static double arrival_of(const Replay *replay, const Instruction *receive)
            costs_message(replay->picture->times->costs, rank, replay->rank);
 }
 
-/* Whether the rank waits for another message between instruction `i` and its next pass. */
+/* Whether the rank waits for another message to arrive between instruction `i` and its next pass. */
 static bool waits_again(const Replay *replay, uint32_t i)
 {
     for (const Instruction *next = &replay->program->instructions[i + 1]; trace_lane(next->opcode) != LANE_COMPUTE;
@@ -49,8 +49,8 @@ static bool waits_again(const Replay *replay, uint32_t i)
     return false;
 }
 
-/* The end of a wait for a message: the arrival of the message; if no other wait follows before the next pass, the start
-   of that pass. */
+/* The end of a wait. The last wait for a message before a pass ends when that pass starts. An earlier one ends when its
+   message has arrived. A wait for a send takes no time. */
 static double wait_end(Replay *replay, uint32_t i, double next_start)
 {
     Arrival *arrival = &replay->arrivals[replay->program->instructions[i].message];
@@ -125,7 +125,7 @@ void emit_trace(const Picture *picture, Arena *arena, FILE *stream)
         replay.arrivals = arena_array(arena, own->slots[SLOT_MESSAGE], sizeof *replay.arrivals);
         replay.spans = arena_array(arena, own->instruction_count, sizeof *replay.spans);
         replay_rank(&replay);
-        trace_member(mesh, (int)r, TRACE_LANES, stream);
+        trace_member(mesh, (int)r, (1u << TRACE_LANES) - 1, stream);
         trace_step(program, mesh, (int)r, 1, 1, &(TraceTimes){.spans = replay.spans}, stream);
     }
     trace_end(stream);

@@ -7,7 +7,8 @@
 #include <string.h>
 
 enum {
-    RANK_COLUMNS = 12 /* of the table of counts, one for all ranks with the same counts; with more, several tables */,
+    /* Most columns of a table of counts. Ranks with the same counts share a column; more columns make a new table. */
+    RANK_COLUMNS = 12,
     SOURCE_WIDTH = 48
 };
 
@@ -22,22 +23,22 @@ typedef struct Runs {
     Run *first, *last;
 } Runs;
 
-/* The passes that one written pass of a step became on a rank, all of one kind and chunk; or F&Bs or F&Fs, all of the
-   same kinds and the same two chunks. */
+/* What one pass written in a step became on a rank: passes of one kind and chunk, or F&Bs or F&Fs of the same two kinds
+   and chunks. */
 typedef struct Passes {
     Span span;
-    Action example, second; /* second: the second half of F&Bs or F&Fs */
+    Action example, second; /* second: the second half of the example if it is an F&B or F&F */
     Runs runs, second_runs;
     struct Passes *next;
 } Passes;
 
-/* What a step of the file became on a rank; or all passes of the rank that belong to no step. */
+/* What a step of the file became on a rank; or all passes of the rank that no step wrote. */
 typedef struct Row {
-    const Item *item; /* NULL: no step */
+    const Item *item; /* NULL: the passes of no step */
     uint32_t line, times;
     Passes *first, *last;
-    /* longest: the longest wait for another rank; `waiting` is the pass that waits, `awaited` the pass that it waits
-       for */
+    /* longest: the longest wait of a pass of the row for another rank; `waiting` is the pass that waits, `awaited` the
+       pass that it waits for */
     double start, end, idle, longest;
     const Action *waiting, *awaited;
     uint32_t awaited_rank;
@@ -49,10 +50,11 @@ typedef struct Explainer {
     const Timeline *times;
     Arena *arena;
     FILE *stream;
-    const Item **steps; /* [step_count]: all steps, also those in blocks, or `order auto`, in the order of the file */
-    int64_t **counts;   /* [rank][step] */
+    /* [step_count]: the steps in the order of the file, also those in blocks; an `order auto` counts as one step */
+    const Item **steps;
+    int64_t **counts; /* [rank][step] */
     uint32_t step_count;
-    Row *rows; /* [step_count + 1]: of the current rank; rows[step_count] has the passes that belong to no step */
+    Row *rows; /* [step_count + 1]: rows of the current rank; rows[step_count] has the passes that no step wrote */
 } Explainer;
 
 /* --- steps --- */
@@ -74,7 +76,7 @@ static uint32_t collect_steps(const Item *items, const Item **steps, uint32_t co
 
 static Row *row_of(Explainer *x, Span span)
 {
-    /* of the steps that begin at the span or before it, the last one is in [low, high) */
+    /* if steps begin at or before the span, the last of them is in [low, high) */
     uint32_t low = 0, high = x->step_count;
     while (high - low > 1) {
         const uint32_t middle = low + (high - low) / 2;
@@ -88,7 +90,8 @@ static Row *row_of(Explainer *x, Span span)
     return &x->rows[x->step_count];
 }
 
-/* The source text of a step on one line, with the n that begins a word such as nF. */
+/* The source text of a step on one line, shortened to SOURCE_WIDTH bytes. It includes the n of a word such as nF, which
+   the step's span leaves out. */
 static const char *step_text(const Explainer *x, const Item *item)
 {
     const char *text = x->c->source->text;
@@ -156,7 +159,8 @@ static double ready_at(const Explainer *x, uint32_t rank, const Action *pass, De
     return timeline_arrival(x->schedule, &x->c->table, x->times, rank, pass, needed);
 }
 
-/* Notes the wait before a pass in its row if it is a wait for another rank, and longer than those noted before. */
+/* If the rank was idle before this pass because the pass waited for another rank, and longer than before any other pass
+   of the row, notes this wait in the row. */
 static void add_wait(const Explainer *x, uint32_t rank, Row *row, const Action *pass, double wait)
 {
     Dependence needed;
@@ -211,7 +215,8 @@ static void count_steps(Explainer *x, uint32_t rank, int64_t *values, int64_t *c
                     count += run->count;
             counts[s] = count > counts[s] ? count : counts[s];
         }
-    /* a step outside of blocks: the value of its count, which includes passes that do not exist */
+    /* The value of the step's count if the step is outside of blocks. It includes passes that are left out because
+       their microbatch does not exist. */
     for (const Item *item = x->c->tree->items; item; item = item->next)
         if (item->kind == ITEM_STEP && item->value && known)
             evaluate(item->value, values, &counts[row_of(x, item->span) - x->rows], &fault);
@@ -224,7 +229,7 @@ static bool same_counts(const Explainer *x, uint32_t a, uint32_t b)
     return memcmp(x->counts[a], x->counts[b], x->step_count * sizeof **x->counts) == 0;
 }
 
-/* The ranks r with alike[r] as text: "0, 7" or "0..3, 8". */
+/* The ranks r for which alike[r] is true, as text: "0, 7" or "0..3, 8". */
 static const char *ranks_text(const Explainer *x, const bool *alike)
 {
     const char *text = "";
@@ -306,7 +311,7 @@ static void print_one(const Explainer *x, uint32_t rank, const Action *pass)
     fputs(text, x->stream);
 }
 
-/* Lists slots in which several passes run, which may be a mistake. */
+/* Prints the time slots of a rank in which several passes run, which may be a mistake of the author. */
 static void print_shared_slots(const Explainer *x, uint32_t rank)
 {
     const SharedSlots *shared = x->schedule->shared_slots ? &x->schedule->shared_slots[rank] : NULL;
@@ -344,7 +349,8 @@ static void print_rows(const Explainer *x, uint32_t rank)
     }
 }
 
-/* Messages between a chunk and another rank, or another chunk of the same rank. */
+/* The activations or gradients that a chunk receives from or sends to another rank, or gets from another chunk of the
+   same rank. */
 typedef struct Traffic {
     enum { RECEIVES, SENDS, KEEPS } way;
     bool gradients;
@@ -438,8 +444,8 @@ static void print_rank(const Explainer *x, uint32_t rank)
     print_shared_slots(x, rank);
 }
 
-/* Prints the entries of a recipe in the order in which a device runs them that runs one component at a time. `pairs`
-   are those that follow the recipe, such as F0&B1. */
+/* Prints the entries of a recipe in the order of a device that runs one component at a time. `pairs`: the F&Bs or F&Fs
+   that use the recipe, such as F0&B1. */
 static void print_recipe(const Recipe *recipe, const char *pairs, FILE *stream)
 {
     RecipeEntry order[RECIPE_ENTRIES];
@@ -449,6 +455,11 @@ static void print_recipe(const Recipe *recipe, const char *pairs, FILE *stream)
         char text[32];
         recipe_entry_text(order[i], text, sizeof text);
         fprintf(stream, " %s", text);
+    }
+    for (uint32_t i = 0; i < recipe->counts[RECIPE_AFTER]; i++) {
+        char text[32];
+        recipe_entry_text(recipe->entries[RECIPE_AFTER][i], text, sizeof text);
+        fprintf(stream, "%s %s", i ? "" : "; after it, once its results are sent:", text);
     }
     putc('\n', stream);
 }
@@ -479,7 +490,8 @@ void explain(const Compilation *compilation, const Timeline *times, FILE *stream
     fprintf(stream, "%s: %s\n", x.schedule->name, schedule_sizes(x.schedule).text);
     if (x.step_count) {
         int64_t *values = values_new(tree, compilation->parameters, x.arena);
-        values_for_all(tree, compilation->parameters, values, &fault); /* always true: place has evaluated them */
+        /* cannot fail: place() has evaluated the same items */
+        values_for_all(tree, compilation->parameters, values, &fault);
         x.steps = arena_array(x.arena, x.step_count, sizeof *x.steps);
         collect_steps(tree->items, x.steps, 0);
         x.counts = arena_array(x.arena, ranks, sizeof *x.counts);

@@ -16,14 +16,14 @@ bool picture_next(const Picture *picture, uint32_t rank, uint32_t *position, Cel
         cell->second = first + 1;
         const double forward = costs_pass(picture->times->costs, first->stage, COST_F);
         const double both =
-            forward + costs_pass(picture->times->costs, cell->second->stage, (StageCost)cell->second->kind);
+            forward + costs_pass(picture->times->costs, cell->second->stage, (StageCost)action_cost(cell->second));
         cell->middle = cell->start + (cell->end - cell->start) * (both > 0 ? forward / both : 0.5);
     }
     *position = i + (cell->second ? 2 : 1);
     return true;
 }
 
-/* The number of the rank's chunks before `end` that belong to the pipe. */
+/* The number of chunks of the pipe among the rank's chunks 0..end-1. */
 static uint32_t chunks_of_pipe(const Schedule *schedule, uint32_t rank, uint32_t end, uint32_t pipe)
 {
     uint32_t count = 0;

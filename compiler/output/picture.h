@@ -1,8 +1,8 @@
 #ifndef OUTPUT_PICTURE_H
 #define OUTPUT_PICTURE_H
 
-/* The cells from which every picture of a timeline is drawn, in the order of each rank. An F&B is one cell of two
-   halves. A U takes no time, unless --cost gives it one. */
+/* Cells, one for each pass in the order of a rank: every picture of a timeline is drawn from them. An F&B is one cell
+   with two halves. A U takes no time, unless --cost gives it one. */
 
 #include "compiler/output/palette.h"
 #include "compiler/schedule/bound.h"
@@ -16,25 +16,26 @@ typedef struct Picture {
     const Schedule *schedule;
     const PassTable *table;
     const Timeline *times;
-    Gap gap;              /* of the makespan of `times`; all 0: not known */
-    const Proven *proven; /* NULL: no solver was asked */
+    Gap gap;              /* gap between the makespan of `times` and its lower bound; all 0 if not known */
+    const Proven *proven; /* result of dpc --prove; NULL: no solver was asked */
     const Program *program;
 } Picture;
 
 typedef struct Cell {
-    const Action *first, *second; /* second: the second half of an F&B or F&F; NULL: a single pass */
-    uint32_t position;            /* of `first` in the order of its rank; `second` follows directly */
-    /* middle: of an F&B, the end of the part of its time that its first half gets, in the ratio of the times of the
-       halves alone; of a single pass: equal to end */
+    const Action *first, *second; /* second: the second half of an F&B or F&F; NULL if the cell is a single pass */
+    uint32_t position;            /* position of `first` in the order of its rank; `second` is at the next one */
+    /* middle: where an F&B is drawn as divided, in the ratio of the times of its halves when they run alone; of a
+       single pass, the same as `end` */
     double start, middle, end;
 } Cell;
 
-/* Returns the cell at or after *position, and moves *position after it; false at the end of the rank. Start with 0. */
+/* Sets `cell` to the first cell at or after *position, and *position to the position after that cell. Begin with
+   position 0. False: the rank has no more cells. */
 bool picture_next(const Picture *picture, uint32_t rank, uint32_t *position, Cell *cell);
 
-/* The number of shades: for each pipe, as many as any rank has chunks of one pipe. */
+/* The number of shades: the number of pipes times the largest number of chunks that a rank holds of one pipe. */
 uint32_t picture_variants(const Schedule *schedule);
-/* The shade of a chunk of a rank; `variants` is their number. */
+/* The shade of a chunk of a rank, 0..variants-1; `variants` is what picture_variants returned. */
 uint32_t picture_variant(const Schedule *schedule, uint32_t variants, uint32_t rank, uint8_t chunk);
 
 #endif

@@ -24,13 +24,15 @@ typedef struct Screen {
     FILE *stream;
     bool colours, many_chunks;
     uint32_t variants;
-    uint32_t unit;        /* columns that the widest label of a pass needs, with a space */
-    double scale;         /* columns per unit of time */
-    uint32_t columns;     /* of the whole timeline */
-    uint32_t first, last; /* columns [first, last) are those of this block */
-    uint64_t unnumbered;  /* passes without room for their number */
+    uint32_t unit;        /* columns that the widest label of a pass needs, and one space */
+    double scale;         /* columns per unit of time of the costs */
+    uint32_t columns;     /* columns of the whole timeline */
+    uint32_t first, last; /* this block is columns [first, last) */
+    uint64_t unnumbered;  /* passes whose number does not fit into their cell */
+    bool dashes;          /* some cell has dashes after its label */
     char *text;           /* [last - first] */
-    int *style;           /* [last - first] kind * variants + variant */
+    /* [last - first]: kind * variants + variant of the pass at a column; or STYLE_PLAIN, STYLE_IDLE */
+    int *style;
 } Screen;
 
 static uint32_t label(const Screen *screen, const Action *pass, char *text)
@@ -55,11 +57,12 @@ static uint32_t column(const Screen *screen, double time) { return (uint32_t)lro
 
 static uint32_t passes_in(const Cell *cell) { return cell->second ? 2 : 1; }
 
-/* A U that takes no time is a bar after the pass before it. */
+/* Whether the cell is a U that takes no time, which is drawn as a bar in the column before its time. */
 static bool is_update_bar(const Cell *cell) { return cell->first->kind == ACTION_U && cell->end <= cell->start; }
 
-/* Chooses the scale, columns per unit of time: every label fits into its pass, but at most so large that a mean pass
-   takes 6 times the width of a label. A timeline of more than INT32_MAX / 2 columns is scaled down. */
+/* Chooses the scale, in columns per unit of time: the smallest with which every label fits into its cell. But a pass of
+   mean duration gets at most 6 times the columns of the widest label, and the timeline at most INT32_MAX / 2
+   columns. */
 static void measure(Screen *screen)
 {
     const Schedule *schedule = screen->picture->schedule;
@@ -108,8 +111,8 @@ static int style_of(const Screen *screen, uint32_t rank, const Action *pass)
                  picture_variant(screen->picture->schedule, screen->variants, rank, pass->chunk));
 }
 
-/* Copies the letters of a label, for a cell that is too narrow for the label: a truncated number would be another
-   number. */
+/* Copies a label without its numbers, for a cell that is too narrow for the whole label: a truncated number would look
+   like another number. */
 static uint32_t cell_letters(const char *label, char *letters)
 {
     uint32_t length = 0;
@@ -119,8 +122,8 @@ static uint32_t cell_letters(const char *label, char *letters)
     return length;
 }
 
-/* Draws the part of a cell that is in this block. If a cell begins in the last columns of a block, where its label does
-   not fit, it has its letters there and its label in the next block. */
+/* Draws the part of a cell that is in this block. If the cell begins in the last columns of a block and its label does
+   not fit there, only its letters are drawn there, and its label in the next block. */
 static void draw_cell(Screen *screen, uint32_t rank, const Cell *cell)
 {
     const uint32_t begin = column(screen, cell->start), middle = column(screen, cell->middle),
@@ -139,16 +142,14 @@ static void draw_cell(Screen *screen, uint32_t rank, const Cell *cell)
         length = begin < from ? 0 : cell_letters(label, letters);
         text = letters;
     }
-    /* the last column of a cell stays empty, so that neighbouring cells do not touch, unless the label fills the
-       cell */
+    /* The last column of a cell stays empty, to separate it from the next cell, unless the label needs it or the cell
+       continues in the next block. */
     const uint32_t body = last < end || last == from + length ? last : last - 1;
     for (uint32_t at = from; at < body; at++) {
         const uint32_t i = at - from;
-        put(screen, at,
-            i < length                                   ? text[i]
-            : (i == length && length) || screen->colours ? ' '
-                                                         : '-',
-            at >= middle ? second : style);
+        const bool dash = i >= length && !(i == length && length) && !screen->colours;
+        put(screen, at, i < length ? text[i] : dash ? '-' : ' ', at >= middle ? second : style);
+        screen->dashes |= dash;
     }
 }
 
@@ -158,8 +159,8 @@ static void draw_idle(const Screen *screen, uint32_t begin, uint32_t end)
         put(screen, at, '.', STYLE_IDLE);
 }
 
-/* Draws the part of a rank that is in this block. *next: the position of the first cell that may reach into this block;
-   *free: the column at which the cell before it ends. Updates both for the next block. */
+/* Draws the part of a rank's row that is in this block. *next: the position of the first cell that may reach into this
+   block; *free: the column at which the cell before that one ends. Updates both for the next block. */
 static void draw_rank(Screen *screen, uint32_t rank, uint32_t *next, uint32_t *free)
 {
     memset(screen->text, ' ', screen->last - screen->first);
@@ -214,7 +215,7 @@ static void print_row(const Screen *screen)
 
 static void print_key(const Screen *screen)
 {
-    uint64_t hidden = 0; /* shorter than a column */
+    uint64_t hidden = 0; /* passes shorter than a column */
     bool kinds[ACTION_U + 1] = {false}, bars = false, pairs = false, chunks = false;
     for (uint32_t r = 0; r < screen->picture->schedule->ranks; r++) {
         Cell cell;
@@ -237,13 +238,14 @@ static void print_key(const Screen *screen)
             fprintf(screen->stream, "%s%s", comma, words[kind]);
             comma = ", ";
         }
-    fprintf(screen->stream, "%s%s%s; . idle\n", bars ? ", | update of weights" : "",
+    fprintf(screen->stream, "%s%s%s%s; . idle\n", bars ? ", | update of weights" : "",
             !pairs                                    ? ""
             : screen->picture->schedule->forward_only ? ", F&F overlapped"
                                                       : ", F&B overlapped",
             screen->many_chunks ? "; F1:0 is chunk 1, microbatch 0"
             : chunks            ? "; small letters: chunk 1"
-                                : "");
+                                : "",
+            screen->dashes ? "; - goes on" : "");
     if (hidden)
         fprintf(screen->stream, "left out, shorter than a column: %s\n", counted(hidden, "pass").text);
     if (screen->unnumbered)

@@ -21,8 +21,8 @@ void svg_put_text(const char *text, size_t length, FILE *stream)
     }
 }
 
-/* The index at which to break text[0..end]: the last blank after punctuation; without such a one, the last blank; 0:
-   there is no blank. */
+/* The index of the blank at which to break text[0..end]: the last blank after punctuation; if there is none, the last
+   blank; 0 if there is no blank. */
 static size_t break_before(const char *text, size_t end)
 {
     size_t blank = 0;
@@ -40,7 +40,7 @@ static size_t line_length(const SvgLines *lines, const char *text)
     if (strlen(text) <= fits)
         return strlen(text);
     size_t end = break_before(text, fits);
-    if (end == 0) /* a long name: break anywhere, but not inside a character */
+    if (end == 0) /* one long word: break anywhere, but not inside a UTF-8 character */
         for (end = fits; ((unsigned char)text[end] & 0xc0) == 0x80;)
             end--;
     return end;

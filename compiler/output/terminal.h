@@ -8,14 +8,15 @@
 /* What a stream can show. */
 typedef struct Terminal {
     uint32_t width; /* in columns */
-    bool colours;   /* the stream is a terminal, TERM is not "dumb", and NO_COLOR (no-color.org) is not set or empty */
+    /* the stream is a terminal, TERM is not "dumb", and NO_COLOR (no-color.org) is unset or empty */
+    bool colours;
 } Terminal;
 
-/* `width`: as the user asks; 0: COLUMNS if it is a valid width, else the width of the terminal, 80 if that is unknown,
-   or 160 if the stream is not a terminal. */
+/* `width` is what the user asks for. If it is 0: COLUMNS if that is a valid width, else the width of the terminal (80
+   if that is unknown), or 160 if the stream is not a terminal. */
 Terminal terminal_of(FILE *stream, uint32_t width);
 
-/* The progress of long work, on one line that is overwritten. */
+/* A progress bar for long work, on one line of a terminal, which is overwritten. */
 typedef struct ProgressBar {
     FILE *stream; /* NULL: nothing is shown */
     int64_t shown_at;
@@ -23,7 +24,7 @@ typedef struct ProgressBar {
 
 /* Shows nothing if the stream is NULL or not a terminal. */
 ProgressBar progress_bar_of(FILE *stream);
-/* Updates the line at most ten times a second. `words` follow the numbers. */
+/* Updates the line at most ten times a second. `words` are printed after the numbers. */
 void progress_bar_show(ProgressBar *bar, uint64_t done, uint64_t all, const char *words);
 /* Clears the line. */
 void progress_bar_clear(ProgressBar *bar);

@@ -5,7 +5,7 @@
 #include "compiler/placement/balance_report.h"
 #include "runtime/base/file.h"
 
-/* Reads the loads and prints their diagnostics. */
+/* Reads the file of the loads into `table`. Prints the errors in it to stderr. */
 static Status read_loads(const BalanceOptions *options, Arena *arena, Table *table, Error *error)
 {
     static const TableCells cells = {.column = "expert", .value = "a load", .least = 0, .most = BALANCE_LOAD_MAX};
@@ -22,7 +22,7 @@ static Status read_loads(const BalanceOptions *options, Arena *arena, Table *tab
     return status;
 }
 
-/* Reads the current placement into `before` and prints its diagnostics. */
+/* Reads the file of the current placement into `before`, [layers][replicas]. Prints the errors in it to stderr. */
 static Status read_from(const BalanceOptions *options, uint32_t layers, uint32_t *before, Arena *arena, Error *error)
 {
     const BalanceShape *shape = &options->shape;
@@ -30,13 +30,13 @@ static Status read_from(const BalanceOptions *options, uint32_t layers, uint32_t
     Table table;
     Status status = table_read(options->from, &cells, arena, &table, error);
     if (status == STATUS_OK && table.columns != shape->replicas)
-        diag_error(table.diagnostics,
-                   table.cells[table.columns < shape->replicas ? table.columns - 1 : shape->replicas],
-                   "%u physical experts a layer, but --replicas %u", table.columns, shape->replicas);
+        diag_error(
+            table.diagnostics, table.cells[table.columns < shape->replicas ? table.columns - 1 : shape->replicas],
+            "this placement has %u physical experts a layer, but --replicas is %u", table.columns, shape->replicas);
     else if (status == STATUS_OK && table.rows != layers)
         diag_error(table.diagnostics,
                    table.cells[(size_t)(table.rows < layers ? table.rows - 1 : layers) * table.columns],
-                   "%u layers, but the loads have %u", table.rows, layers);
+                   "this placement has %u layers, but the loads have %u", table.rows, layers);
     else
         for (uint32_t l = 0; status == STATUS_OK && l < layers; l++) {
             uint32_t *layer = before + (size_t)l * shape->replicas, slot;

@@ -6,7 +6,8 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 
-/* Runs with the arguments after `balance`. Diagnostics of the input go to stderr at once. */
+/* Runs `dpc balance` with the arguments after `balance`. Errors in its input files are printed to stderr at once; other
+   errors are returned in `error`. */
 Status balance_command(int argc, char **argv, Arena *arena, Error *error);
 
 #endif

@@ -26,7 +26,7 @@ static bool parse_number(const char *text, size_t length, double *value)
 typedef struct Reader {
     Table *table;
     const TableCells *cells;
-    size_t capacity; /* of values and cells */
+    size_t capacity; /* number of elements that `values` and `cells` of the table have room for */
     Arena *arena;
 } Reader;
 
@@ -118,8 +118,8 @@ Status table_parse(Table *table, const TableCells *cells, Arena *arena)
             read_row(&reader, line);
     }
     if (!table->rows)
-        diag_error(table->diagnostics, (Span){0, 0}, "nothing here: a row is a layer, with a column for each %s",
-                   cells->column);
+        diag_error(table->diagnostics, (Span){0, 0},
+                   "this file has no rows: it needs one row for each layer, with a column for each %s", cells->column);
     return diag_failed(table->diagnostics) ? STATUS_BAD_INPUT : STATUS_OK;
 }
 

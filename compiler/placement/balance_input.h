@@ -11,20 +11,20 @@ typedef struct Table {
     Diagnostics *diagnostics;
     uint32_t rows, columns;
     double *values; /* [rows][columns] */
-    Span *cells;    /* [rows][columns]: their positions */
+    Span *cells;    /* [rows][columns]: where each cell is in the source */
 } Table;
 
-/* What a cell holds, for messages. */
+/* What the cells of a table hold: for checks and messages. */
 typedef struct TableCells {
     const char *column; /* "expert" */
     const char *value;  /* "a load" */
     double least, most;
-    bool whole; /* numbers without a fraction */
+    bool whole; /* only whole numbers are valid */
 } TableCells;
 
-/* Parses table->source and fills in the other fields. STATUS_BAD_INPUT: table->diagnostics say why. */
+/* Parses table->source and fills in the other fields. STATUS_BAD_INPUT: table->diagnostics has the errors. */
 Status table_parse(Table *table, const TableCells *cells, Arena *arena);
-/* Reads and parses a file. STATUS_BAD_INPUT without a message in `error`: the table's diagnostics have it. */
+/* Reads and parses a file. STATUS_BAD_INPUT: if `error` has no text, table->diagnostics has the errors. */
 Status table_read(const char *path, const TableCells *cells, Arena *arena, Table *table, Error *error);
 
 #endif

@@ -8,23 +8,23 @@
 
 #include <stdio.h>
 
-/* The form of what goes to standard output. BALANCE_NOTHING: nothing but the picture, if --emit=svg writes there. */
+/* What is printed to standard output. BALANCE_NOTHING: nothing but the picture, if --emit=svg writes it there. */
 typedef enum BalanceFormat { BALANCE_TEXT, BALANCE_CSV, BALANCE_JSON, BALANCE_NOTHING } BalanceFormat;
 
 typedef struct BalanceOptions {
     bool help;
-    BalanceShape shape; /* experts: 0 until the loads have been read */
+    BalanceShape shape; /* shape.experts is 0 until the loads have been read */
     bool eplb;          /* --method */
     BalanceFormat format;
     const char *svg; /* file of --emit=svg; "-" is standard output; NULL: none */
     const char *loads;
-    const char *from;       /* NULL: there is no current placement */
-    BalanceRequest request; /* `request.from` is NULL: the file has not been read yet */
+    const char *from;       /* the file with the current placement; NULL: there is none */
+    BalanceRequest request; /* `request.from` is NULL: balance_command sets it for each layer */
 } BalanceOptions;
 
 void balance_help(FILE *stream);
 
-/* STATUS_BAD_USAGE says what is wrong. With `help` the other options are not checked. */
+/* STATUS_BAD_USAGE: `error` says what is wrong. With `help` the other options are not checked. */
 Status balance_options_parse(int argc, char **argv, Arena *arena, BalanceOptions *options, Error *error);
 
 #endif

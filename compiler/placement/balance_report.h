@@ -9,7 +9,7 @@
 
 typedef struct LayerBalance {
     double before, after, bound;
-    double free; /* with --distinct: the balance after placing, if a GPU could hold two replicas of one expert */
+    double free; /* with --distinct: the balance of the placement that would be made without --distinct */
     uint32_t moves;
 } LayerBalance;
 

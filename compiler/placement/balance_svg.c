@@ -1,5 +1,6 @@
-/* The loads of the GPUs before and after: one row per layer, one bar per GPU, all to one scale. Every bar has what
-   it shows as data-gpu and data-load, for programs that read the picture. */
+/* The loads of the GPUs before and after placing, as a picture (SVG): one row per layer, and in it one bar per GPU for
+   each of the two placements. All bars have the same scale. Every bar has the attributes data-gpu and data-load, for
+   programs that read the picture. */
 
 #include "compiler/placement/balance_report.h"
 
@@ -18,26 +19,28 @@ enum {
     TITLE_LINE = 20,
     TEXT_SIZE = 13,
     LABELS_WIDTH = 64, /* "layer 60" */
-    VALUES_WIDTH = 96, /* the balance after a panel */
+    VALUES_WIDTH = 96, /* column to the right of a panel, with the balance of each layer */
     HEADS_HEIGHT = 30,
     AXIS_HEIGHT = 24,
     BAR_WIDTH = 16, /* at most */
     LEAST_PANEL = 300,
     MOST_PANEL = 560,
-    ROWS_HEIGHT = 900, /* height of all rows together; a row has LEAST_ROW to MOST_ROW of it */
+    /* height of all rows together, but a row is never lower than LEAST_ROW or higher than MOST_ROW */
+    ROWS_HEIGHT = 900,
     LEAST_ROW = 26,
     MOST_ROW = 110,
     ROW_GAP = 8,
     PANELS = 2,
 };
-static const double bold_width = 0.62, text_width = 0.56; /* the width of a character, as a share of the font's size */
+/* width of a character as a share of the font size */
+static const double bold_width = 0.62, text_width = 0.56;
 
 typedef struct Drawing {
     const BalancePlan *plan;
-    double *loads[PANELS]; /* [layers][gpus], divided by the layer's mean */
-    double top;            /* the largest of them */
-    double panel, row;     /* width of a panel, height of a layer's bars */
-    double rows;           /* y of the first row's top */
+    double *loads[PANELS]; /* [layers][gpus]: load of a GPU divided by the mean load in its layer */
+    double top;            /* largest element of `loads`, at least 1 */
+    double panel, row;     /* width of a panel, height of a row */
+    double rows;           /* y of the upper edge of layer 0's row */
     const char *heads[PANELS];
     FILE *stream;
 } Drawing;
@@ -48,7 +51,8 @@ static double panel_x(const Drawing *d, int panel) { return MARGIN + LABELS_WIDT
 
 static double row_y(const Drawing *d, uint32_t layer) { return d->rows + layer * (d->row + ROW_GAP); }
 
-/* Divides the loads of the GPUs by the mean of their layer, so that all layers have bars of one scale. */
+/* Computes the loads and the sizes. The loads of a layer are divided by their mean, so that the bars of all layers have
+   the same scale. */
 static void measure(Drawing *d, Arena *arena)
 {
     const BalancePlan *plan = d->plan;

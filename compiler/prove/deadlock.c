@@ -2,12 +2,12 @@
 
 #include "runtime/program/deadlock.h"
 
-/* Proves that no rank waits forever. In prove_order ranks wait for each other's passes, and for the updates of the
-   other copies of a stage; in prove_program they also wait for the other ends of messages. */
+/* Proves that no rank waits forever. In prove_order a rank waits for passes of other ranks and for the U on the other
+   copies of a stage; in prove_program it also waits for the other ends of messages. */
 
 enum { TEXT = 48 };
 
-/* Reports the shortest cycle: one error, with a note for each further rank. A help may follow. */
+/* Reports the shortest deadlock cycle: one error, with a note for each further rank. The caller may add a help. */
 static void report(const Schedule *schedule, const Deadlock *deadlock, Diagnostics *diagnostics)
 {
     for (uint32_t i = 0; i < deadlock->cycle; i++) {
@@ -32,8 +32,8 @@ static void report(const Schedule *schedule, const Deadlock *deadlock, Diagnosti
 
 /* --- the passes of the orders --- */
 
-/* What a stopped rank waits for: the inputs of its pass, or of both halves of its F&B, or the copies that update
-   together. `position` is where each rank stopped. */
+/* What a stopped rank waits for: the inputs of its pass, or of both halves of its F&B, or the U on the other copies of
+   its stage. position[rank] is where each rank stopped. */
 static WaitList *list_waits(const Schedule *schedule, const PassTable *table, const uint32_t *position, uint32_t rank,
                             Arena *arena)
 {
@@ -76,8 +76,9 @@ bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena,
 
 /* --- the program --- */
 
-/* The action of an instruction at which a rank can wait: a message, or the REDUCE of a U. Messages and U come in the
-   program in the same order as in the rank's order. Returns the order's count if there is none. */
+/* The position, in the rank's order, of the action from which instruction `at` was made. It must be one at which a rank
+   can wait: a message, or a U, which begins with a REDUCE. Program and order have these in the same sequence, so
+   counting finds the action. Returns the order's count if there is none. */
 static uint32_t action_of(const Schedule *schedule, const Program *program, uint32_t rank, uint32_t at)
 {
     const Order *order = &schedule->orders[rank];
@@ -95,7 +96,7 @@ static uint32_t action_of(const Schedule *schedule, const Program *program, uint
 }
 
 /* Replaces the instructions of the deadlock cycle by the actions that they were made from. False: there is no cycle, or
-   an instruction was not made from an action at which ranks wait. */
+   an instruction was not made from an action at which a rank can wait. */
 static bool find_actions(const Schedule *schedule, const Program *program, Deadlock *deadlock)
 {
     bool good = deadlock->cycle > 0;

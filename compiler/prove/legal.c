@@ -11,7 +11,7 @@ typedef struct Check {
     PassTable *table;
     uint32_t rank;
     const Order *order;
-    bool early; /* on this rank a pass comes before one that it needs */
+    bool early; /* on this rank, some pass comes before a pass that it needs */
     bool good;
 } Check;
 
@@ -29,7 +29,8 @@ static void help_needs(const Check *check)
               check->schedule->forward_only ? "" : ", and either one B or one I and one W");
 }
 
-/* Reports a pass that is already at `before`: the same pass twice, or a B and also an I or W. */
+/* Reports a pass whose work is done by an earlier action of the rank, which is at position `before`: the same pass, or
+   a B if `pass` is an I or W, or an I or W if `pass` is a B. */
 static void report_double(Check *check, const Action *pass, uint32_t before)
 {
     char here[TEXT], there[TEXT];
@@ -104,8 +105,8 @@ static const char *place(const Check *check, const Action *action)
     return here ? here : "";
 }
 
-/* Reports the pass if it comes before the pass at position `needed` of the same rank, which it needs. POSITION_NONE:
-   the needed pass does not exist, which report_missing reports. */
+/* Reports `pass` if it comes before the pass at position `needed` of its rank, from which it needs the result.
+   POSITION_NONE: the needed pass does not exist, which report_missing reports. */
 static void check_before(Check *check, const Action *pass, uint32_t needed)
 {
     char here[WRITTEN], there[WRITTEN];
@@ -145,7 +146,7 @@ static void check_all_before(Check *check)
 static void take_pass(Check *check, uint32_t position)
 {
     const Action *pass = &check->order->actions[position];
-    if (!in_place(check, pass) || pass->kind == ACTION_U) /* prove_versions checks it */
+    if (!in_place(check, pass) || pass->kind == ACTION_U) /* prove_versions checks U */
         return;
     const PlacedPipe *pipe = &check->schedule->pipes[pass->pipe];
     const size_t index = pass_index(pipe, pass->stage, pass->microbatch);
@@ -178,7 +179,7 @@ static void take_pass(Check *check, uint32_t position)
     }
 }
 
-/* The next pass after a position; messages are skipped. */
+/* The next pass after a position; messages are skipped. NULL: there is none. */
 static const Action *next_pass(const Order *order, uint32_t position)
 {
     for (uint32_t i = position + 1; i < order->count; i++)
@@ -194,8 +195,9 @@ static void take_overlap(Check *check, uint32_t position)
     char here[TEXT];
     if (forward->kind == ACTION_F && backward && backward->kind == ACTION_F && !check->schedule->forward_only) {
         check->good = false;
-        diag_pass_error(check->diagnostics, forward->span, "rank %u: %s is half of an F&F, but the schedule trains",
-                        check->rank, text(check, forward, here));
+        diag_pass_error(check->diagnostics, forward->span,
+                        "rank %u: %s is half of an F&F, but this schedule has backward passes", check->rank,
+                        text(check, forward, here));
         diag_help(check->diagnostics, "an F&F is for schedules without any B, I and W; a schedule that trains has F&B");
         return;
     }
@@ -203,12 +205,12 @@ static void take_overlap(Check *check, uint32_t position)
         (backward->kind != ACTION_B && backward->kind != ACTION_I && !check->schedule->forward_only)) {
         check->good = false;
         diag_pass_error(check->diagnostics, forward->span,
-                        "rank %u: %s is half of an F&B that is not an F followed by a B or I", check->rank,
+                        "rank %u: %s begins an F&B, which must be an F followed by a B or I", check->rank,
                         text(check, forward, here));
         return;
     }
-    /* Passes of one microbatch of a pipe depend on each other, directly or not: an F on the F of every earlier stage, a
-       backward on every F. */
+    /* Passes of one microbatch of a pipe depend on each other, directly or through other stages: an F on the F of every
+       earlier stage, a backward on every F. So they cannot overlap. */
     if (forward->pipe == backward->pipe && forward->microbatch == backward->microbatch) {
         char there[TEXT];
         check->good = false;
@@ -220,8 +222,8 @@ static void take_overlap(Check *check, uint32_t position)
     }
 }
 
-/* Reports passes of this rank's stages that do not exist. One diagnostic per stage and kind: the first one missing,
-   and how many. */
+/* Reports passes that this rank's chunk should run but does not. One diagnostic per stage and kind: it names the first
+   missing pass, and how many more are missing. */
 static void report_missing(Check *check, uint32_t number, uint8_t kind, const uint32_t *positions, Span span)
 {
     const PlacedChunk *chunk = &check->schedule->chunks[check->rank][number];
@@ -244,8 +246,8 @@ static void report_missing(Check *check, uint32_t number, uint8_t kind, const ui
     help_needs(check);
 }
 
-/* Reports copies of a stage, in two pipes, on the same rank: gradients are summed only between copies on different
-   ranks. One diagnostic for each two pipes. */
+/* Reports two copies of a stage, of different pipes, on the same rank: gradients are summed only between copies on
+   different ranks. One diagnostic per pair of pipes. */
 static void check_copies(Check *check)
 {
     const Schedule *schedule = check->schedule;

@@ -2,7 +2,7 @@
 
 enum { TEXT = 48 };
 
-/* The text of an action, as an argument of one diagnostic. */
+/* The text of an action. A function returns it by value, so one call of diag_error can print several actions. */
 typedef struct ActionText {
     char text[TEXT];
 } ActionText;
@@ -17,20 +17,21 @@ static ActionText text_of(const Schedule *schedule, const Action *action)
 
 /* --- messages --- */
 
-/* The positions of the two ends of a message in their orders, by the pass that produces it. */
+/* For each message, the positions of its SEND and its RECV in the orders of their ranks. */
 typedef struct MessageTable {
-    /* [0: activations, 1: gradients][pipe][pass_index of the pass that produces the message]: positions of its SEND and
-       of its RECV; POSITION_NONE: none */
+    /* [0: activations, 1: gradients][pipe][pass_index of the pass that computes the value of the message]: position of
+       the SEND or RECV; POSITION_NONE: none yet */
     uint32_t **sent[2], **received[2];
 } MessageTable;
 
 static bool is_send(const Action *action) { return action->kind == ACTION_SEND_F || action->kind == ACTION_SEND_B; }
 static bool is_gradient(const Action *action) { return action->kind == ACTION_SEND_B || action->kind == ACTION_RECV_B; }
 
-/* The stages at both ends of a message; false if one of them is not a stage of the pipe. */
+/* The stage that computes the value of a message, and the stage that needs it. False: one of them is not a stage of the
+   pipe. */
 static bool message_stages(const PlacedPipe *pipe, const Action *message, uint32_t *producer, uint32_t *consumer)
 {
-    /* whether the other stage is the next one */
+    /* whether the other end of the message is the next stage, not the previous one */
     const bool upwards = message->kind == ACTION_SEND_F || message->kind == ACTION_RECV_B;
     if (message->stage >= pipe->stages || (upwards ? message->stage + 1u >= pipe->stages : message->stage == 0))
         return false;
@@ -50,7 +51,9 @@ static uint32_t *message_entry(const Schedule *schedule, const MessageTable *mes
     return &of[message->pipe][pass_index(pipe, producer, message->microbatch)];
 }
 
-/* Checks one message of a rank: its other end, that it comes once, and that it is on the right side of its pass. */
+/* Checks that the stages of a message exist, that its other end is on another rank, that the rank has the message once,
+   and that a SEND comes after the pass that computes the value and a RECV before the pass that needs it. False: it
+   reported an error. */
 static bool check_message(const Schedule *schedule, const PassTable *table, MessageTable *messages, uint32_t rank,
                           uint32_t position, Diagnostics *diagnostics)
 {
@@ -58,8 +61,8 @@ static bool check_message(const Schedule *schedule, const PassTable *table, Mess
     const PlacedPipe *pipe = &schedule->pipes[message->pipe];
     uint32_t producer = 0, consumer = 0;
     if (!message_stages(pipe, message, &producer, &consumer) || message->microbatch >= pipe->microbatches) {
-        diag_error(diagnostics, message->span, "rank %u: %s leads nowhere: stages are 0..%u, microbatches 0..%u", rank,
-                   TEXT_OF(message), pipe->stages - 1, pipe->microbatches - 1);
+        diag_error(diagnostics, message->span, "rank %u: %s has no other end: stages are 0..%u, microbatches 0..%u",
+                   rank, TEXT_OF(message), pipe->stages - 1, pipe->microbatches - 1);
         diag_help(diagnostics,
                   "a message is named by the stage that it leaves or comes to: what 0SEND_F0 sends is 1RECV_F0");
         return false;
@@ -95,7 +98,8 @@ static bool check_message(const Schedule *schedule, const PassTable *table, Mess
     return true;
 }
 
-/* Checks that both ends of each message that a pass needs exist. */
+/* Checks that the order has the RECV of the input of a pass and the SEND of its result, if these come from or go to
+   another rank. False: it reported an error. */
 static bool check_pass(const Schedule *schedule, const MessageTable *messages, uint32_t rank, const Action *pass,
                        Diagnostics *diagnostics)
 {
@@ -115,7 +119,7 @@ static bool check_pass(const Schedule *schedule, const MessageTable *messages, u
         action_text(schedule, pass, here, sizeof here);
         action_text(schedule, &message, missing, sizeof missing);
         const bool first = !diag_failed(diagnostics);
-        diag_error(diagnostics, pass->span, "rank %u runs %s, but never has %s", rank, here, missing);
+        diag_error(diagnostics, pass->span, "rank %u: the order has %s, but not its message %s", rank, here, missing);
         if (first)
             diag_help(diagnostics, "write all messages, or none: dpc adds them to an order that has no SEND and RECV");
         good = false;
@@ -123,12 +127,13 @@ static bool check_pass(const Schedule *schedule, const MessageTable *messages, u
     return good;
 }
 
-/* The k-th message sent on a directed pair of ranks must be the k-th one received there. */
+/* Checks that, for each sending and receiving rank, the k-th message sent is the k-th one received. False: it reported
+   an error. */
 static bool check_channels(const Schedule *schedule, const MessageTable *messages, Arena *arena,
                            Diagnostics *diagnostics)
 {
-    /* [rank][position]: for each send, how many messages were sent to the same rank before it. Receives are then
-       counted likewise and compared. */
+    /* [rank][position] of a SEND: how many messages the rank has sent to the same rank before. The second round counts
+       the RECV from each rank in the same way, and compares the two numbers of each message. */
     uint32_t **number = arena_array(arena, schedule->ranks, sizeof *number);
     uint32_t *counts = arena_array(arena, schedule->ranks, sizeof *counts);
     for (int receiving = 0; receiving < 2; receiving++)

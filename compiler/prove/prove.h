@@ -2,7 +2,8 @@
 #define PROVE_PROVE_H
 
 /* The proofs of a schedule; nothing runs unproven. A proof reads the schedule and changes nothing in it; each proof
-   needs those before it in this file. A failure is a diagnostic that names ranks, passes and source lines. */
+   needs those before it in this file. False: the proof failed, and a diagnostic names ranks, passes and source
+   lines. */
 
 #include "compiler/schedule/timeline.h"
 #include "runtime/program/program.h"
@@ -19,7 +20,8 @@ bool prove_passes(const Schedule *schedule, Arena *arena, Diagnostics *diagnosti
    is used by one U. */
 bool prove_versions(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics);
 
-/* Proves that all passes can run: no ranks wait for each other's passes. Computes the times in costs_unit. */
+/* Proves that all passes can run: no ranks wait for each other's passes in a cycle. Computes the times for F = I = W =
+   1 and messages that take no time (costs_unit). */
 bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics,
                  Timeline *times);
 
@@ -28,9 +30,9 @@ bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena,
    message; and both ends of each directed pair of ranks agree on the order of its messages. */
 bool prove_messages(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics);
 
-/* Verifies the program that was made of the schedule. Above all: if every rank runs its instructions strictly one
-   after the other, and each send waits for its receive and each receive for its send, all ranks finish.
-   STATUS_BAD_INPUT with a diagnostic if they do not; any other failure is a bug of the compiler, and `error` says
+/* Verifies the program that was made of the schedule. Above all: if every rank runs its instructions strictly one after
+   the other, and each send waits for its receive and each receive for its send, all ranks finish. If they would
+   deadlock, returns STATUS_BAD_INPUT with a diagnostic. Any other failure is a bug of the compiler, and `error` says
    so. */
 Status prove_program(const Schedule *schedule, const Program *program, Arena *arena, Diagnostics *diagnostics,
                      Error *error);

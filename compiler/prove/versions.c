@@ -2,12 +2,12 @@
 
 enum { TEXT = 48 };
 
-/* The weights of a chunk while its rank's order is checked. */
+/* The state of a chunk's weights while the order of its rank is checked. */
 typedef struct Weights {
     uint32_t newest;     /* version */
-    uint32_t gathered;   /* number of gradients that no U has used yet */
-    const Action *first; /* the backward pass that computed the first of them */
-    bool reported;       /* an F without its version was reported; the next ones fail for the same reason */
+    uint32_t gathered;   /* number of gradients computed since the last U */
+    const Action *first; /* the backward pass that computed the first of these gradients */
+    bool reported;       /* an F whose version does not exist was reported; the next F would fail for the same reason */
 } Weights;
 
 typedef struct Check {
@@ -19,9 +19,10 @@ typedef struct Check {
     bool good;
 } Check;
 
-/* Checks that the version of the weights that an F uses exists when the F runs. Weight stashing (PipeDream, SOSP 2019,
-   section 3.3) gives a microbatch the newest version, which always exists. A pipe may name another version, as for
-   vertical sync (the same section) or double buffering (PipeDream-2BW, ICML 2021, section 3). */
+/* Checks that the version of the weights that an F uses exists when the F runs. If its pipe names no versions, a
+   microbatch uses the newest one, which always exists (weight stashing; PipeDream, SOSP 2019, section 3.3). If the pipe
+   names versions, as for vertical sync (the same section) or double buffering (PipeDream-2BW, ICML 2021, section 3),
+   the named one may not exist yet. */
 static void take_forward(Check *check, const Action *pass)
 {
     const PlacedPipe *pipe = &check->schedule->pipes[pass->pipe];
@@ -73,7 +74,7 @@ static void take_update(Check *check, const Action *update)
         check->good = false;
         diag_error(check->diagnostics, update->span, "rank %u: %s makes version %u", check->rank, here,
                    weights->newest + 1);
-        diag_help(check->diagnostics, "the U's of a stage are numbered from 1");
+        diag_help(check->diagnostics, "the U's of a stage are numbered 1, 2, 3, ... in their order");
     }
     weights->newest++;
     weights->gathered = 0;
@@ -113,7 +114,8 @@ static void check_rank(Check *check, uint32_t chunks)
 
 /* --- copies of a stage: they make each version together --- */
 
-/* The U of the chunk that makes version `version`, 1, 2, ...; NULL: the chunk has fewer U. */
+/* The U of the chunk that makes version `version`; NULL: the chunk has no such U, as for version 0, the initial
+   weights. */
 static const Action *update_of(const Check *check, Home home, uint32_t version)
 {
     const Updates *updates = &check->table->updates[home.rank][home.chunk];
@@ -121,8 +123,9 @@ static const Action *update_of(const Check *check, Home home, uint32_t version)
                                                 : NULL;
 }
 
-/* Every version needs a U on each copy of the stage: a copy without it would keep older weights, or the others would
-   wait for it forever. The gradients of a replicated stage are summed before each update (SOSP 2019, section 4). */
+/* Checks that every version has a U on each copy of the stage: a copy without it would keep older weights, or the
+   others would wait for it forever. The gradients of a replicated stage are summed before each update (SOSP 2019,
+   section 4). */
 static void check_copies(Check *check, uint32_t stage)
 {
     const Schedule *schedule = check->schedule;
@@ -146,7 +149,8 @@ static void check_copies(Check *check, uint32_t stage)
                    here, versions + 1, stage, fewest.rank, versions ? "only " : "", versions);
         if (last) {
             action_text(schedule, last, there, sizeof there);
-            diag_note(check->diagnostics, last->span, "%s is the last of rank %u", there, fewest.rank);
+            diag_note(check->diagnostics, last->span, "%s is the last U of stage %u on rank %u", there, stage,
+                      fewest.rank);
         }
         diag_help(
             check->diagnostics,
@@ -158,8 +162,8 @@ static void check_copies(Check *check, uint32_t stage)
             report_no_gradient(check, copies->homes[0].rank, update_of(check, copies->homes[0], k + 1));
 }
 
-/* program_reference runs all stages and pipes on one rank, so the microbatches of all pipes must use the same
-   versions. */
+/* Checks that all pipes name versions of the weights or none does: program_reference makes one pipe of all of them, in
+   which either every microbatch names a version or none does. False: it reported an error. */
 static bool pipes_agree(const Schedule *schedule, Diagnostics *diagnostics)
 {
     const PlacedPipe *named = NULL, *other = NULL;
@@ -181,8 +185,8 @@ bool prove_versions(const Schedule *schedule, const PassTable *table, Arena *are
     for (uint32_t p = 0; p < schedule->pipe_count && !schedule->asynchronous; p++)
         if (schedule->pipes[p].versions) {
             diag_error(diagnostics, schedule->pipes[p].version_span,
-                       "no rank ever makes another version of its weights");
-            diag_help(diagnostics, "a U updates the weights of a stage within the step");
+                       "a version of the weights is named here, but no rank has a U, which makes new versions");
+            diag_help(diagnostics, "write a U, which makes a new version of a stage's weights, or name no versions");
             return false;
         }
     if (!schedule->asynchronous)

@@ -1,21 +1,30 @@
 #include "compiler/schedule/bound.h"
 
+#include "runtime/program/costs_parts.h"
+
 #include <math.h>
 
-/* A chunk of a rank: a stage. least_*: the least time of the pass, alone or as half of an F&B that the rank can run. */
+/* A chunk of a rank, which holds one stage. least_*: the least time of the pass, alone or as half of an F&B that the
+   rank can run. */
 typedef struct Node {
     uint32_t stage, microbatches;
-    /* times of passes alone; input: the shorter of I and B; backward: the shorter of B and (I and W) */
+    /* Times of passes alone. input: the shorter of I and B, after either of which the gradient can be sent; backward:
+       the shorter of B and I + W. */
     double forward, input, weight, backward;
     double least_forward, least_input, least_backward;
-    /* most time that an F&B (or F&I) with an F of this chunk saves, compared with F + backward; with F + input */
+    /* saved: the most time that an F&B with an F of this chunk saves, compared with `forward` + `backward`;
+       saved_input: the most that an F&B or F&I saves, compared with `forward` + `input` */
     double saved, saved_input;
-    double arrives, returns; /* the earliest times at which its first F can begin; its first I or B */
-    /* least time from the end of an F until the backward of the same microbatch has ended on stage 0 */
+    /* arrives: the earliest time at which the chunk's first F can begin; returns: its first I or B */
+    double arrives, returns;
+    /* least time from the end of an F until the backwards of the same microbatch, on this stage and on stage 0, have
+       ended; in a forward-only schedule, until its F on the last stage has ended */
     double through;
-    /* least time from the end of an I or B until the backward of its microbatch has ended on stage 0; 0 for stage 0 */
+    /* least time from the end of an I or B until the backward of the same microbatch has ended on stage 0; 0 for stage
+       0 */
     double rest;
-    double held; /* lower bound of: memory of a microbatch on this chunk * the time for which it is held */
+    /* lower bound of (memory that a microbatch takes on this chunk) * (time for which it takes it) */
+    double held;
 } Node;
 
 typedef struct Bounder {
@@ -23,25 +32,35 @@ typedef struct Bounder {
     const Costs *costs;
     const MemoryLimits *limits;
     Node **nodes; /* [rank][chunk] */
-    /* [i], i up to the most F of a rank: the sum of the i largest Node.forward (saved, saved_input) of the rank */
+    /* Of the current rank, [i]: the sum of the i largest values of Node.forward, Node.saved or Node.saved_input over
+       its F, for i from 0 to the number of F. */
     double *forward, *saved, *saved_input;
-    double *after; /* [i]: most work of the rank after its last F, if at most i backwards are left then */
+    /* Of the current rank, [i]: the most work that can be left after its last F, if at most i backwards are left. */
+    double *after;
 } Bounder;
 
 /* --- what passes take --- */
 
-static void add_pair(const Costs *costs, Node *forward, Node *backward)
+/* Updates the least times and the savings of two chunks for the F&B and the F&I of an F of `forward` and a backward of
+   `backward`. put_off: the time, after the F&B, of the weight gradients that its recipe puts off. */
+static void add_pair(const Costs *costs, double put_off, Node *forward, Node *backward)
 {
     if (forward == backward && forward->microbatches < 2)
         return;
     const double full = costs_pair(costs, forward->stage, backward->stage, COST_B);
     const double input = costs_pair(costs, forward->stage, backward->stage, COST_I);
-    const double shorter = fmin(full, input), whole = fmin(full, input + backward->weight);
+    const double shorter = fmin(full, input), whole = fmin(full + put_off, input + backward->weight);
     forward->least_forward = fmin(forward->least_forward, shorter);
     backward->least_input = fmin(backward->least_input, shorter);
     backward->least_backward = fmin(backward->least_backward, whole);
     forward->saved = fmax(forward->saved, forward->forward + backward->backward - whole);
     forward->saved_input = fmax(forward->saved_input, forward->forward + backward->input - shorter);
+}
+
+static double put_off_time(const Bounder *b, uint32_t rank, uint32_t first, uint32_t second)
+{
+    return costs_put_off(costs_of_pair(b->costs, first, second), b->schedule->pipes[0].stages,
+                         b->nodes[rank][second].stage, recipes_pair_put_off(&b->schedule->recipes, first, second));
 }
 
 static void find_times(const Bounder *b, uint32_t rank)
@@ -66,8 +85,8 @@ static void find_times(const Bounder *b, uint32_t rank)
     }
     for (uint32_t i = 0; !b->schedule->forward_only && i < count * count; i++)
         if (b->nodes[rank][i / count].microbatches && b->nodes[rank][i % count].microbatches)
-            add_pair(costs_of_pair(b->costs, i / count, i % count), &b->nodes[rank][i / count],
-                     &b->nodes[rank][i % count]);
+            add_pair(costs_of_pair(b->costs, i / count, i % count), put_off_time(b, rank, i / count, i % count),
+                     &b->nodes[rank][i / count], &b->nodes[rank][i % count]);
 }
 
 /* --- the path of a microbatch through the stages --- */
@@ -79,8 +98,8 @@ static Node *node_at(const Bounder *b, const PlacedPipe *pipe, uint32_t stage, u
     return &b->nodes[home.rank][home.chunk];
 }
 
-/* Notes the times of one microbatch of a forward-only schedule. arrives[stage]: when it reaches the stage; end: when it
-   leaves the last stage. */
+/* Notes the times of one microbatch of a forward-only schedule. arrives[stage]: when the microbatch reaches the stage;
+   end: when it leaves the last stage. */
 static void note_forward(const Bounder *b, const PlacedPipe *pipe, uint32_t microbatch, const double *arrives,
                          double end)
 {
@@ -113,7 +132,8 @@ static void follow(const Bounder *b, const PlacedPipe *pipe, uint32_t microbatch
         returns[s] = time += s + 1 < pipe->stages ? costs_message(b->costs, from, rank) : 0;
         time += node->least_input;
     }
-    /* time from the start of the backward on the stage before this one to the end of the backward on stage 0 */
+    /* least time from the start of the backward on the stage of the previous iteration to the end of the backward on
+       stage 0 */
     double before = 0;
     for (uint32_t s = 0; s < pipe->stages; s++, from = rank) {
         Node *node = node_at(b, pipe, s, microbatch, &rank);
@@ -154,19 +174,21 @@ static void count_microbatches(const Bounder *b)
 
 /* --- a rank --- */
 
-/* Sums and extremes over the nodes of a rank. */
+/* Sums and extremes over the chunks of a rank. */
 typedef struct Rank {
     const Node *nodes;
     uint32_t count; /* nodes */
-    /* number of F; most microbatches whose activations the memory of the rank holds */
+    /* forwards: the number of F; kept: most microbatches whose activations fit in the memory of the rank */
     uint32_t forwards, kept;
-    uint32_t weights;                       /* most W that can wait at once: their saved activations fill the memory */
-    double whole, input;                    /* time of all its passes, none in an F&B; `input`: the same without W */
+    /* most W that can be deferred at once: as many as fill the memory with their saved activations */
+    uint32_t weights;
+    /* whole: time of all passes of the rank, none of them in an F&B; input: the same without W */
+    double whole, input;
     double arrives, returns, through, rest; /* the least */
     double backward, weight;                /* the longest */
 } Rank;
 
-/* How many things that take `unit` of memory fit in `memory`, at most `all`. */
+/* How many items that take `unit` of memory each fit in `memory`, but at most `all`. */
 static uint32_t that_fit(double memory, double unit, uint32_t all)
 {
     const double fit = unit > 0 ? floor(memory / unit + 1e-9) : INFINITY;
@@ -202,7 +224,7 @@ static double forward_of(const Node *node) { return node->forward; }
 static double saved_of(const Node *node) { return node->saved; }
 static double saved_input_of(const Node *node) { return node->saved_input; }
 
-/* Fills in sums[i]: the sum of the i largest values on the rank. Each microbatch of each node has a value. */
+/* Fills in sums[i]: the sum of the i largest values over the F of the rank. The value of an F is that of its node. */
 static void sum_largest(const Rank *rank, double (*value)(const Node *), double *sums)
 {
     bool taken[UINT8_MAX + 1] = {false};
@@ -220,8 +242,9 @@ static void sum_largest(const Rank *rank, double (*value)(const Node *), double 
     }
 }
 
-/* after[i]: most work that can be left after the last F of the rank, if at most i backwards are left. With j <= i
-   backwards left, memory also holds W of other microbatches: as many as fit beside the activations of these j. */
+/* after[i]: the most work that can be left after the last F of the rank, if at most i backwards are left. If j <= i
+   backwards are left, W of other microbatches may be left too: as many as fit in memory beside the activations of these
+   j. */
 static void find_after(const Bounder *b, const Rank *rank, double most, double *after)
 {
     const double input = b->limits->input, weight = b->limits->weight;
@@ -235,8 +258,8 @@ static void find_after(const Bounder *b, const Rank *rank, double most, double *
     }
 }
 
-/* The least time that a rank of a forward-only schedule needs for all its F. They run in as many pairs as possible if
-   pairs save time. */
+/* The least time that a rank of a forward-only schedule needs for all its F. They run in as many F&Fs as possible if
+   F&Fs save time. */
 static double forward_work(const Bounder *b, const Rank *rank)
 {
     double work = 0, saved = 0;
@@ -267,14 +290,14 @@ static double rank_bound(const Bounder *b, uint32_t r)
     const double away = rank.returns - rank.arrives, late = fmax(0, rank.rest - rank.weights * rank.weight);
     double whole = INFINITY, input = INFINITY;
     for (uint32_t u = 1; u <= n; u++) {
-        /* most F that can come before the first backward while not all F do */
+        /* if some F comes after the first backward, at most this many F come before it */
         const uint32_t first = u < n - 1 ? u : n - 1;
         const double wait = fmax(0, away - b->forward[first < rank.kept ? first : rank.kept]);
         const double end = fmax(late, rank.through - b->after[u]);
         whole = fmin(whole, rank.whole - b->saved[n - u] + wait + end);
         input = fmin(input, rank.input - b->saved_input[n - u] + wait + rank.rest);
     }
-    if (rank.kept == n) { /* all F may come before all backwards */
+    if (rank.kept == n) { /* memory holds all microbatches, so all F may come before all backwards */
         const double wait = fmax(0, away - b->forward[n]);
         whole = fmin(whole, rank.whole + fmax(wait, fmax(late, rank.through - b->after[n])));
         input = fmin(input, rank.input + wait + rank.rest);

@@ -5,23 +5,24 @@
    microbatches there are, what passes and messages take, and how much each rank may hold. It does not depend on the
    orders: they may use F, B, I, W, F&B and F&I in any mix.
 
-   The proof. Look at one rank, with n forwards. The bound is the largest of three rules, over all ranks. Where stages
-   or microbatches differ, each rule takes the least time that any of them needs on its way, a pass on the way takes the
-   least it can (alone or as half of an F&B), and a wait is reduced by the longest passes that can fill it.
+   The proof. Each of three rules gives a bound for a rank; the bound of the makespan is the largest over all rules and
+   ranks. Look at one rank, with n forwards. Where stages or microbatches differ, a rule takes the least time that any
+   of them needs on its way, a pass on the way takes the least time it can (alone or as half of an F&B), and a wait is
+   reduced by the longest passes that can fill it.
 
    1. Work and waits. Say n-u of the forwards are halves of an F&B.
       - The rank starts when the first microbatch can arrive. Its first backward can start when that microbatch can be
         back from the last stage. Until then the rank has only forwards to run, none of them in an F&B: at most u, and
         at most as many as its memory holds. It waits for the rest of this time.
-      - After its last forward, that microbatch still has to go to the last stage and back to stage 0. The rank has only
-        backwards left, none of them in an F&B: at most u, and the W of earlier ones; its memory holds them all.
-        It waits for the rest of this time.
+      - After the last forward of the rank, its microbatch still has to go to the last stage and back to stage 0. The
+        rank has only backwards left, none of them in an F&B: at most u, and the W of earlier ones; its memory holds
+        them all. It waits for the rest of this time.
       - After its last I or B, the gradient still has to reach stage 0. The rank has only W left: as many as its memory
         holds. It waits for the rest of this time.
       The makespan is at least the start, plus all work, less the most that n-u F&Bs can save, plus the first wait, plus
       the longer of the other two. The bound takes the u for which that is least. If memory holds all n microbatches,
-      all forwards may come before all backwards; then the first and the second wait may be the same one, nothing is in
-      an F&B, and the longest wait counts alone.
+      all forwards may come before all backwards; then nothing is in an F&B, the first and the second wait may be one
+      and the same, and only the longest wait counts.
    2. The critical path through the rank. Like rule 1, but without W, which can come later: I takes the place of B, and
       the third wait is the whole time that the last gradient needs to reach stage 0.
 
@@ -39,15 +40,15 @@
 #include "compiler/schedule/schedule.h"
 #include "runtime/program/costs.h"
 
-/* How much ranks may hold. F takes `input` + `weight`, I gives back `input` at its end, W `weight`, B both. Any
-   unit. */
+/* How much memory ranks may use. An F takes `input` + `weight`. At its end an I gives back `input`, a W `weight`, a B
+   both. Any unit. */
 typedef struct MemoryLimits {
     double input, weight; /* >= 0, not both 0 */
     const double *most;   /* [ranks]; INFINITY: no limit */
 } MemoryLimits;
 
-/* The most that each rank holds in the orders of the schedule. The unit is an activation of a stage, held from F to the
-   end of B or W. The arena owns the result. */
+/* Memory limits equal to the most activations that each rank holds in the orders of the schedule. The unit is an
+   activation of a stage, held from F to the end of B or W. The arena owns the result. */
 MemoryLimits limits_of_orders(const Schedule *schedule, Arena *arena);
 
 /* The lower bound of the makespan, in the unit of the costs. The schedule needs no orders yet. The relative rounding
@@ -61,14 +62,16 @@ typedef struct Gap {
 
 /* The result of a solver that looked for shorter orders (`dpc --prove`). */
 typedef struct Proven {
-    /* no order has a smaller makespan, among the orders of the kinds of passes that the solver may use */
+    /* no order that uses only the kinds of passes the solver may use has a smaller makespan */
     double bound;
     double shortest; /* makespan of the shortest order known */
 } Proven;
 
-/* Rounding errors are no gap. */
+/* The gap between a makespan and a lower bound of it. A relative difference of at most 1e-9 may be a rounding error and
+   counts as 0. */
 Gap gap_to(double makespan, double bound);
-/* The text after a makespan: " (bound 63, gap 4.8 %)", " (optimal)"; "" if the bound is 0, which means unknown. */
+/* The text that follows a makespan: " (bound 63, gap 4.8 %)", " (optimal)", or "" if the bound is 0, which means
+   unknown. */
 const char *gap_note(const Gap *gap, Arena *arena);
 
 #endif

@@ -1,18 +1,19 @@
 #ifndef SCHEDULE_CRITICAL_PATH_H
 #define SCHEDULE_CRITICAL_PATH_H
 
-/* The critical path: the chain of passes that determines the makespan. Each starts when the one before it ends, or
-   when its message arrives. Only a shorter pass on this chain can shorten the timeline. */
+/* The critical path: the chain of passes that determines the makespan. Each starts when the one before it ends, or when
+   the message from it arrives. While the orders stay the same, the makespan shrinks only if a pass or a message of this
+   chain becomes shorter. */
 
 #include "compiler/schedule/timeline.h"
 
 typedef struct CriticalPass {
-    /* for an F&B: the half whose result the next pass of the path needs; the F if the next pass waits only for the
-       rank */
+    /* of an F&B: the half whose result the next pass of the path needs, or its F if the next pass only waits for the
+       rank to be free */
     uint32_t rank, position;
 } CriticalPass;
 
-/* Writes the passes of a critical path in the order of time and returns their number. The arena owns the memory. If
+/* Sets *path to the passes of a critical path in the order of time, and returns their number. The arena owns them. If
    there are several critical paths, this is one of them. */
 uint32_t critical_path(const Schedule *schedule, const PassTable *table, const Timeline *times, Arena *arena,
                        CriticalPass **path);

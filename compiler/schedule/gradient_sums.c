@@ -6,7 +6,7 @@
 
 /* The sum of a stage's gradients. */
 typedef struct StageSum {
-    uint32_t stage, copies; /* copies: in one replica */
+    uint32_t stage, copies; /* copies: number of copies of the stage in one replica of the pipeline */
     uint32_t updates;       /* number of U of all these copies; 0 in a synchronous schedule */
     double ready;           /* when the last backward pass of all copies ends; < 0: there is none */
 } StageSum;
@@ -46,8 +46,8 @@ static bool has_stage(const Schedule *schedule, uint32_t rank, uint32_t stage)
     return false;
 }
 
-/* Simulates the sum of a stage, which takes `time`. It starts when the gradients are ready and all ranks with the stage
-   have finished their earlier sums. Returns its start. */
+/* Simulates the sum of the gradients of a stage, which takes `time`. It starts when the gradients are ready and all
+   ranks with the stage have finished their earlier sums. Returns its start. */
 static double run_sum(const Schedule *schedule, const StageSum *sum, double time, double *free_at)
 {
     double start = sum->ready;
@@ -60,7 +60,7 @@ static double run_sum(const Schedule *schedule, const StageSum *sum, double time
     return start;
 }
 
-/* What the sums add to the makespan of an asynchronous schedule, in which each U begins with a sum. */
+/* What the sums add to the makespan of an asynchronous schedule: there each U takes longer, by the time of a sum. */
 static double added_by_updates(const Schedule *schedule, const PassTable *table, const Timeline *timeline,
                                uint32_t replicas, const StageSum *sums, Arena *arena)
 {

@@ -13,8 +13,8 @@
 
 typedef struct GradientSums {
     double bytes;  /* bytes that all ranks of one replica send for the sums */
-    double time;   /* of all sums together */
-    double hidden; /* the part of `time` that is before the end of the last pass of the step */
+    double time;   /* time of all sums together, one after the other */
+    double hidden; /* the part of `time` before the end of the last pass of the step; 0 if asynchronous */
     double added;  /* what the sums add to the makespan */
 } GradientSums;
 
@@ -24,7 +24,8 @@ static inline double gradient_sums_hidden(const GradientSums *sums)
     return sums->time > 0 ? sums->hidden / sums->time : 1;
 }
 
-/* The sums over `replicas` replicas of the pipeline, in a schedule with these times of passes (of timeline_run). */
+/* The sums over `replicas` replicas of the pipeline. `timeline` has the times of the schedule's passes and was made by
+   timeline_run. */
 GradientSums gradient_sums(const Schedule *schedule, const PassTable *table, const Timeline *timeline,
                            uint32_t replicas, Arena *arena);
 

@@ -59,8 +59,8 @@ static void place_copies(Schedule *schedule, const PassTable *table, Arena *aren
             }
 }
 
-/* Fills in `updates` of the rank's chunks, and adds the gradients that each U uses to those of its version
-   (Copies.gradients). */
+/* Fills in `updates` of the rank's chunks. Adds the number of gradients that each U uses to Copies.gradients of the
+   version that the U makes. */
 static void take_updates(const Schedule *schedule, uint32_t rank, Updates *updates, Arena *arena)
 {
     const Order *order = &schedule->orders[rank];

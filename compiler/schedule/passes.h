@@ -1,23 +1,24 @@
 #ifndef SCHEDULE_PASSES_H
 #define SCHEDULE_PASSES_H
 
-/* The positions of all passes: (pipe, stage, microbatch) → position in the order of the rank that holds the stage. */
+/* The position of each pass in the order of its rank. */
 
 #include "compiler/schedule/schedule.h"
 
 enum { POSITION_NONE = UINT32_MAX };
 
-/* The U of a chunk. at[k]: the position of the U that makes version k + 1, for k = 0, 1, ... */
+/* The U of a chunk. at[k]: the position, in the order of its rank, of the U that makes version k + 1, for k = 0, 1, ...
+   Version 0 is the weights at the beginning of the step. */
 typedef struct Updates {
     uint32_t count;
     uint32_t *at;
 } Updates;
 
-/* Filled by prove_passes and copies_find. */
+/* The positions of passes in the orders of their ranks. Filled by prove_passes and copies_find. */
 typedef struct PassTable {
     uint32_t **forward;  /* [pipe][stage * microbatches + microbatch] */
-    uint32_t **backward; /* the B or the I */
-    uint32_t **weight;   /* the W; for a B the same position as in `backward` */
+    uint32_t **backward; /* the B or the I, indexed as `forward` */
+    uint32_t **weight;   /* the W, indexed as `forward`; for a B the same position as in `backward` */
     Updates **updates;   /* [rank][chunk] */
 } PassTable;
 
@@ -29,19 +30,20 @@ static inline size_t pass_index(const PlacedPipe *pipe, uint32_t stage, uint32_t
 /* A new table, with POSITION_NONE as the position of each pass. */
 PassTable pass_table_new(const Schedule *schedule, Arena *arena);
 
-/* Another pass that a pass has to wait for, on any rank. */
+/* A pass, on any rank, that another pass has to wait for. */
 typedef struct Dependence {
     uint16_t rank;
     uint32_t position;
 } Dependence;
 
-/* The dependence of F on the stage before it, and of B or I on the stage after it. False: the pass needs nothing
-   from another stage. W needs only its I, which comes earlier in the order of its own rank. */
+/* Finds the pass of another stage whose result `pass` needs: for an F, the F of the stage before; for a B or I, the B
+   or I of the stage after. False: `pass` needs nothing from another stage. (A W needs only its I, which is on the same
+   rank.) */
 bool pass_dependence(const Schedule *schedule, const PassTable *table, const Action *pass, Dependence *dependence);
 
-/* The U that make one version of a stage, one on each copy, are one event: they sum their gradients, and none
-   continues before all have arrived. Sets the position of the U of the stage's i-th copy. False: the stage has no
-   i-th copy, or the pass is not a U. */
+/* The U that make one version of a stage, one on each copy, run together: they sum their gradients, and none continues
+   before the ranks of all copies have reached theirs. Sets `there` to the U of the stage's i-th copy that makes the
+   same version as `pass`. False: the stage has no i-th copy, or `pass` is not a U. */
 static inline bool pass_meets(const Schedule *schedule, const PassTable *table, const Action *pass, uint32_t i,
                               Dependence *there)
 {
@@ -52,11 +54,11 @@ static inline bool pass_meets(const Schedule *schedule, const PassTable *table, 
     return true;
 }
 
-/* For a schedule that prove_passes has accepted. Finds the copies of each stage, whether they are updated within the
-   step, and how many gradients each version is made of, and fills in the table's updates. */
+/* Finds the copies of each stage, whether the schedule updates weights within the step, and the number of gradients of
+   each version, and fills in the table's `updates`. prove_passes must have accepted the schedule. */
 void copies_find(Schedule *schedule, PassTable *table, Arena *arena);
 
-/* Fills in the positions again after actions were added to the orders of a legal schedule. */
+/* Fills in the positions again after actions were added to the orders or moved. The schedule must be legal. */
 void passes_index(const Schedule *schedule, PassTable *table);
 
 #endif

@@ -1,16 +1,17 @@
 #ifndef SCHEDULE_RANK_LOAD_H
 #define SCHEDULE_RANK_LOAD_H
 
-/* What a rank sends and holds, in the bytes of the costs. */
+/* The messages that a rank sends and the memory that its activations take, in the bytes of the costs. */
 
 #include "compiler/schedule/schedule.h"
 #include "runtime/program/costs.h"
 
 typedef struct RankLoad {
-    uint64_t messages; /* sent by the rank */
+    uint64_t messages; /* number of messages that the rank sends */
     double bytes_sent;
-    double peak_memory; /* the most that its microbatches hold at once: memory_I of a stage from F to the end of I or
-                           B, memory_W from then to the end of W */
+    /* the most that the activations of the rank take at once: memory_I of a stage from F to the end of I or B, memory_W
+       from the end of I to the end of W */
+    double peak_memory;
 } RankLoad;
 
 /* The load of a rank. The orders of the schedule must contain the messages. */

@@ -56,7 +56,7 @@ uint32_t schedule_costs_used(const Schedule *schedule)
     for (uint32_t r = 0; r < schedule->ranks; r++)
         for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
             const Action *action = &schedule->orders[r].actions[i];
-            used |= action_is_message(action) ? 0 : 1u << action->kind | (action->overlap ? pair : 0);
+            used |= action_is_message(action) ? 0 : 1u << action_cost(action) | (action->overlap ? pair : 0);
         }
     return used;
 }

@@ -4,15 +4,15 @@
 
 enum { NOTHING = UINT32_MAX };
 
-/* The F and I of a rank in their slots. W are in no slot until write_order puts them into free ones. */
+/* The time slots of a rank. F and I are in slots. A W is in none until write_order puts it into a free one. */
 typedef struct Row {
     const Order *order;
-    uint32_t *at;   /* [slots]: position in the order of the pass in this slot; NOTHING: the slot is free */
+    uint32_t *at;   /* [slots]: position, in the order, of the F or I in this slot; NOTHING: the slot is free */
     uint32_t *slot; /* [position] */
-    /* [slots]: number of activations held, and of weight passes that wait, at the end of the slot, if weight passes
-       fill the free slots */
+    /* [slots]: the number of activations held and the number of W that wait at the end of the slot, if a W that waits
+       runs in every free slot */
     uint32_t *held, *waiting;
-    /* [chunk][0: F, 1: I]: the slot after the one to which the chunk's previous F or I has moved */
+    /* [chunk][0: F, 1: I]: the first slot that the chunk's next F or I can take, which is after its previous one */
     uint32_t next[PROGRAM_CHUNKS_MAX][2];
 } Row;
 
@@ -47,7 +47,8 @@ static void open_rows(Squeeze *s, const Timeline *times, Arena *arena)
     }
 }
 
-/* Advances `held` (activations of the rank) and `waiting` (weight passes) from the start of a slot to its end. */
+/* Advances `held` (number of activations of the rank) and `waiting` (number of W that wait) from the start of a slot to
+   its end. */
 static void pass_slot(const Row *row, uint32_t slot, uint32_t *held, uint32_t *waiting)
 {
     if (row->at[slot] == NOTHING) {
@@ -60,8 +61,9 @@ static void pass_slot(const Row *row, uint32_t slot, uint32_t *held, uint32_t *w
     }
 }
 
-/* Computes row->held and row->waiting again from slot `first` to the end, but stops after slot `last` at the first slot
-   with unchanged values. keep: stores the values. False: the rank would hold more than s->limit activations. */
+/* Computes row->held and row->waiting again after a pass has moved from slot `last` to slot `first`. From `last` on, it
+   stops at the first slot whose values are unchanged. keep: stores the values. False: the rank would hold more than
+   s->limit activations. */
 static bool fill(const Squeeze *s, Row *row, uint32_t first, uint32_t last, bool keep)
 {
     uint32_t held = first ? row->held[first - 1] : 0, waiting = first ? row->waiting[first - 1] : 0;
@@ -91,7 +93,7 @@ static void measure(Squeeze *s)
 }
 
 /* The first slot in which the pass may run: its inputs have arrived, and the previous pass of its kind and chunk has
-   run. All these passes have moved already, because they ran earlier in the old order. */
+   run. These passes have already moved, because they ran earlier in the old order. */
 static uint32_t earliest(const Squeeze *s, const Row *row, uint32_t position)
 {
     const Action *pass = &row->order->actions[position];
@@ -130,7 +132,8 @@ static void move(const Squeeze *s, Row *row, uint32_t from)
     row->next[pass->chunk][pass->kind == ACTION_I] = row->slot[position] + 1;
 }
 
-/* Writes the order of the slots, with the weight passes in the free ones. */
+/* Writes the passes of a rank in the order of their slots. The W that wait, oldest first, take the free slots; those
+   that are left come last. */
 static void write_order(const Squeeze *s, const Row *row, Order *order, Arena *arena)
 {
     Action *actions = arena_array(arena, order->count, sizeof *actions);

@@ -1,20 +1,24 @@
 #include "compiler/schedule/timeline.h"
 
+#include "runtime/program/costs_parts.h"
+
 _Static_assert(ACTION_F == (int)COST_F && ACTION_B == (int)COST_B && ACTION_I == (int)COST_I &&
                    ACTION_W == (int)COST_W && ACTION_U == (int)COST_U,
                "costs_pass");
 
-/* The stage before or after the stage of a chunk, for whose passes the chunk waits. */
+/* The stage before a chunk's stage, which sends it activations, or the stage after it, which sends it gradients. The
+   passes of the chunk wait for the passes of these stages. */
 typedef struct Neighbour {
     const PlacedPipe *pipe;
     uint32_t stage;
-    /* [microbatch]: the position of the stage's F (before) or backward (after); NULL: there is no such stage */
+    /* [microbatch]: the position of the F (of the stage before) or of the backward (of the stage after); NULL: there is
+       no such stage */
     const uint32_t *positions;
-    uint32_t rank;  /* the rank of the stage; in a replicated pipe, its rank for microbatch 0 */
-    double message; /* the time of a message from the rank of this stage to the rank of the chunk */
+    uint32_t rank;  /* rank of that stage; in a replicated pipe, its rank for microbatch 0 */
+    double message; /* transfer time of a message from that rank to the rank of the chunk */
 } Neighbour;
 
-/* The times of the passes of a chunk by kind, and the stages for whose passes they wait. */
+/* The times of a chunk's passes by kind, and the stages whose passes they wait for. */
 typedef struct ChunkTimes {
     double time[ACTION_U + 1];
     Neighbour before, after;
@@ -24,8 +28,9 @@ typedef struct Simulation {
     const Schedule *schedule;
     const PassTable *table;
     const Costs *costs;
-    const double *const *measured; /* NULL: passes take the time of the costs */
-    ChunkTimes **chunks;           /* [rank][chunk] */
+    /* [rank][position]: times of the passes; NULL: passes take the time of the costs */
+    const double *const *measured;
+    ChunkTimes **chunks; /* [rank][chunk] */
     Timeline *timeline;
     double *free_at; /* [rank] */
 } Simulation;
@@ -59,9 +64,9 @@ static uint32_t pass_at(const Order *order, uint32_t position)
     return position;
 }
 
-/* Raises `*time` to the time at which the last copy of the stage reached this update. False: the copy on rank
-   `*blocker` has not reached it yet. Until the update runs, timeline->start of a U is the time at which its rank
-   reached it. */
+/* Raises `*time` to the time at which the last rank with a copy of the stage has reached its U of the same version.
+   False: the copy on rank `*blocker` has not reached it yet. Until a U runs, timeline->start has the time at which its
+   rank reached it. */
 static bool update_start(const Simulation *simulation, const Action *update, double *time, uint32_t *blocker)
 {
     Dependence there;
@@ -113,13 +118,15 @@ static double duration(const Simulation *simulation, uint32_t rank, uint32_t fir
     const Action *other = &simulation->schedule->orders[rank].actions[second];
     if (simulation->measured)
         return simulation->measured[rank][first] + (second == first ? 0 : simulation->measured[rank][second]);
+    if (second == first && pass->kind == ACTION_W && pass->put_off)
+        return costs_put_off(simulation->costs, simulation->schedule->pipes[0].stages, pass->stage, pass->put_off);
     if (second == first)
         return simulation->chunks[rank][pass->chunk].time[pass->kind];
     return costs_pair(costs_of_pair(simulation->costs, pass->chunk, other->chunk), pass->stage, other->stage,
-                      (StageCost)other->kind);
+                      (StageCost)action_cost(other));
 }
 
-/* Runs a rank as far as it can. True if it then waits for `*blocker`. */
+/* Runs a rank until it has to wait or ends. True: it waits for rank `*blocker`. */
 static bool run_rank(const Simulation *simulation, uint32_t rank, uint32_t *blocker)
 {
     const Order *order = &simulation->schedule->orders[rank];
@@ -159,9 +166,11 @@ bool timeline_run_measured(const Schedule *schedule, const PassTable *table, con
         .schedule = schedule, .table = table, .costs = costs, .measured = measured, .timeline = timeline};
     simulation.free_at = arena_array(arena, ranks, sizeof *simulation.free_at);
     simulation.chunks = arena_array(arena, ranks, sizeof *simulation.chunks);
-    /* A list of the ranks that may be able to run, and for each rank a list of the ranks that wait for it. */
+    /* `ready` lists the ranks that may be able to run; `waiter` and `next_waiter` are, for each rank, a linked list of
+       the ranks that wait for it. */
     uint32_t *ready = arena_array(arena, ranks, sizeof *ready);
-    uint32_t *waiter = arena_array(arena, ranks, sizeof *waiter); /* the first rank that waits for this one, + 1 */
+    /* [rank]: the first rank that waits for this one, + 1; 0: none */
+    uint32_t *waiter = arena_array(arena, ranks, sizeof *waiter);
     uint32_t *next_waiter = arena_array(arena, ranks, sizeof *next_waiter);
     uint32_t ready_count = ranks;
     for (uint32_t r = 0; r < ranks; r++) {
@@ -182,7 +191,7 @@ bool timeline_run_measured(const Schedule *schedule, const PassTable *table, con
         }
         if (timeline->position[rank] == before)
             continue;
-        for (uint32_t w = waiter[rank]; w; w = next_waiter[w - 1]) /* they try again */
+        for (uint32_t w = waiter[rank]; w; w = next_waiter[w - 1]) /* this rank has advanced, so they try again */
             ready[ready_count++] = w - 1;
         waiter[rank] = 0;
     }

@@ -1,8 +1,8 @@
 #ifndef SCHEDULE_TIMELINE_H
 #define SCHEDULE_TIMELINE_H
 
-/* The time of each pass, if each takes its modelled time and starts as soon as its rank is free and its inputs have
-   arrived. */
+/* The predicted time of each pass: it takes its time of the costs, and starts as soon as its rank is free and its
+   inputs have arrived. */
 
 #include "compiler/schedule/passes.h"
 #include "runtime/program/costs.h"
@@ -14,24 +14,26 @@ typedef struct Timeline {
        which it waits */
     uint32_t *position;
     double makespan;    /* from the first start, which is 0, to the last end */
-    const Costs *costs; /* the costs of these times */
+    const Costs *costs; /* the costs from which the times were computed */
 } Timeline;
 
-/* False in a deadlock: `position` then has the pass at which each rank waits. Linear time. */
+/* Simulates the schedule, in linear time. False: the ranks deadlock; `position` then has the pass at which each rank
+   waits. */
 bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs *costs, Arena *arena,
                   Timeline *timeline);
 /* Like timeline_run, but passes take their measured times, [rank][position]: an F&B takes the sum of the times of its
-   halves. Messages take the time of `costs`. */
+   halves. Messages take their time of `costs`. */
 bool timeline_run_measured(const Schedule *schedule, const PassTable *table, const Costs *costs,
                            const double *const *measured, Arena *arena, Timeline *timeline);
 
-/* When the input that a pass needs from another stage, on this rank or another, has arrived, and the pass that computed
-   it. For an update: when the last of the other copies arrives, and the last pass before its U. < 0: the pass needs
-   nothing from others. */
+/* When the input that `pass` needs from another stage, on this rank or another, has arrived; sets `needed` to the pass
+   that computed it. For a U: when the last other rank with a copy of the stage has reached its U; sets `needed` to the
+   last pass before that U. < 0: `pass` waits for no other stage or rank. */
 double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank,
                         const Action *pass, Dependence *needed);
 
-/* The pass before a position on its rank, where a half of an F&B counts as its F; POSITION_NONE: there is none. */
+/* The position of the pass before `position` in an order; of an F&B, the position of its F. POSITION_NONE: there is
+   none. */
 uint32_t timeline_before(const Order *order, uint32_t position);
 
 typedef struct RankTimes {
@@ -39,9 +41,9 @@ typedef struct RankTimes {
 } RankTimes;
 RankTimes timeline_rank(const Schedule *schedule, const Timeline *timeline, uint32_t rank);
 
-/* The share of time in which ranks do not work. */
+/* The bubble. `rate` is the share of `cost` in which ranks do not work, as a mean over all ranks. */
 typedef struct Bubble {
-    double cost;         /* largest end - start of a rank */
+    double cost;         /* the longest time of a rank from its first start to its last end */
     double work;         /* mean busy time of a rank */
     double largest_work; /* largest busy time of a rank */
     double rate;         /* (cost - work) / cost */

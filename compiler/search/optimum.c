@@ -6,14 +6,18 @@
 
 #include <math.h>
 
-enum { TICKS_MAX = 4000, DIGITS = 6 /* most digits after the decimal point of times */, CLAUSES_MAX = 30 * 1000000 };
+enum {
+    TICKS_MAX = 4000,
+    DIGITS = 6 /* most digits after the decimal point of the times, for an exact tick */,
+    CLAUSES_MAX = 30 * 1000000
+};
 
 /* --- the tick --- */
 
 typedef struct Common {
     double scale;
-    int64_t divisor; /* greatest common divisor of the times so far, in units of 1/scale; 0: all were 0 */
-    bool whole;      /* all times so far are whole in these units */
+    int64_t divisor; /* greatest common divisor of the times so far, in units of 1/scale; 0: all of them are 0 */
+    bool whole;      /* all times so far are whole multiples of 1/scale */
 } Common;
 
 static int64_t divisor_of(int64_t a, int64_t b) { return b ? divisor_of(b, a % b) : a; }
@@ -46,7 +50,8 @@ static void take_rank(Common *common, const OptimumTask *task, uint32_t rank)
     take(common, task->starts ? task->starts[rank] : 0);
 }
 
-/* The largest tick of which all times are whole multiples; 0: there is none with at most DIGITS digits. */
+/* The largest tick such that all times of the task are whole multiples of it. 0: a time has more than DIGITS digits
+   after the decimal point, or all times are 0. */
 static double exact_tick(const OptimumTask *task)
 {
     double scale = 1;
@@ -73,8 +78,10 @@ typedef struct Asker {
     const OptimumTask *task;
     const OptimumControl *control;
     double tick;
-    int64_t began, deadline, pause; /* times of the clock; pause: when the time for the current question ends */
-    int least, most;                /* no order takes fewer than `least` ticks; a known one takes `most` */
+    /* times of the clock: began, deadline: start and end of the search; pause: end of the time for the current
+       question */
+    int64_t began, deadline, pause;
+    int least, most; /* no order takes fewer than `least` ticks; the shortest known order takes `most` */
     OptimumModel *model;
     Solver *solver;
 } Asker;
@@ -99,7 +106,7 @@ static bool pauses(void *context)
     return clock_nanoseconds() >= asker->pause || is_over(asker);
 }
 
-/* Estimates the number of clauses: one per tick for each two jobs of a rank. */
+/* Estimates the number of clauses: for every two jobs of a rank, one per tick. */
 static double size_of(const OptimumTask *task, int most)
 {
     double size = 0;
@@ -112,12 +119,13 @@ static double size_of(const OptimumTask *task, int most)
     return size;
 }
 
-/* Asks the solver for orders of at most so many ticks. The first question is whether any shorter order exists. Each
-   question gets half of the time that is left. After a question without an answer, the next one asks for a number of
-   ticks half-way between it and the bound, which is easier to exclude. Each answer "no" raises the bound. */
+/* Asks the solver whether there are orders of at most some number of ticks, for one number after another. The first
+   question is whether any order is shorter than the known one. Each question gets half of the time that is left. If a
+   question got no answer, the next one asks for a number half-way between that number and the bound, which is easier to
+   exclude. Each answer "no" raises the bound. */
 static void ask(Asker *asker, Optimum *optimum, Span span, Arena *arena)
 {
-    /* the fewest ticks for which the solver gave no answer; asker->most: it answered every question */
+    /* the smallest number for which a question got no answer; asker->most if there is none */
     int unknown = asker->most;
     while (asker->least < asker->most && !is_over(asker)) {
         const int ticks = unknown == asker->most ? asker->most - 1 : (asker->least + unknown - 1) / 2;

@@ -15,38 +15,42 @@
 #include <stdatomic.h>
 
 typedef struct OptimumTask {
-    const Schedule *schedule; /* a placement, without updates (U) */
+    const Schedule *schedule; /* the placement of its stages; it must have no U */
     const Costs *costs;
     const MemoryLimits *limits; /* [limit_count]: memory limits, all of which hold for every order */
     uint32_t limit_count;
     bool overlap;     /* passes may be F, I, W, B and F&B; otherwise only F, I and W */
     bool with_inputs; /* with `overlap`: passes may be F&I too, which makes the question much larger and gains little */
-    /* [ranks]: the earliest start of each rank. The time of an order is the longest time of a rank from this start to
-       the rank's end. NULL: all 0, so that the time of an order is its makespan */
+    /* [ranks]: the earliest start of each rank. The time of an order is then the largest time from the earliest start
+       of a rank to its end. NULL: all 0, so that the time of an order is its makespan */
     const double *starts;
 } OptimumTask;
 
-/* The bound, and the time of the shortest order so far. If times are rounded, the order may really take longer. */
+/* The bound, and the time of the shortest order so far. If times are rounded down, that order may really take
+   longer. */
 typedef struct OptimumProgress {
-    double bound, makespan, seconds; /* seconds: since it began */
+    double bound, makespan, seconds; /* seconds: time since the search began */
 } OptimumProgress;
 
 typedef struct OptimumControl {
-    double seconds;                                                   /* the time limit */
-    const atomic_int *stop;                                           /* a nonzero value ends the search; NULL: none */
+    double seconds;         /* the time limit */
+    const atomic_int *stop; /* a nonzero value ends the search; NULL: nothing ends it */
     void (*progress)(void *context, const OptimumProgress *progress); /* NULL: no reports */
     void *context;
 } OptimumControl;
 
 typedef struct Optimum {
-    double bound;  /* no order takes less time; at most the time of the known order */
-    Order *orders; /* [ranks], if `found`: the shortest orders that the solver found. If times are rounded, these orders
-                      may really take as long as the known one, or longer */
+    double bound; /* no order takes less time than this */
+    /* [ranks], if `found`: the shortest orders that the solver found. If times are rounded down, they may really take
+       as long as the known order, or longer */
+    Order *orders;
     bool found;
-    bool too_large; /* the question is too large for the solver, which was not asked: `bound` is the bound given */
+    /* the question is too large, so the solver was not asked, and `bound` is the bound given to optimum_find */
+    bool too_large;
 } Optimum;
 
-/* `known` is the time of an order of the task, and `bound` a lower bound. Actions get `span`; the arena owns them. */
+/* `known` is the time of an order of the task, and `bound` a lower bound of all orders. The actions of the orders get
+   `span`; the arena owns them. */
 Optimum optimum_find(const OptimumTask *task, double known, double bound, const OptimumControl *control, Span span,
                      Arena *arena);
 

@@ -13,17 +13,18 @@ enum { ALWAYS = INT32_MAX, NEVER_SO = -INT32_MAX };
 
 typedef struct Clauses {
     Solver *solver;
-    int variables; /* their number so far */
+    int variables; /* number of variables so far */
 } Clauses;
 
 /* Returns the first of `count` new variables. */
 int clauses_variables(Clauses *clauses, int count);
-/* Adds the clause that at least one of these literals is true. */
+/* Adds the clause that at least one of these four literals is true. Literals that are not needed are NEVER_SO. */
 void clause_add(const Clauses *clauses, int a, int b, int c, int d);
 /* Adds the clause that b is true if a is. */
 void clause_implies(const Clauses *clauses, int a, int b);
 
-/* A time: a variable per tick from `first` to `last` - 1, true if the time is at that tick or earlier. */
+/* A time in ticks, from `first` to `last`. It has a variable for each tick from `first` to `last` - 1, which is true if
+   the time is at that tick or earlier. */
 typedef struct Ladder {
     int first, last;
     int variables; /* the variable of tick `first` */
@@ -32,20 +33,21 @@ typedef struct Ladder {
 Ladder ladder_new(Clauses *clauses, int first, int last);
 /* The literal "the time of the ladder is at most `time`". */
 int ladder_by(const Ladder *ladder, int time);
-/* Adds the clauses that `to` is at least `lag` after `from`, unless the literal `exception` or `other` is true. */
+/* Adds the clauses that the time `to` is at least `lag` ticks after the time `from`, unless the literal `exception` or
+   `other` is true. */
 void ladder_follows(const Clauses *clauses, const Ladder *from, const Ladder *to, int lag, int exception, int other);
 
-/* A count of true literals. `always` of them are the constant ALWAYS; literals[i] is true if more than i of the others
-   are true. */
+/* The number of true ones among some literals. `always` of the literals are the constant ALWAYS; of the others,
+   literals[i] is true if more than i are true. */
 typedef struct Count {
     int *literals;
     uint32_t count, always;
 } Count;
 
-/* Counts the true ones of these literals by a totalizer (Bailleux and Boufkhad, Efficient CNF encoding of boolean
+/* Counts the true ones of these literals with a totalizer (Bailleux and Boufkhad, Efficient CNF encoding of boolean
    cardinality constraints, 2003). */
 Count count_true(Clauses *clauses, const int *literals, uint32_t count, Arena *arena);
-/* The literal "more than `most` are true". */
+/* The literal "more than `most` of the counted literals are true". */
 int count_above(const Count *count, int64_t most);
 
 #endif

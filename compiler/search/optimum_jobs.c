@@ -80,8 +80,8 @@ static void add_jobs(Jobs *jobs, uint32_t rank)
 
 /* --- B, F&B and F&I, where they can help --- */
 
-/* Leaves out pairs that save no time: an F&B or F&I that takes as long as its halves in turn, and an F&B that takes as
-   long as an F&I and a W. */
+/* The times of an F&B and an F&I of these two jobs. A pair that saves no time is LEFT_OUT: an F&B or F&I that takes as
+   long as its halves in turn, and an F&B that takes as long as an F&I and a W. */
 static JobPair pair_of(const Jobs *jobs, uint32_t f, uint32_t b)
 {
     const Job *forward = &jobs->jobs[f], *backward = &jobs->jobs[b];
@@ -119,7 +119,8 @@ static void add_pairs(Jobs *jobs, uint32_t rank)
                 add_pair(jobs, pair_of(jobs, f, b));
 }
 
-/* Lets the backward run as a B alone if that takes less time than its I and W. */
+/* Lets a backward run as a B without an F if that takes less time than its I and W. Tells the W whether its backward
+   may be a B. */
 static void add_whole(Jobs *jobs, Job *backward)
 {
     Job *weight = job_other(jobs, backward, JOB_W);
@@ -169,7 +170,8 @@ uint32_t jobs_before(const Jobs *jobs, const Job *job, JobBefore before[JOBS_BEF
     return count;
 }
 
-/* Narrows the time window of a job, and those of the jobs before it. False: nothing changed. */
+/* Narrows the time windows (earliest, latest) of a job and of the jobs before it, so that each can run after the other.
+   False: no window changed. */
 static bool narrow(const Jobs *jobs, Job *job)
 {
     bool changed = false;

@@ -4,8 +4,8 @@
 
 /* --- times --- */
 
-/* Adds the start and the end of a job, and the time between them if it is not half of a pair. add_pair has the times of
-   pairs. */
+/* Adds the times of the start and the end of a job, and the clauses that they are its duration apart unless it is half
+   of a pair. add_pair adds the clauses for pairs. */
 static void add_times(OptimumModel *model, uint32_t j)
 {
     const Job *job = &model->jobs.jobs[j];
@@ -25,7 +25,8 @@ static void add_times(OptimumModel *model, uint32_t j)
         ladder_follows(&model->clauses, start, end, job_whole_time(&model->jobs, job), model->paired[j], -whole);
 }
 
-/* Adds the clauses that the halves of a pair start together and end together, after the time of the pair. */
+/* Adds the clauses that the halves of a pair start together, and that each ends when the time of the pair has
+   passed. */
 static void add_pair(OptimumModel *model, uint32_t p)
 {
     const JobPair *pair = &model->jobs.pairs[p];
@@ -46,7 +47,7 @@ static void add_pair(OptimumModel *model, uint32_t p)
         clause_implies(&model->clauses, -apart, whole);
 }
 
-/* The literals of the pairs that a job may be in. Returns their number. */
+/* Writes the literals of the pairs of which a job may be a half. Returns their number. */
 static uint32_t pairs_of(const OptimumModel *model, uint32_t j, int *literals)
 {
     uint32_t count = 0;
@@ -56,8 +57,8 @@ static uint32_t pairs_of(const OptimumModel *model, uint32_t j, int *literals)
     return count;
 }
 
-/* Adds the clauses that a job is half of at most one pair and, if a B alone takes at least as long as I and W, that a
-   backward may be a B only as half of a pair. */
+/* Adds the clauses that a job is half of at most one pair. If a B without an F takes at least as long as I and W, also
+   adds the clause that this backward may be a B only in an F&B. */
 static void add_choice(OptimumModel *model, uint32_t j, int *literals)
 {
     const Job *job = &model->jobs.jobs[j];
@@ -103,8 +104,8 @@ static void add_dependences(const OptimumModel *model)
     }
 }
 
-/* Adds the clauses of the time of the order: in an order that takes n ticks less than `most`, every job ends at least n
-   ticks before its `latest`. */
+/* Adds the clauses of the time of the whole order: if it is n ticks less than `most`, every job ends at least n ticks
+   before its `latest`. */
 static void add_time(OptimumModel *model, int least, int most)
 {
     model->time = ladder_new(&model->clauses, least, most);
@@ -132,7 +133,7 @@ OptimumModel *optimum_model_new(const OptimumTask *task, double tick, int least,
 {
     OptimumModel *model = arena_allocate(arena, sizeof *model);
     *model = (OptimumModel){.jobs = jobs_new(task, tick, most, arena), .clauses = {.solver = solver}};
-    if (!model->jobs.possible) { /* an empty clause */
+    if (!model->jobs.possible) { /* no order is possible: the empty clause tells the solver */
         model->time = ladder_new(&model->clauses, least, most);
         solver_add(solver, 0);
         return model;

@@ -19,13 +19,13 @@ typedef struct OptimumModel {
     Jobs jobs;
     Clauses clauses;
     Ladder *start, *end; /* [jobs] */
-    Ladder time;         /* of the whole order */
+    Ladder time;         /* time of the whole order */
     int *whole, *paired; /* [jobs]: literals "this backward is a B", "this job is half of a pair" */
     int *pair;           /* [pairs]: literal */
     int **before;        /* [rank][a * jobs of the rank + b]: literal "a ends before b starts" */
 } OptimumModel;
 
-/* The job's index. */
+/* The index of the job in model->jobs.jobs. */
 static inline uint32_t number_of(const OptimumModel *model, const Job *job)
 {
     return (uint32_t)(job - model->jobs.jobs);

@@ -10,8 +10,8 @@ static bool is_true(const OptimumModel *model, int literal)
            (literal != NEVER_SO && solver_value(model->clauses.solver, abs(literal)) == (literal > 0));
 }
 
-/* The place of a job in the order of its rank: its start and, for jobs that start together, the number of jobs before
-   it. */
+/* Where a job comes in the order of its rank. Jobs are sorted by start and, if they start together, by `before`: the
+   number of jobs of the rank that end before this one starts. */
 typedef struct Place {
     int start;
     uint32_t before, job;
@@ -71,7 +71,7 @@ static void write_rank(const OptimumModel *model, uint32_t rank, Place *places, 
         if (job->kind == JOB_W && is_true(model, model->whole[number_of(model, job_other(&model->jobs, job, JOB_I))]))
             continue;
         if (other && job->kind == JOB_I)
-            continue; /* written with its F */
+            continue; /* it was written with its F */
         write_job(model, job, other != NULL, span, order);
         if (other)
             write_job(model, other, false, span, order);

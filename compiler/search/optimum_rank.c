@@ -5,7 +5,7 @@
 typedef struct Rank {
     OptimumModel *model;
     uint32_t first, count; /* its jobs */
-    int *before;           /* as in the model */
+    int *before;           /* model->before of the rank */
 } Rank;
 
 /* The literal "a ends before b starts". */
@@ -13,7 +13,7 @@ static int *before_of(const Rank *rank, uint32_t a, uint32_t b) { return &rank->
 
 /* --- order --- */
 
-/* Whether a cannot end before b starts. */
+/* Whether job a can never end before job b starts. */
 static bool never_before(const OptimumModel *model, uint32_t a, uint32_t b)
 {
     return model->end[a].first > model->start[b].last ||
@@ -55,8 +55,8 @@ static void order_all(const Rank *rank, Arena *arena)
             order_two(rank, a, b, pair[a * rank->count + b]);
 }
 
-/* If a always comes before b, what comes after b also comes after a, and what comes before a also comes before b. The
-   solver would deduce this by itself. */
+/* If a always comes before b, what comes after b also comes after a, and what comes before a also comes before b. These
+   clauses follow from the others and only spare the solver the deduction. */
 static void add_transitivity(const Rank *rank)
 {
     const OptimumModel *model = rank->model;
@@ -71,7 +71,8 @@ static void add_transitivity(const Rank *rank)
     }
 }
 
-/* Adds the clauses that W which are not part of a B run the microbatches of a chunk in ascending order. */
+/* Adds the clauses that the W of a chunk, except those that are part of a B, run the microbatches in ascending
+   order. */
 static void order_weights(const Rank *rank)
 {
     const OptimumModel *model = rank->model;
@@ -86,7 +87,7 @@ static void order_weights(const Rank *rank)
         }
 }
 
-/* Adds the clauses that the W of a backward that is a B comes right after it. */
+/* Adds the clauses that the W of a backward that is a B comes directly after it. */
 static void tie_weights(const Rank *rank)
 {
     const OptimumModel *model = rank->model;
@@ -106,8 +107,9 @@ static void tie_weights(const Rank *rank)
 
 /* --- memory --- */
 
-/* Counts the other F that come before this F of the rank, and the jobs of `kind` that do not. During this F the rank
-   holds count + 1 - n microbatches that have run F and not yet `kind`, where n is the number of F of the rank. */
+/* Counts the other F of the rank that come before this F, plus the jobs of `kind` that do not. If the rank has n F,
+   then during this F it holds count + 1 - n microbatches: they have run their F (this one included) and not yet their
+   job of `kind`. */
 static Count held(const Rank *rank, uint32_t forward, JobKind kind, Arena *arena)
 {
     int *literals = arena_array(arena, rank->count, sizeof *literals);
@@ -126,8 +128,8 @@ static int holds_above(const Rank *rank, const Count *count, int64_t most)
     return count_above(count, most + rank->count / JOB_KINDS - 1);
 }
 
-/* Adds the clauses of one memory limit: if at least i microbatches wait for their I, at most (most - i * limits->input)
-   / limits->weight microbatches wait for their W. */
+/* Adds the clauses of one memory limit: if at least i microbatches have run their F and not their I, at most (most - i
+   * limits->input) / limits->weight have run their F and not their W. */
 static void keep_to(const Rank *rank, const MemoryLimits *limits, double most, const Count *inputs,
                     const Count *weights)
 {
@@ -157,14 +159,14 @@ static void add_memory(const Rank *rank, Arena *arena)
     }
 }
 
-/* The least time that a backward takes without an F: as I and W, or as a B. */
+/* The least ticks of a backward that is in no pair: as I and W, or as a B. */
 static int least_alone(const Jobs *jobs, const Job *backward)
 {
     const int apart = backward->time + job_other(jobs, backward, JOB_W)->time, whole = job_whole_time(jobs, backward);
     return backward->may_be_whole && whole < apart ? whole : apart;
 }
 
-/* The most time that one F&B, or one F&I with its W, of the rank saves compared with its passes alone. */
+/* The most ticks that one F&B of the rank, or one F&I with its W, saves compared with the same passes alone. */
 static int most_saved(const Rank *rank)
 {
     const Jobs *jobs = &rank->model->jobs;
@@ -181,8 +183,8 @@ static int most_saved(const Rank *rank)
     return most;
 }
 
-/* Adds clauses that enough F of the rank are in pairs: otherwise its work would not fit in the time. The solver would
-   deduce these clauses too, but slowly. */
+/* Adds the clauses that enough F of the rank are in pairs: with fewer, its work would not fit in the time of the order.
+   The other clauses imply these, but the solver deduces that slowly. */
 static void add_work(const Rank *rank, Arena *arena)
 {
     OptimumModel *model = rank->model;

@@ -1,6 +1,8 @@
 #include "compiler/search/pair_move.h"
 
-/* A change at an index of the old line. */
+#include <string.h>
+
+/* What a change does at an index of the old line: INSERT puts a pass before the pass at this index. */
 typedef enum EditKind { REPLACE, REMOVE, INSERT /* before the index */ } EditKind;
 
 typedef struct Edit {
@@ -11,8 +13,14 @@ typedef struct Edit {
 
 static bool apply(const PairLine *from, const Edit *edits, uint32_t edit_count, PairLine *to)
 {
-    to->count = 0;
-    for (uint32_t i = 0; i <= from->count; i++) {
+    uint32_t first = UINT32_MAX, last = 0;
+    for (uint32_t e = 0; e < edit_count; e++) {
+        first = edits[e].at < first ? edits[e].at : first;
+        last = edits[e].at > last ? edits[e].at : last;
+    }
+    memcpy(to->passes, from->passes, first * sizeof *to->passes);
+    to->count = first;
+    for (uint32_t i = first; i <= last; i++) {
         bool kept = i < from->count;
         for (uint32_t e = 0; e < edit_count; e++) {
             if (edits[e].at != i)
@@ -23,6 +31,10 @@ static bool apply(const PairLine *from, const Edit *edits, uint32_t edit_count, 
         }
         if (kept)
             to->passes[to->count++] = from->passes[i];
+    }
+    if (last < from->count) {
+        memcpy(&to->passes[to->count], &from->passes[last + 1], (from->count - last - 1) * sizeof *to->passes);
+        to->count += from->count - last - 1;
     }
     return true;
 }
@@ -44,7 +56,7 @@ static PairPass with_backward(PairPass pass, uint8_t chunk)
     return pass;
 }
 
-/* A random distance: usually small, sometimes anything up to `limit`. */
+/* A random distance: usually small, sometimes anything from 1 to `limit`. */
 static uint32_t distance(uint64_t *random, uint32_t limit)
 {
     uint32_t steps = 1;
@@ -55,8 +67,8 @@ static uint32_t distance(uint64_t *random, uint32_t limit)
     return steps;
 }
 
-/* Searches from `at` in a random direction for a pass for which `is` holds, and skips some of them at random.
-   UINT32_MAX: none was found. */
+/* Searches from index `at` in a random direction for a pass for which `is` holds, but skips a third of such passes at
+   random. UINT32_MAX: none was found. */
 static uint32_t find_near(const PairLine *line, uint32_t at, bool (*is)(const PairPass *), uint64_t *random)
 {
     const uint32_t step = random_of(random, 2) ? 1 : UINT32_MAX;
@@ -76,7 +88,8 @@ static uint32_t find_any(const PairLine *line, bool (*is)(const PairPass *), uin
     return UINT32_MAX;
 }
 
-/* Draws a pass for which `is` holds and, near it, one for which `is_other` holds. False: there are none. */
+/* Draws a pass for which `is` holds and, near it, one for which `is_other` holds. False: two such passes were not
+   found. */
 static bool find_two(const PairLine *line, bool (*is)(const PairPass *), bool (*is_other)(const PairPass *),
                      uint64_t *random, uint32_t *i, uint32_t *j)
 {
@@ -103,7 +116,7 @@ static bool shift(const PairLine *from, uint64_t *random, PairLine *to)
     const bool later = random_of(random, 2);
     if (later ? i + steps >= from->count : steps > i)
         return false;
-    const Edit edits[] = {{REMOVE, i, {0, 0, 0}}, {INSERT, later ? i + steps + 1 : i - steps, from->passes[i]}};
+    const Edit edits[] = {{REMOVE, i, {0, 0, {0}}}, {INSERT, later ? i + steps + 1 : i - steps, from->passes[i]}};
     return apply(from, edits, 2, to);
 }
 
@@ -118,23 +131,23 @@ static bool join(const PairLine *from, uint64_t *random, PairLine *to)
     const bool at_forward = random_of(random, 2);
     if (w == UINT32_MAX)
         return false;
-    const PairPass pair = {ACTION_B, from->passes[i].chunk, chunk};
+    const PairPass pair = {ACTION_B, from->passes[i].chunk, {chunk}};
     const Edit edits[] = {{REPLACE, at_forward ? i : j, pair}, {REMOVE, at_forward ? j : i, pair}, {REMOVE, w, pair}};
     return apply(from, edits, 3, to);
 }
 
-/* Splits an F&B into an F, an I and a W. The W may come later. */
+/* Splits an F&B into an F, an I and a W. The W comes directly after them or later. */
 static bool split(const PairLine *from, uint64_t *random, PairLine *to)
 {
     const uint32_t i = find_any(from, is_pair, random);
     if (i == UINT32_MAX)
         return false;
-    const PairPass forward = {ACTION_F, from->passes[i].chunk, 0}, input = {ACTION_I, from->passes[i].backward, 0};
+    const PairPass forward = {ACTION_F, from->passes[i].chunk, {0}}, input = {ACTION_I, from->passes[i].backward, {0}};
     const bool forward_first = random_of(random, 2);
     const uint32_t steps = distance(random, from->count - i), later = steps < from->count - i ? steps : from->count - i;
     const Edit edits[] = {{REPLACE, i, forward_first ? forward : input},
                           {INSERT, i + 1, forward_first ? input : forward},
-                          {INSERT, i + later, {ACTION_W, input.chunk, 0}}};
+                          {INSERT, i + later, {ACTION_W, input.chunk, {0}}}};
     return apply(from, edits, 3, to);
 }
 
@@ -161,16 +174,17 @@ static bool swap_backwards(const PairLine *from, uint64_t *random, PairLine *to)
                      {REPLACE, j, with_backward(from->passes[j], first)}};
     if (from->passes[i].kind == from->passes[j].kind)
         return apply(from, edits, 2, to);
-    /* one of the two passes is an I: it changes its chunk, so one W must change its chunk too */
+    /* if only one of the two passes is an I, it gets another chunk, so a W after both must get that chunk too */
     const bool input_first = is_input(&from->passes[i]);
     const uint32_t w = find_weight(from, i > j ? i : j, input_first ? first : second, random);
     if (w == UINT32_MAX)
         return false;
-    edits[2] = (Edit){REPLACE, w, {ACTION_W, input_first ? second : first, 0}};
+    edits[2] = (Edit){REPLACE, w, {ACTION_W, input_first ? second : first, {0}}};
     return apply(from, edits, 3, to);
 }
 
-/* Moves the F of an F&B to an I, which becomes an F&B. */
+/* Takes the F out of an F&B, which leaves an I, and joins it to another I, which becomes an F&B. The W of that I
+   becomes the W of the I that was left. */
 static bool give_forward(const PairLine *from, uint64_t *random, PairLine *to)
 {
     uint32_t i, j;
@@ -181,29 +195,42 @@ static bool give_forward(const PairLine *from, uint64_t *random, PairLine *to)
     const uint32_t w = find_weight(from, i > j ? i : j, chunk, random);
     if (w == UINT32_MAX)
         return false;
-    const Edit edits[] = {{REPLACE, i, {ACTION_I, pair.backward, 0}},
-                          {REPLACE, j, {ACTION_B, pair.chunk, chunk}},
-                          {REPLACE, w, {ACTION_W, pair.backward, 0}}};
+    const Edit edits[] = {{REPLACE, i, {ACTION_I, pair.backward, {0}}},
+                          {REPLACE, j, {ACTION_B, pair.chunk, {chunk}}},
+                          {REPLACE, w, {ACTION_W, pair.backward, {0}}}};
     return apply(from, edits, 3, to);
 }
 
-/* Moves the B of an F&B to an F, which becomes an F&B. */
+/* Takes the B out of an F&B, which leaves an F, and joins it to another F, which becomes an F&B. */
 static bool give_backward(const PairLine *from, uint64_t *random, PairLine *to)
 {
     uint32_t i, j;
     if (!find_two(from, is_pair, is_forward, random, &i, &j))
         return false;
     const PairPass pair = from->passes[i];
-    const Edit edits[] = {{REPLACE, i, {ACTION_F, pair.chunk, 0}},
-                          {REPLACE, j, {ACTION_B, from->passes[j].chunk, pair.backward}}};
+    const Edit edits[] = {{REPLACE, i, {ACTION_F, pair.chunk, {0}}},
+                          {REPLACE, j, {ACTION_B, from->passes[j].chunk, {pair.backward}}}};
     return apply(from, edits, 2, to);
 }
 
-bool pair_move(const PairLine *from, uint64_t *random, PairLine *to)
+/* Makes an I and the W after it a B alone, or a B an I and a W. */
+static bool join_weight(const PairLine *from, uint64_t *random, PairLine *to)
+{
+    const uint32_t i = find_any(from, is_input, random);
+    if (i == UINT32_MAX)
+        return false;
+    Edit edit = {REPLACE, i, from->passes[i]};
+    edit.pass.full = !edit.pass.full;
+    return apply(from, &edit, 1, to);
+}
+
+bool pair_move(const PairLine *from, bool full, uint64_t *random, PairLine *to)
 {
     if (from->count < 2)
         return false;
     static bool (*const moves[])(const PairLine *, uint64_t *, PairLine *) = {
-        shift, shift, shift, shift, join, join, split, swap_forwards, swap_backwards, give_forward, give_backward};
-    return moves[random_of(random, sizeof moves / sizeof *moves)](from, random, to);
+        shift,         shift,          shift,        shift,         join,       join, split,
+        swap_forwards, swap_backwards, give_forward, give_backward, join_weight /* the last one: only with `full` */};
+    const uint32_t count = sizeof moves / sizeof *moves;
+    return moves[random_of(random, full ? count : count - 1)](from, random, to);
 }

@@ -1,5 +1,7 @@
 #include "compiler/search/pair_order.h"
 
+#include "runtime/program/costs_parts.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -8,16 +10,23 @@ PairProblem pair_problem_new(const SearchProblem *base, const Schedule *schedule
     const uint32_t ranks = base->rank_count;
     PairProblem problem = {.base = base};
     problem.pair = arena_array(arena, ranks, sizeof *problem.pair);
+    problem.put_off = arena_array(arena, ranks, sizeof *problem.put_off);
     for (uint32_t r = 0; r < ranks; r++) {
         const uint32_t chunks = base->ranks[r].node_count;
         problem.pair[r] = arena_array(arena, chunks * chunks, sizeof **problem.pair);
+        problem.put_off[r] = arena_array(arena, chunks * chunks, sizeof **problem.put_off);
         for (uint32_t i = 0; i < chunks * chunks; i++) {
             const uint32_t f = i / chunks, b = i % chunks;
             const PlacedChunk *placed = schedule->chunks[r];
-            problem.pair[r][i] =
-                llround(costs_pair(costs_of_pair(costs, f, b), placed[f].stage, placed[b].stage, COST_B) * base->ticks);
+            const Costs *own = costs_of_pair(costs, f, b);
+            const uint32_t components = recipes_pair_put_off(&schedule->recipes, f, b);
+            const uint32_t stages = schedule->pipes[0].stages;
+            problem.pair[r][i] = llround(costs_pair(own, placed[f].stage, placed[b].stage, COST_B) * base->ticks);
+            problem.put_off[r][i] = llround(costs_put_off(own, stages, placed[b].stage, components) * base->ticks);
         }
     }
+    for (uint32_t n = 0; n < base->node_count; n++)
+        problem.has_full |= search_full_is_shorter(&base->nodes[n]);
     problem.done = arena_array(arena, base->node_count, sizeof *problem.done);
     problem.forward_end = arena_array(arena, base->cells, sizeof *problem.forward_end);
     problem.input_end = arena_array(arena, base->cells, sizeof *problem.input_end);
@@ -53,19 +62,31 @@ void pair_order_copy(const SearchProblem *base, PairOrder *to, const PairOrder *
     to->ends = from->ends;
 }
 
-static int64_t time_of(const PairProblem *problem, uint32_t rank, const PairPass *pass)
+/* Whether the pass is the I of a B alone. The W of that B comes next in the line, and takes no time of its own. */
+static inline bool is_full(const PairPass *pass) { return pass->kind == ACTION_I && pass->full; }
+
+static inline int64_t time_of(const PairProblem *problem, uint32_t rank, const PairPass *pass)
 {
     const SearchRank *of = &problem->base->ranks[rank];
     if (pass->kind == ACTION_B)
         return problem->pair[rank][pass->chunk * of->node_count + pass->backward];
-    return problem->base->nodes[of->first_node + pass->chunk].time[pass->kind];
+    return problem->base->nodes[of->first_node + pass->chunk].time[is_full(pass) ? ACTION_B : pass->kind];
+}
+
+/* How long, after the end of an F&B, the rank is busy with the weight gradients that its recipe puts off; 0 for other
+   passes. */
+static int64_t put_off_time(const PairProblem *problem, uint32_t rank, const PairPass *pass)
+{
+    const uint32_t chunks = problem->base->ranks[rank].node_count;
+    return pass->kind == ACTION_B ? problem->put_off[rank][pass->chunk * chunks + pass->backward] : 0;
 }
 
 /* --- a rank alone --- */
 
 typedef struct Check {
     const SearchProblem *base;
-    uint32_t forwards[UINT8_MAX], backwards[UINT8_MAX], weights[UINT8_MAX]; /* weights: I whose W is still to come */
+    /* [chunk]: number of F, of backwards, and of I whose W is still to come */
+    uint32_t forwards[UINT8_MAX], backwards[UINT8_MAX], weights[UINT8_MAX];
     int64_t held, limit;
 } Check;
 
@@ -95,15 +116,27 @@ static bool take(Check *check, const PairPass *pass)
     }
 }
 
+/* Whether the W of the I at `at` comes right after it. No W of an earlier microbatch may be left. */
+static bool weight_is_next(const Check *check, const PairLine *line, uint32_t at)
+{
+    const PairPass *pass = &line->passes[at], *next = pass + 1;
+    return at + 1 < line->count && next->kind == ACTION_W && next->chunk == pass->chunk && !check->weights[pass->chunk];
+}
+
 bool pair_line_check(const PairProblem *problem, uint32_t rank, PairLine *line)
 {
     const SearchRank *of = &problem->base->ranks[rank];
     Check check = {.base = problem->base, .limit = of->limit};
     line->work = 0;
     for (uint32_t i = 0; i < line->count; i++) {
-        if (!take(&check, &line->passes[i]))
+        PairPass *pass = &line->passes[i];
+        if (is_full(pass))
+            pass->full = weight_is_next(&check, line, i);
+        if (!take(&check, pass))
             return false;
-        line->work += time_of(problem, rank, &line->passes[i]);
+        line->work += time_of(problem, rank, pass) + put_off_time(problem, rank, pass);
+        if (is_full(pass) && !take(&check, &line->passes[++i]))
+            return false;
     }
     for (uint32_t c = 0; c < of->node_count; c++) {
         const uint32_t microbatches = problem->base->nodes[of->first_node + c].microbatches;
@@ -115,9 +148,9 @@ bool pair_line_check(const PairProblem *problem, uint32_t rank, PairLine *line)
 
 /* --- all ranks --- */
 
-/* When the input of the node's next F or backward arrives. NEVER: not known yet, as rank `*blocker` has not produced
-   it. */
-static int64_t arrival(const PairProblem *problem, uint32_t n, uint8_t kind, uint32_t *blocker)
+/* When the input of the next F or backward of node n arrives. NEVER: not known yet, because rank `*blocker` has not
+   computed it. */
+static inline int64_t arrival(const PairProblem *problem, uint32_t n, uint8_t kind, uint32_t *blocker)
 {
     const SearchProblem *base = problem->base;
     const SearchNode *node = &base->nodes[n];
@@ -142,7 +175,7 @@ static void end_pass(const PairProblem *problem, uint32_t n, uint8_t kind, int64
         problem->input_end[cell] = end;
 }
 
-/* Runs a rank as far as it can. True: it waits for rank `*blocker`. */
+/* Runs a rank until it has to wait or ends. True: it waits for rank `*blocker`. */
 static bool run_rank(const PairProblem *problem, const PairLine *line, uint32_t rank, uint32_t *blocker)
 {
     const uint32_t first = problem->base->ranks[rank].first_node;
@@ -153,7 +186,7 @@ static bool run_rank(const PairProblem *problem, const PairLine *line, uint32_t 
         const PairPass *pass = &line->passes[i];
         const bool pair = pass->kind == ACTION_B;
         const uint32_t backward = first + (pair ? pass->backward : pass->chunk);
-        const int64_t time = time_of(problem, rank, pass);
+        const int64_t time = time_of(problem, rank, pass), put_off = put_off_time(problem, rank, pass);
         int64_t start = free_at, at = 0;
         if (pass->kind == ACTION_F || pair)
             at = arrival(problem, first + pass->chunk, ACTION_F, blocker);
@@ -165,11 +198,13 @@ static bool run_rank(const PairProblem *problem, const PairLine *line, uint32_t 
         if (waits)
             break;
         free_at = start + time;
-        problem->left[rank] -= time;
+        problem->left[rank] -= time + put_off;
         if (pass->kind == ACTION_F || pair)
             end_pass(problem, first + pass->chunk, ACTION_F, free_at);
         if (pass->kind == ACTION_I || pair)
             end_pass(problem, backward, ACTION_I, free_at);
+        i += is_full(pass);
+        free_at += put_off;
     }
     problem->position[rank] = i;
     problem->free_at[rank] = free_at;
@@ -220,9 +255,19 @@ void pair_order_take(const SearchProblem *base, const SearchOrder *from, PairOrd
         to->lines[r].count = base->ranks[r].passes;
         for (uint32_t i = 0; i < base->ranks[r].passes; i++) {
             const SearchPass pass = from->passes[base->ranks[r].first + i];
-            to->lines[r].passes[i] = (PairPass){pass.kind, pass.chunk, 0};
+            to->lines[r].passes[i] = (PairPass){pass.kind, pass.chunk, {0}};
         }
     }
+}
+
+void pair_order_fill(const SearchProblem *base, bool full, PairOrder *order)
+{
+    for (uint32_t r = 0; r < base->rank_count; r++)
+        for (uint32_t i = 0; i + 1 < order->lines[r].count; i++) {
+            PairPass *pass = &order->lines[r].passes[i];
+            if (pass->kind == ACTION_I)
+                pass->full = full && pass[1].kind == ACTION_W && pass[1].chunk == pass->chunk;
+        }
 }
 
 void pair_order_read(const Schedule *schedule, PairOrder *to)
@@ -231,7 +276,7 @@ void pair_order_read(const Schedule *schedule, PairOrder *to)
         to->lines[r].count = schedule->orders[r].count;
         for (uint32_t i = 0; i < schedule->orders[r].count; i++)
             to->lines[r].passes[i] =
-                (PairPass){schedule->orders[r].actions[i].kind, schedule->orders[r].actions[i].chunk, 0};
+                (PairPass){schedule->orders[r].actions[i].kind, schedule->orders[r].actions[i].chunk, {0}};
     }
 }
 
@@ -244,7 +289,7 @@ typedef struct Writer {
     const Schedule *schedule;
     Order *order;
     uint32_t rank;
-    uint32_t (*done)[2]; /* [chunk]: number of F and of backwards */
+    uint32_t (*done)[2]; /* [chunk]: number of F and of backwards written so far */
     Weights *weights;    /* [chunk] */
     Span span;
 } Writer;
@@ -280,10 +325,11 @@ void pair_order_write(const SearchProblem *base, const PairOrder *order, Span sp
                 arena_array(arena, base->nodes[rank->first_node + c].microbatches, sizeof(uint32_t));
         for (uint32_t i = 0; i < order->lines[r].count; i++) {
             const PairPass *pass = &order->lines[r].passes[i];
-            const bool pair = pass->kind == ACTION_B;
-            write_pass(&w, pair ? ACTION_F : pass->kind, pass->chunk, pair);
+            const bool pair = pass->kind == ACTION_B, full = is_full(pass);
+            write_pass(&w, pair ? ACTION_F : full ? ACTION_B : pass->kind, pass->chunk, pair);
             if (pair)
                 write_pass(&w, ACTION_B, pass->backward, false);
+            i += full; /* the W of the B */
         }
     }
 }

@@ -1,36 +1,44 @@
 #ifndef SEARCH_PAIR_ORDER_H
 #define SEARCH_PAIR_ORDER_H
 
-/* Orders with F&Bs for the search with `overlap`: a list of passes per rank. On each chunk, F and the backwards each
-   run the microbatches in ascending order, and W run in the order of the I. So kinds and chunks determine the order. */
+/* Orders with F&Bs, for the search with `overlap`: a list of passes per rank. The F of a chunk run the microbatches in
+   ascending order, and so do its backwards; W run in the order of the I. So a list needs only the kinds and chunks of
+   the passes. */
 
 #include "compiler/search/search_problem.h"
 
-/* A pass: an F, I or W according to its kind. The kind ACTION_B means an F&B of an F and a full backward. */
+/* A pass: an F, I or W, as its kind says; or kind ACTION_B for an F&B of an F and a full backward. A B alone is an I
+   with the mark `full`, and its W: so each change of an order that moves I and W moves B, too. */
 typedef struct PairPass {
     uint8_t kind, chunk;
-    uint8_t backward; /* the chunk of the backward half of an F&B */
+    union {
+        uint8_t backward; /* of an F&B: the chunk of its backward half */
+        bool full;        /* of an I: it and the W of its microbatch, which comes next, are one B */
+    };
 } PairPass;
 
 typedef struct PairLine {
-    PairPass *passes; /* room for the rank's F, I and W */
+    PairPass *passes; /* has room for as many passes as the rank has F, I and W */
     uint32_t count;
-    int64_t work; /* time of its passes. Filled in by pair_line_check */
+    int64_t work; /* time of its passes in ticks; set by pair_line_check */
 } PairLine;
 
 typedef struct PairOrder {
     PairLine *lines;  /* [ranks] */
-    int64_t makespan; /* filled in by pair_run, as is `ends` */
-    int64_t ends;     /* the sum of all ranks' end times */
+    int64_t makespan; /* in ticks; set by pair_run, as is `ends` */
+    int64_t ends;     /* the sum of the end times of all ranks */
 } PairOrder;
 
 typedef struct PairProblem {
     const SearchProblem *base;
-    int64_t **pair; /* [rank][chunk of F * chunks + chunk of B]: time of an F&B */
-    /* state of pair_run */
+    /* [rank][chunk of F * chunks + chunk of B], in ticks. pair: time of an F&B until its results can be sent; put_off:
+       time, after that, of the weight gradients that its recipe puts off */
+    int64_t **pair, **put_off;
+    bool has_full; /* a B of some chunk takes less time than its I and W */
+    /* working memory of pair_run */
     uint32_t (*done)[ACTION_W + 1];   /* [nodes] */
     int64_t *forward_end, *input_end; /* [cells] */
-    int64_t *free_at, *left;          /* [ranks]; left: time of the passes that the rank still has to run */
+    int64_t *free_at, *left;          /* [ranks]; left: time of the passes that the rank has not run yet */
     uint32_t *position, *ready, *waiter, *next_waiter;
 } PairProblem;
 
@@ -39,14 +47,18 @@ PairOrder pair_order_new(const SearchProblem *base, Arena *arena);
 void pair_order_copy(const SearchProblem *base, PairOrder *to, const PairOrder *from);
 
 /* Whether the line of a rank is legal by itself: each pass once, F before backward before W, and memory within the
-   limit. */
+   limit. Takes the mark `full` from an I whose W does not come next. Also sets line->work. */
 bool pair_line_check(const PairProblem *problem, uint32_t rank, PairLine *line);
-/* Simulates lines that pair_line_check accepted. False: the ranks deadlock, or the makespan exceeds `most`. */
+/* Simulates an order whose lines pair_line_check has accepted. False: the ranks deadlock, or the makespan exceeds
+   `most`. */
 bool pair_run(const PairProblem *problem, PairOrder *order, int64_t most);
 
-/* Converts an order of F, I and W. */
+/* Converts an order of F, I and W into lines. Does not set PairLine.work. */
 void pair_order_take(const SearchProblem *base, const SearchOrder *from, PairOrder *to);
-/* Converts the orders of a schedule that has only F, I and W, each kind in order. */
+/* Sets the mark `full` of each I that a W of its chunk follows to `full`, and of each other I to false. */
+void pair_order_fill(const SearchProblem *base, bool full, PairOrder *order);
+/* Converts the orders of a schedule of F, I and W in which each kind of pass of a chunk runs the microbatches in
+   ascending order. */
 void pair_order_read(const Schedule *schedule, PairOrder *to);
 /* Writes the order as actions of the schedule that the problem was made from. */
 void pair_order_write(const SearchProblem *base, const PairOrder *order, Span span, Arena *arena, Schedule *schedule);

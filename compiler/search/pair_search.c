@@ -3,30 +3,36 @@
 #include "compiler/schedule/bound.h"
 #include "compiler/search/pair_move.h"
 #include "compiler/search/pair_seed.h"
+#include "compiler/search/policy_search.h"
 #include "compiler/search/search_seed.h"
 
+/* A unit of SearchTask.effort is SMALL_STEPS steps for a schedule of at most SMALL passes, and one step for a larger
+   one. One step tries at most ORDERS orders, and simulates or checks at most VISITS passes in all. */
 enum {
-    VISITS = 30 * 1000000, /* passes that one step of effort simulates or checks */
-    ORDERS = 200 * 1000,   /* most orders that one step of effort tries */
-    SMALL = 400,           /* a unit of effort is 8 steps for schedules of at most this many passes, else one step */
-    REPORT = 1 << 10,      /* orders between two progress reports */
+    VISITS = 30 * 1000000,
+    ORDERS = 200 * 1000,
+    SMALL = 400,
+    SMALL_STEPS = 8,
+    REPORT = 1 << 10, /* orders tried between two progress reports */
 };
 
-/* The search for one number of microbatches. */
+/* The search with one number of microbatches: all, or fewer. */
 typedef struct Searcher {
     const SearchProblem *base;
     const SearchControl *control;
     PairProblem problem;
     PairOrder current, best, made;
-    PairOrder apart; /* the best order without F&B among those from which the search starts */
+    PairOrder apart; /* the best order without F&Bs that was tried as a start */
     PairLine trial;
     uint64_t random;
-    /* the cost is ends * makespan + the sum of the ranks' end times: ranks that end earlier leave room for changes */
+    /* The cost of an order is its makespan * `ends` + PairOrder.ends, because ranks that end earlier leave room for
+       changes. */
     int64_t ends;
     int64_t bound;
-    uint32_t *tried; /* number of orders that the whole search has tried */
+    uint32_t *tried; /* number of orders that all searchers together have tried */
     uint32_t planned;
-    /* the best order for all microbatches, also while this searcher works on fewer microbatches */
+    /* the best order for all microbatches, for progress reports; also while this searcher works on fewer
+       microbatches */
     const PairOrder *whole;
     double whole_ticks, whole_bound;
 } Searcher;
@@ -51,7 +57,7 @@ static void tell(const Searcher *s)
                                                s->whole_bound, true});
 }
 
-/* Whether the order is legal and its makespan at most `most`. */
+/* Simulates an order. False: it is not legal, it deadlocks, or its makespan exceeds `most`. */
 static bool try_order(Searcher *s, PairOrder *order, int64_t most)
 {
     ++*s->tried;
@@ -87,16 +93,36 @@ static void open_searcher(Searcher *s, const SearchProblem *base, const Schedule
 
 /* --- published orders --- */
 
-/* Tries the order in `made`, which has no F&B. */
+/* Tries the order in `made`, which has no F&Bs: with I and W, and if some B takes less time than these, with a B
+   wherever a W comes right after its I. */
 static void try_apart(Searcher *s)
 {
-    if (!try_order(s, &s->made, NEVER))
-        return;
-    keep_if_better(s, &s->made);
-    keep_better(s, &s->made, &s->apart);
+    for (int full = 0; full <= s->problem.has_full; full++) {
+        if (full)
+            pair_order_fill(s->base, true, &s->made);
+        if (!try_order(s, &s->made, NEVER))
+            return;
+        keep_if_better(s, &s->made);
+        keep_better(s, &s->made, &s->apart);
+    }
 }
 
-/* Tries the order that the search without F&Bs finds. */
+/* Tries the order in `made`, which has F&Bs. If some B takes less time than I and W, also tries it with as few B alone
+   as possible, and with as many. False: the order is not legal. */
+static bool try_paired(Searcher *s)
+{
+    if (!try_order(s, &s->made, NEVER))
+        return false;
+    keep_if_better(s, &s->made);
+    for (int full = 0; s->problem.has_full && full < 2; full++) {
+        pair_order_fill(s->base, full, &s->made);
+        if (try_order(s, &s->made, NEVER))
+            keep_if_better(s, &s->made);
+    }
+    return true;
+}
+
+/* Tries the order that search_policies finds, which has no F&Bs. */
 static void try_search_without(Searcher *s, const Schedule *schedule, const SearchTask *task, Arena *scratch)
 {
     SearchTask without = *task;
@@ -105,7 +131,7 @@ static void try_search_without(Searcher *s, const Schedule *schedule, const Sear
     own.orders = arena_array(scratch, schedule->ranks, sizeof *own.orders);
     without.overlap = false;
     without.effort = 1;
-    search_order(&own, &without, &control, (Span){0, 0}, scratch, NULL);
+    search_policies(&own, &without, &control, (Span){0, 0}, scratch, NULL);
     pair_order_read(&own, &s->made);
     try_apart(s);
 }
@@ -116,6 +142,7 @@ static void try_seeds(Searcher *s, const Schedule *schedule, const SearchTask *t
     SeedMaker *seeds = seed_maker_new(s->base, schedule, task, scratch);
     SearchOrder order = {.passes = arena_array(scratch, s->base->passes, sizeof(SearchPass))};
     SeedResult result;
+    bool paired = false; /* some published order with F&Bs fits in memory */
     for (uint32_t number = 0; (result = seed_make(seeds, number, &order)) != SEED_NONE; number++) {
         if (result != SEED_MADE)
             continue;
@@ -123,16 +150,16 @@ static void try_seeds(Searcher *s, const Schedule *schedule, const SearchTask *t
         try_apart(s);
     }
     for (uint32_t number = 0; pair_seed(s->base, number, &s->made, scratch); number++)
-        if (try_order(s, &s->made, NEVER))
-            keep_if_better(s, &s->made);
-    if (s->best.makespan == NEVER || !pair_seed(s->base, 0, &s->made, scratch))
+        paired |= try_paired(s);
+    if (!paired)
         try_search_without(s, schedule, task, scratch);
     arena_free(scratch);
 }
 
 /* --- annealing --- */
 
-/* -ln of 1/64, 3/64, ..., in 1/1024: the accepted increase of the cost, in units of the temperature. */
+/* -ln of 1/64, 3/64, ..., 63/64 in units of 1/1024: the increase of the cost that a step accepts, in units of the
+   temperature. One is drawn at random. */
 static const uint16_t logarithms[] = {4259, 3134, 2611, 2266, 2009, 1803, 1632, 1486, 1357, 1243, 1141,
                                       1048, 963,  884,  811,  743,  680,  620,  564,  511,  461,  413,
                                       367,  323,  282,  242,  204,  167,  132,  98,   65,   32};
@@ -153,7 +180,7 @@ static uint64_t step(Searcher *s, int64_t temperature)
     const uint32_t draw = random_of(&s->random, sizeof logarithms / sizeof *logarithms);
     const int64_t worse = temperature / 1024 * logarithms[draw];
     const int64_t makespan = s->current.makespan, ends = s->current.ends, cost = cost_of(s, &s->current) + worse;
-    if (!pair_move(line, &s->random, &s->trial))
+    if (!pair_move(line, s->problem.has_full, &s->random, &s->trial))
         return 1;
     if (!pair_line_check(&s->problem, rank, &s->trial))
         return s->trial.count;
@@ -170,8 +197,8 @@ static uint64_t step(Searcher *s, int64_t temperature)
     return s->base->passes;
 }
 
-/* Anneals the current order. The temperature falls from `hot`, to `cold` at the lowest, while the changed orders have
-   `visits` passes in all. */
+/* Anneals the current order until the changes that it tries have visited `visits` passes. The temperature falls from
+   `hot`, but not below `cold`. */
 static void anneal(Searcher *s, int64_t hot, int64_t cold, uint64_t visits)
 {
     enum { STAGES = 64 };
@@ -194,10 +221,10 @@ static void anneal_from(Searcher *s, const PairOrder *start, uint32_t heat, uint
     anneal(s, unit * heat / 64, unit / 256, visits);
 }
 
-/* Anneals three times, at falling initial temperatures. Each annealing starts from the best order so far. In a round
-   with `apart` the first annealing starts from the best order without F&B, because a shorter order may have its F&B in
-   other places; the other two continue from the order that the annealing before them reached. The rounds differ so that
-   the search can leave a local optimum. */
+/* Anneals three times, at falling initial temperatures. Each time starts from the best order so far. In a round with
+   `apart`, the first time starts from the best order without F&Bs instead, because a shorter order may have its F&Bs
+   elsewhere, and the other two continue with the order at the end of the time before. The rounds differ so that the
+   search can leave a local optimum. */
 static void anneal_round(Searcher *s, uint32_t round, uint64_t visits)
 {
     static const struct {
@@ -236,8 +263,9 @@ static uint32_t count_kind(const PairLine *line, uint32_t from, uint32_t to, uin
     return count;
 }
 
-/* Finds a period of the rank: from the F of microbatch `first` of chunk 0 to that of first + period, it runs `period`
-   passes of each kind and chunk. Sets the index of both F. False: this is no such period. */
+/* Looks at the passes of a rank from the F of microbatch `first` of chunk 0 up to that of microbatch first + period.
+   They are a period, which can be repeated, if they have `period` F and `period` backwards of each chunk and a W for
+   each I. Sets *from and *to to the indices of the two F. False: they are no period. */
 static bool find_period(const PairLine *line, uint32_t chunks, uint32_t first, uint32_t period, uint32_t *from,
                         uint32_t *to)
 {
@@ -279,7 +307,7 @@ static bool repeat_line(const PairLine *from, uint32_t chunks, uint32_t first, u
     return true;
 }
 
-/* Makes an order for all microbatches from the best order for fewer (`few`): adds `more` microbatches per pipe in its
+/* Makes an order for all microbatches from `few`, the best order for fewer: adds `more` microbatches per pipe in its
    middle. Each rank repeats the first period of its order that begins at microbatch `first` or later. */
 static bool repeat(const Searcher *few, uint32_t first, uint32_t period, uint32_t more, PairOrder *order)
 {
@@ -341,7 +369,7 @@ typedef struct Round {
     uint64_t visits;
 } Round;
 
-/* How many passes one step of effort simulates or checks. */
+/* How many passes one step of effort simulates or checks at most. */
 static uint64_t visits_of(const SearchProblem *problem)
 {
     const uint64_t orders = (uint64_t)ORDERS * problem->passes;
@@ -350,7 +378,7 @@ static uint64_t visits_of(const SearchProblem *problem)
 
 static uint32_t steps_of(const SearchProblem *problem, uint32_t effort)
 {
-    return problem->passes <= SMALL ? 8 * effort : effort;
+    return problem->passes <= SMALL ? SMALL_STEPS * effort : effort;
 }
 
 static uint32_t orders_planned(const SearchProblem *problem, uint32_t effort)
@@ -369,8 +397,17 @@ static bool next_round(Round *round, const SearchProblem *problem, uint32_t effo
     return true;
 }
 
-/* Searches orders without the last `more` microbatches of each pipe. Repeats the middle of these orders, which gives
-   orders for all microbatches. */
+/* Anneals a small schedule in many short rounds, which take SMALL_STEPS steps in all. They find some orders that the
+   long rounds miss. */
+static void anneal_short_rounds(Searcher *s)
+{
+    enum { ROUNDS_OF_STEP = 16 };
+    for (uint32_t i = 0; i < SMALL_STEPS * ROUNDS_OF_STEP && goes_on(s); i++)
+        anneal_round(s, i, visits_of(s->base) / ROUNDS_OF_STEP);
+}
+
+/* Searches orders without the last `more` microbatches of each pipe. Repeating the middle of these orders gives orders
+   for all microbatches. */
 static void search_few(Searcher *s, const Schedule *schedule, const SearchTask *task, uint32_t more, Arena *scratch)
 {
     const Schedule shorter = shortened(schedule, more, scratch);
@@ -401,14 +438,17 @@ void search_pairs(Schedule *schedule, const SearchTask *task, const SearchContro
     s.bound = bound_of(schedule, task, problem.ticks, scratch);
     s.whole = &s.best;
     s.whole_bound = (double)s.bound / problem.ticks;
-    s.planned = orders_planned(&problem, task->effort);
+    s.planned = orders_planned(&problem, task->effort + (problem.passes <= SMALL)); /* with the short rounds */
     try_seeds(&s, schedule, task, scratch);
     const uint32_t few_microbatches = problem.stages + 2;
     if (goes_on(&s) && least > few_microbatches + 2)
         search_few(&s, schedule, task, least - few_microbatches, scratch);
     else
-        for (Round round = {0}; next_round(&round, &problem, task->effort);)
+        for (Round round = {0}; next_round(&round, &problem, task->effort);) {
             anneal_round(&s, round.number, round.visits);
+            if (problem.passes <= SMALL && round.done == SMALL_STEPS)
+                anneal_short_rounds(&s);
+        }
     pair_order_write(&problem, &s.best, span, arena, schedule);
     if (found)
         *found = (SearchProgress){tried, s.planned, (double)s.best.makespan / problem.ticks, s.whole_bound, true};

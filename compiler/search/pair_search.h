@@ -6,9 +6,9 @@
    changes that make the order longer. If there are many more microbatches than stages, it anneals orders of about as
    many microbatches as stages, and repeats the middle of these orders. */
 
-#include "compiler/search/search.h"
+#include "compiler/search/search_task.h"
 
-/* Like search_order, but minimizes the makespan. */
+/* Does the work of search_order for a task with `overlap`: minimizes the makespan. `control` is not NULL. */
 void search_pairs(Schedule *schedule, const SearchTask *task, const SearchControl *control, Span span, Arena *arena,
                   SearchProgress *found);
 

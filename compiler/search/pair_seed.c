@@ -1,13 +1,14 @@
 #include "compiler/search/pair_seed.h"
 
-/* Writes the passes of a rank, one after another. Leaves out passes of microbatches that the pipe does not have. */
+/* Writes the passes of a rank, one after another. The rules need a least number of microbatches; passes of microbatches
+   that the pipe does not have are left out. */
 typedef struct Writer {
-    const SearchNode *nodes[2]; /* [0] the chunk with the earlier stage, [1] with the later */
+    const SearchNode *nodes[2]; /* nodes[0] has the earlier stage of the rank, nodes[1] the later one */
     uint8_t chunks[2];
     PairLine *line;
     uint32_t forwards[2], backwards[2];
-    /* of each I, in order: whether its microbatch exists; and in `weights`, the index of its chunk in `nodes`. `first`:
-       the I whose W comes next; `count`: number of I */
+    /* exists, weights: for each I, in order, whether its microbatch exists and the index of its chunk in `nodes`;
+       first: index of the I whose W comes next; count: number of I so far */
     bool *exists;
     uint8_t *weights;
     uint32_t first, count;
@@ -20,7 +21,7 @@ static bool next_exists(const Writer *w, uint32_t *done, int which)
 
 static void put(Writer *w, uint8_t kind, int which)
 {
-    w->line->passes[w->line->count++] = (PairPass){kind, w->chunks[which], 0};
+    w->line->passes[w->line->count++] = (PairPass){kind, w->chunks[which], {0}};
 }
 
 static void put_forward(Writer *w, int which)
@@ -47,12 +48,18 @@ static void put_weight(Writer *w)
     w->first++;
 }
 
+/* Writes a B alone, or an I and a W if these take no longer. */
+static void put_full(Writer *w, int which)
+{
+    put(w, ACTION_I, which);
+    w->line->passes[w->line->count - 1].full = search_full_is_shorter(w->nodes[which]);
+    put(w, ACTION_W, which);
+}
+
 static void put_backward(Writer *w, int which)
 {
-    if (!next_exists(w, w->backwards, which))
-        return;
-    put(w, ACTION_I, which);
-    put(w, ACTION_W, which);
+    if (next_exists(w, w->backwards, which))
+        put_full(w, which);
 }
 
 static void put_pair(Writer *w, int forward, int backward)
@@ -60,22 +67,22 @@ static void put_pair(Writer *w, int forward, int backward)
     const bool has_forward = next_exists(w, w->forwards, forward);
     const bool has_backward = next_exists(w, w->backwards, backward);
     if (has_forward && has_backward)
-        w->line->passes[w->line->count++] = (PairPass){ACTION_B, w->chunks[forward], w->chunks[backward]};
+        w->line->passes[w->line->count++] = (PairPass){ACTION_B, w->chunks[forward], {w->chunks[backward]}};
     else if (has_forward)
         put(w, ACTION_F, forward);
-    else if (has_backward) {
-        put(w, ACTION_I, backward);
-        put(w, ACTION_W, backward);
-    }
+    else if (has_backward)
+        put_full(w, backward);
 }
 
 /* A variant of DualPipe's last phase. */
 typedef struct End {
     /* the rank with the two middle stages runs its first F and B as an F&B; false: one after the other */
     bool first;
-    bool original; /* DualPipe's own last phase, without `keep` and `lag` */
-    uint32_t keep; /* how many quarters of the F&Bs in the last phase remain F&Bs: 0..4 */
-    uint32_t lag;  /* the W of this phase begin after about 2 * (lag * h / 4) of its I; h is the depth of the rank */
+    bool original; /* DualPipe's own last phase; `keep` and `lag` have no effect */
+    uint32_t keep; /* 0..4: how many quarters of the F&Bs of the last phase remain F&Bs */
+    /* the first W of this phase comes after about 2 * (lag * h / 4) of its I; h is the depth of the rank
+       (write_start) */
+    uint32_t lag;
 } End;
 
 /* Writes the passes before DualPipe's last phase. h is the depth of the rank: depth 0 has the first and the last stage,
@@ -123,7 +130,8 @@ static void write_original_end(Writer *w, uint32_t depths, uint32_t h)
     }
 }
 
-/* Takes some of the last F out of their F&Bs and defers W longer, so that I and F reach the next rank sooner. */
+/* Writes a variant of the last phase: some of the last F are not in F&Bs and W are deferred longer, so that I and F
+   reach the next rank sooner. */
 static void write_end(Writer *w, uint32_t depths, uint32_t h, const End *end)
 {
     const uint32_t kept = (depths - 1 - h) * end->keep / 4, apart = depths - 1 - h - kept;

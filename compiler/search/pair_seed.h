@@ -7,8 +7,8 @@
 #include "compiler/search/pair_order.h"
 
 /* Fills in order `number`. False: there are no more. The order may exceed the ranks' memory. The placement must give
-   each rank two chunks, stage h from the start and stage h from the end of a pipe: a V, or two pipes in opposite
-   directions. For other placements there are no such orders. */
+   each rank two chunks with stages h and stages - 1 - h for some h: a V, or two pipes in opposite directions. For other
+   placements there are no such orders. */
 bool pair_seed(const SearchProblem *base, uint32_t number, PairOrder *order, Arena *scratch);
 
 #endif

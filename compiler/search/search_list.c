@@ -2,16 +2,19 @@
 
 #include <string.h>
 
-/* The progress of a node. */
+/* The progress of a node (a chunk of a rank). */
 typedef struct NodeState {
     uint32_t done[ACTION_W + 1];
-    int64_t forward_at, input_at; /* when the inputs of the next F and I arrive; NEVER: not known yet */
+    /* when the inputs of the next F and I arrive; NEVER: not known yet, or no such pass is left */
+    int64_t forward_at, input_at;
 } NodeState;
 
 typedef struct RankState {
     int64_t free_at, idle, held;
-    uint32_t made;                            /* number of passes so far */
-    uint32_t forwards, weights, weights_made; /* number of F, I and W so far, in this order */
+    uint32_t made; /* number of passes started so far */
+    /* forwards: number of F so far; weights: number of I so far, each of which needs a W; weights_made: number of W so
+       far */
+    uint32_t forwards, weights, weights_made;
 } RankState;
 
 struct SearchList {
@@ -20,9 +23,11 @@ struct SearchList {
     NodeState *nodes;
     RankState *ranks;
     int64_t *forward_end, *input_end; /* [cells] */
-    /* [cells], grouped by rank: the node of each I, in the order in which the I ran; W run in the same order */
+    /* [cells], grouped by rank: the node of each I, in the order in which the I ran. The W run in the same order. */
     uint32_t *inputs;
-    int64_t *wake; /* tournament tree over ranks: the earliest time at which a rank must decide */
+    /* tournament tree over the ranks: a leaf has the time at which its rank must decide next, an inner node the earlier
+       one of its two children */
+    int64_t *wake;
     uint32_t leaves;
     SearchPass *passes;
     SearchSight sight;
@@ -65,7 +70,7 @@ static uint32_t next_rank(const SearchList *list)
     return (uint32_t)(i - list->leaves);
 }
 
-/* Wakes a waiting rank when an input arrives. */
+/* Wakes a waiting rank, because an input of it arrives at `time`. */
 static void notify(SearchList *list, uint32_t rank, int64_t time)
 {
     const int64_t at = time > list->ranks[rank].free_at ? time : list->ranks[rank].free_at;
@@ -152,13 +157,13 @@ static void start(SearchList *list, uint32_t r, uint32_t n, uint8_t kind, int64_
     set_wake(list, r, rank->made == problem->ranks[r].passes ? NEVER : rank->free_at);
 }
 
-/* The oldest microbatch that still has F to run on a rank, and the number of F for which the rank reserves memory on
-   its behalf. Because every rank does so, the oldest microbatch of all can always continue, and ranks do not deadlock
-   for memory (Dijkstra's banker's algorithm). */
+/* The oldest microbatch that still has F to run on a rank, and the number of F for which the rank keeps memory free for
+   it. Because every rank does so, the oldest microbatch of all can always continue, and ranks do not deadlock for
+   memory (Dijkstra's banker's algorithm). */
 typedef struct Reserve {
     uint32_t pipe, microbatch;
-    /* F for which memory is reserved: the most nodes that any pipe has on this rank, less the F of this microbatch that
-       have run here */
+    /* F for which memory is kept free: the most nodes that any pipe has on this rank, less the F of this microbatch
+       that this rank has run */
     int64_t nodes;
 } Reserve;
 
@@ -182,7 +187,7 @@ static Reserve reserve_of(const SearchList *list, uint32_t r)
 }
 
 typedef struct Choice {
-    uint32_t node; /* NO_NODE: none */
+    uint32_t node; /* NO_NODE: there is no pass to choose */
     uint8_t kind;
     int64_t priority, at;
 } Choice;
@@ -193,8 +198,8 @@ static void consider(Choice *choice, uint32_t n, uint8_t kind, int64_t priority,
         *choice = (Choice){n, kind, priority, at};
 }
 
-/* Decides what a free rank does now: start a pass, wait for one whose arrival time is known, or sleep until one is
-   known. */
+/* Decides what a free rank does now: start a pass, wait for a pass whose input arrives at a known time, or sleep until
+   such a time is known. */
 static void decide(SearchList *list, uint32_t r, int64_t now)
 {
     const SearchProblem *problem = list->problem;
@@ -205,7 +210,7 @@ static void decide(SearchList *list, uint32_t r, int64_t now)
     /* next: the earliest known time after `now` at which the input of an F or I arrives; first: the smallest priority
        of all F and I of the rank that have not run */
     int64_t next = NEVER, first = NEVER;
-    bool full = false; /* an F has its input but no memory */
+    bool full = false; /* some F has its input but not enough memory */
     const Reserve reserve = policy->bold || rank->node_count == 1 ? (Reserve){NO_NODE, 0, 0} : reserve_of(list, r);
     for (uint32_t n = rank->first_node; n < rank->first_node + rank->node_count; n++) {
         const SearchNode *node = &problem->nodes[n];
@@ -259,7 +264,7 @@ static void decide(SearchList *list, uint32_t r, int64_t now)
     }
 }
 
-/* Runs the next pass of a given order. */
+/* Runs the next pass of a given order, or waits for its input. */
 static void repeat(SearchList *list, uint32_t r, int64_t now)
 {
     const SearchRank *rank = &list->problem->ranks[r];

@@ -6,45 +6,46 @@
 
 #include "compiler/search/search_problem.h"
 
-/* Which times list scheduling takes into account. With SIGHT_PASSES and SIGHT_SLOTS only a replay finds the real cost
-   of the order. */
+/* Which times list scheduling takes into account. After a run with SIGHT_PASSES or SIGHT_SLOTS only a replay finds the
+   real cost of the order. */
 typedef enum SearchSight {
     SIGHT_ALL,
     SIGHT_PASSES, /* times of passes; messages take no time */
-    SIGHT_SLOTS,  /* messages take no time and all passes take the same: published patterns consist of equal slots */
+    /* messages take no time and all passes take the same time, because published patterns consist of equal slots */
+    SIGHT_SLOTS,
     SIGHTS
 } SearchSight;
 
 /* How a rank chooses its next pass. All times are in ticks. */
 typedef struct SearchPolicy {
-    /* [nodes]: F of microbatch m has priority m * period + forward, I has m * period + input; the smallest goes
-       first */
+    /* [nodes]: the F of microbatch m has priority m * period + forward, its I m * period + input; the pass with the
+       smallest number goes first */
     int64_t *forward, *input;
-    /* [ranks]: a rank waits for a better pass only if all its idle time, with this wait, is at most this */
+    /* [ranks]: a rank waits for a better pass only if its idle time so far, with this wait, is at most this */
     int64_t *allowance;
-    /* [ranks]: an F or I may start only if its priority exceeds the smallest priority of the F and I that the rank has
-       not run by at most this much */
+    /* [ranks]: an F or I may start only if its priority is at most this much above the smallest priority of all F and I
+       that the rank has not run */
     int64_t *ahead;
-    /* [ranks]: if more W than this are deferred, a W runs next instead of an F or I while F are left, and instead of a
-       wait at any time */
+    /* [ranks]: if more W than this are deferred, the rank runs a W instead of an F or I as long as it has F left to
+       run, and at any time instead of waiting */
     uint32_t *waiting;
-    uint32_t *held;             /* [nodes]: most microbatches that have run F and not yet I */
+    uint32_t *held;             /* [nodes]: most microbatches whose F has run and whose I has not */
     bool patient_for_better;    /* wait for a better F or I even if a worse one could start now */
     bool patient_before_weight; /* wait for any F or I even if a W could start now */
-    /* reserve no memory for the oldest microbatch: ranks may deadlock */
+    /* keep no memory free for the oldest microbatch; ranks may then deadlock */
     bool bold;
     SearchSight sight;
 } SearchPolicy;
 
-typedef struct SearchList SearchList; /* the state of a run */
+typedef struct SearchList SearchList; /* the working memory of list scheduling */
 SearchList *search_list_new(const SearchProblem *problem, Arena *arena);
 
-/* Fills in `order`. False: the run ended early, as its cost cannot be smaller than `beat`; or the ranks deadlocked, as
-   they may with a bold policy. Then `order` is not complete. */
+/* Makes an order under the policy. False: `order` is not complete, because the run ended early, as its cost could not
+   be smaller than `beat` any more, or because the ranks deadlocked, as they may with a bold policy. */
 bool search_list_run(SearchList *list, const SearchPolicy *policy, int64_t beat, SearchOrder *order);
 
-/* Fills in the cost and idle time of the order that the last run made, with transfer times. False: the cost is not
-   smaller than `beat`. */
+/* Simulates the passes of `order` with all times, also of transfers, and fills in its cost and idle time. False: the
+   cost is not smaller than `beat`, or the ranks deadlocked. */
 bool search_list_replay(SearchList *list, int64_t beat, SearchOrder *order);
 
 #endif

@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const uint32_t UNLIMITED = UINT32_MAX;
-static const int64_t WHATEVER_IT_TAKES = NEVER / 4; /* larger than any sum of times */
+static const int64_t WHATEVER_IT_TAKES = NEVER / 4; /* no limit: larger than any sum of times */
 
 /* A random number 0..limit-1. Call it only once per expression or argument list (random.h). */
 static uint32_t below(PolicyMaker *maker, uint32_t limit) { return random_of(&maker->random, limit); }
@@ -39,10 +39,10 @@ void policy_copy(const SearchProblem *problem, SearchPolicy *to, const SearchPol
     to->sight = from->sight;
 }
 
-/* Priorities that follow a microbatch through the stages: the times of its passes, if it took this many thousandths of
-   the time that a lone microbatch takes. `down`: from the first F to the F of each stage; `back`: from the first F to
-   the I of the last stage; back * up / 1000: from there to the I of each stage. Values above 1000 leave room for other
-   microbatches, so more of them are in flight at once. */
+/* Priorities that follow a microbatch through the stages. They are the start times of its passes if it ran alone, each
+   multiplied by factors in thousandths: those of F by `down`, those of I by `back`, and the part of the latter after
+   the I on the last stage also by `up`. Factors above 1000 leave room for other microbatches, so that more of them are
+   in flight at once. */
 typedef struct Course {
     int64_t down, back, up;
 } Course;
@@ -72,8 +72,8 @@ static void follow(const PolicyMaker *maker, const Course *course, SearchSight s
     policy->bold = false;
 }
 
-/* Sets how long ranks first..end-1 may be idle in total: a random share of their idle time in the best order. `cost` is
-   the cost of that order. */
+/* Sets the allowance of ranks first..end-1, the idle time that they may have: a random share of their idle time in the
+   best order, whose cost is `cost`. */
 static void allow(PolicyMaker *maker, int64_t cost, uint32_t first, uint32_t end, SearchPolicy *policy)
 {
     const int64_t share = below(maker, 1001);
@@ -86,7 +86,7 @@ static uint32_t chunk_of(const SearchProblem *problem, uint32_t node)
     return node - problem->ranks[problem->nodes[node].rank].first_node;
 }
 
-/* Adds `by` to the priorities of chunk `chunk` of ranks first..end-1; chunk == chunks: of all chunks of these ranks. */
+/* Adds `by` to the priorities of chunk `chunk` of ranks first..end-1. chunk == chunks: of all chunks of these ranks. */
 static void shift(const SearchProblem *problem, int64_t *priorities, uint32_t first, uint32_t end, uint32_t chunk,
                   uint32_t chunks, int64_t by)
 {
@@ -96,8 +96,9 @@ static void shift(const SearchProblem *problem, int64_t *priorities, uint32_t fi
                 priorities[problem->ranks[r].first_node + c] += by;
 }
 
-/* Adds to the priorities of a chunk, on all ranks, `down` thousandths of the time that a lone microbatch takes to the
-   last stage and `up` thousandths of its time back. chunk == maker->chunks: of all chunks. */
+/* Stretches the priorities of a chunk, on all ranks: by `down` thousandths of the time that a lone microbatch takes on
+   its way to the last stage, and by `up` thousandths of its time on the way back. chunk == maker->chunks: those of all
+   chunks. */
 static void stretch(const PolicyMaker *maker, uint32_t chunk, int64_t down, int64_t up, SearchPolicy *policy)
 {
     for (uint32_t n = 0; n < maker->problem->node_count; n++) {
@@ -111,12 +112,15 @@ static void stretch(const PolicyMaker *maker, uint32_t chunk, int64_t down, int6
 }
 
 /* A repeating pattern as in the building blocks of Qi et al., Pipeline Parallelism with Controllable Memory (NeurIPS
-   2024). After a stage's F, the next stage's F starts after `down` thousandths of the time of the F and its message;
-   after its I, the I of the stage before starts after `up` thousandths. More than 1000 leaves room for other passes. */
+   2024). The F of the next stage starts after `down` thousandths of the time of a stage's F and its message; the I of
+   the stage before starts after `up` thousandths of the time of a stage's I and its message. More than 1000 leaves room
+   for other passes. */
 typedef struct Pattern {
-    int64_t down[2], up[2]; /* [0]: of stages that are an even chunk of their rank, [1]: an odd chunk */
-    int64_t turn;           /* thousandths of a period between the end of the last stage's F and the start of its I */
-    int64_t ahead;          /* thousandths of a period */
+    /* [0]: for the step from a stage that is an even chunk of its rank, [1]: from an odd chunk */
+    int64_t down[2], up[2];
+    int64_t turn; /* thousandths of a period between the end of the last stage's F and the start of its I */
+    /* SearchPolicy.ahead, in thousandths of a period */
+    int64_t ahead;
 } Pattern;
 
 static void repeat(const PolicyMaker *maker, const Pattern *pattern, SearchSight sight, bool for_better,
@@ -147,8 +151,8 @@ static void repeat(const PolicyMaker *maker, const Pattern *pattern, SearchSight
 
 bool policy_usual(const PolicyMaker *maker, uint32_t number, SearchPolicy *policy)
 {
-    /* the first nine, for one chunk per rank, range from I always before F to F always before I; the last three are for
-       a V with the memory of 1F1B */
+    /* The first nine are for one chunk per rank and range from "I always before F" to "F always before I". The last
+       three are for a V with the memory of 1F1B. */
     static const Course courses[] = {{1000, 0, 1000},      {1000, 500, 1000},  {1000, 750, 1000},  {1000, 1000, 1000},
                                      {1000, 1250, 1000},   {1000, 1500, 1000}, {1000, 2000, 1000}, {1000, 3000, 1000},
                                      {1000, 100000, 1000}, {2300, 2300, 1000}, {3000, 3400, 1000}, {2500, 3700, 1000}};
@@ -163,8 +167,8 @@ bool policy_usual(const PolicyMaker *maker, uint32_t number, SearchPolicy *polic
         TURNS = 4,
         AHEAD = 3
     };
-    /* with one chunk per rank only the first two are tried: no policy reserves memory there, and the published patterns
-       are all the same */
+    /* With one chunk per rank only the first two are tried: no memory is kept free there, so `bold` has no effect, and
+       SIGHT_SLOTS is for the published patterns, which are all the same there. */
     static const struct {
         SearchSight sight;
         bool bold, weight_at_once;
@@ -258,7 +262,7 @@ void policy_random(PolicyMaker *maker, int64_t cost, SearchPolicy *policy)
         random_course(maker, cost, policy);
 }
 
-/* Makes one random change, on some ranks (often only one), and on one chunk or all. */
+/* Makes one random change to a policy, on some ranks (often only one), and on one chunk or all chunks. */
 static void change(PolicyMaker *maker, int64_t cost, SearchPolicy *policy)
 {
     const SearchProblem *problem = maker->problem;

@@ -11,9 +11,10 @@ typedef struct PolicyMaker {
     const SearchProblem *problem;
     uint32_t chunks;    /* most chunks of a rank */
     uint32_t stages;    /* stages of a pipe */
-    uint32_t most_held; /* most F that a rank's memory holds */
-    uint32_t *entry;    /* [pipes]: the first stage's node */
-    int64_t *end_path;  /* [pipes]: when the I of a lone microbatch starts on the last stage */
+    uint32_t most_held; /* most F that the memory of any rank holds */
+    uint32_t *entry;    /* [pipes]: the node of the first stage */
+    /* [pipes]: the time at which a lone microbatch starts its I on the last stage */
+    int64_t *end_path;
     uint64_t random;
 } PolicyMaker;
 
@@ -22,10 +23,10 @@ PolicyMaker policy_maker_new(const SearchProblem *problem, Arena *arena);
 SearchPolicy policy_new(const SearchProblem *problem, Arena *arena);
 void policy_copy(const SearchProblem *problem, SearchPolicy *to, const SearchPolicy *from);
 
-/* Fills in the policy `number` of those that are always tried. False: there are no more. */
+/* Fills in policy `number` of those that are always tried. False: there are no more. */
 bool policy_usual(const PolicyMaker *maker, uint32_t number, SearchPolicy *policy);
-/* Makes a greedy policy in slots: run the F of the latest stage while there is memory, else an I. While F are left,
-   each I is followed by its W. */
+/* Makes a greedy policy under which all passes count as equally long (SIGHT_SLOTS): a rank runs the F of its latest
+   stage while there is memory, else an I. While F are left, each I is followed by its W. */
 void policy_forward_first(const PolicyMaker *maker, SearchPolicy *policy);
 /* Makes a random policy. `cost`: the cost of the best order so far. A rank may be idle for a random share of its idle
    time in that order. */

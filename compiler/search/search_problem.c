@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-/* Ticks in a unit of the costs: a power of ten, so that times with few digits stay exact. The longest time is then
-   10^8..10^9 ticks. */
+/* Ticks per unit of the costs: the power of ten with which the longest time is 10^8..10^9 ticks. A power of ten keeps
+   times with few digits exact. */
 static double ticks_of(const Schedule *schedule, const Costs *costs)
 {
     double longest = 0;
@@ -42,6 +42,7 @@ static void make_node(SearchProblem *problem, const Schedule *schedule, const Co
                          .first = problem->cells};
     problem->cells += pipe->microbatches;
     node->time[ACTION_F] = llround(costs_pass(costs, placed->stage, COST_F) * problem->ticks);
+    node->time[ACTION_B] = llround(costs_pass(costs, placed->stage, COST_B) * problem->ticks);
     node->time[ACTION_I] = llround(costs_pass(costs, placed->stage, COST_I) * problem->ticks);
     node->time[ACTION_W] = llround(costs_pass(costs, placed->stage, COST_W) * problem->ticks);
     if (placed->stage > 0) {
@@ -72,7 +73,8 @@ static void find_period(SearchProblem *problem, const SearchRank *rank)
     problem->slot = period / (3 * rank->node_count);
 }
 
-/* Finds when one microbatch alone reaches each stage, forward and back. Also fills in home, rest and most_nodes. */
+/* Finds the times at which one microbatch alone reaches each stage, forward and back. Also fills in home, rest and
+   most_nodes. */
 static void find_paths(SearchProblem *problem, const Schedule *schedule)
 {
     for (uint32_t p = 0; p < schedule->pipe_count; p++) {
@@ -113,11 +115,12 @@ static void find_paths(SearchProblem *problem, const Schedule *schedule)
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-enum { CHAINS_MAX = 100 * 1000000 }; /* most (rank, node) pairs; with more, the bound does not use chains */
+/* with more (rank, node) pairs than this, the bound does not use chain() */
+enum { CHAINS_MAX = 100 * 1000000 };
 
 /* The least idle time that a rank's memory limit forces. At the start the rank is idle if its memory is full of F
-   before its first I can start. At the end it is idle if the I and W of all saved microbatches are done before the I of
-   the last F can start. */
+   before its first I can start. At the end it is idle if the I and W of all other saved microbatches are done before
+   the I of its last microbatch can start. */
 static int64_t idle_of_memory(const SearchProblem *problem, const SearchRank *rank)
 {
     int64_t back = NEVER, forward = 0, input = 0, weight = 0, last = NEVER, forwards = 0;
@@ -132,11 +135,11 @@ static int64_t idle_of_memory(const SearchProblem *problem, const SearchRank *ra
         forwards += node->microbatches;
     }
     const int64_t held = smaller(forwards, rank->limit / problem->memory[ACTION_F]);
-    int64_t left = forwards * (input + weight); /* most work that can remain after the last F */
+    int64_t left = forwards * (input + weight); /* most work, I and W, that can remain after the last F of the rank */
     if (held < forwards) {
-        /* After the last F, say k microbatches still need their I and W, and memory bounds how many others still need
-           their W. The most work left is a concave, piecewise linear function of k. Its corner is the largest k with
-           which memory still holds the W of all other microbatches */
+        /* After the last F, say k microbatches still need their I and W, and memory limits how many others still need
+           only their W. The most work left is a concave, piecewise linear function of k. It bends at the largest k with
+           which memory still holds the W of all other microbatches. */
         const int64_t unit = -problem->memory[ACTION_W], step = problem->memory[ACTION_F] - unit;
         int64_t corner = unit && step ? (rank->limit - unit * forwards) / step : 1;
         corner = larger(1, smaller(corner, held));
@@ -147,16 +150,17 @@ static int64_t idle_of_memory(const SearchProblem *problem, const SearchRank *ra
             left = larger(left, k * (input + weight) + smaller(unit ? room / unit : forwards, forwards - k) * weight);
         }
         if (unit && problem->memory[ACTION_F] % unit)
-            /* room / unit is rounded down, so the maximum may lie beside the candidates: one more W covers that */
+            /* room / unit is rounded down, so the maximum may be at a k that is not among the candidates, with at most
+               one W more */
             left += weight;
     }
     const int64_t head = larger(0, back - held * forward), tail = larger(0, last - left);
     return held < forwards ? head + tail : larger(head, tail);
 }
 
-/* Lower bound of the time from a rank's start to its end. In between, rank `through` runs all its F and I. `entry`:
-   [pipe], the rank's node with the earliest stage of the pipe, or NO_NODE. 0: there is no such bound, because `through`
-   may begin before the rank. */
+/* Lower bound of the time from the start to the end of one rank, if rank `through` runs all its F and I in between.
+   entry[pipe]: the node of the one rank with its earliest stage of the pipe, or NO_NODE. 0: no such bound, because
+   `through` may begin earlier. */
 static int64_t chain(const SearchProblem *problem, const SearchRank *through, const uint32_t *entry)
 {
     int64_t head = NEVER, tail = NEVER, work = 0;
@@ -177,7 +181,7 @@ static int64_t chain(const SearchProblem *problem, const SearchRank *through, co
 static int64_t lower_bound(const SearchProblem *problem, Arena *arena)
 {
     int64_t bound = 0;
-    /* [pipe]: the rank's node with the earliest stage; NO_NODE: none */
+    /* [pipe]: the rank's node with the earliest stage of the pipe; NO_NODE: the rank has none */
     uint32_t *entry = arena_array(arena, problem->pipe_count, sizeof *entry);
     for (uint32_t r = 0; r < problem->rank_count; r++) {
         const SearchRank *rank = &problem->ranks[r];

@@ -2,31 +2,32 @@
 #define SEARCH_SEARCH_PROBLEM_H
 
 /* The input of the search: a placement, its times in whole ticks, and the memory of every rank. Times are integers so
-   that every machine finds the same order. */
+   that the search finds the same order on every machine. */
 
-#include "compiler/search/search.h"
+#include "compiler/search/search_task.h"
 
 enum { NO_NODE = UINT32_MAX };
 #define NEVER INT64_MAX
 
-/* A chunk of a rank. F, I and W each run the microbatches of a node in ascending order. */
+/* A chunk of a rank. Its F run the microbatches in ascending order, and so do its I and its W. */
 typedef struct SearchNode {
     uint32_t rank, pipe, stage, microbatches;
-    uint32_t before, after;          /* nodes of the stages before and after; NO_NODE: none */
-    uint32_t home;                   /* of the nodes of this pipe on this rank, the one with the earliest stage */
-    uint32_t rest;                   /* how many nodes of this pipe and rank have a later stage */
-    int64_t from_before, from_after; /* transfer time of an activation from `before`, of a gradient from `after` */
-    int64_t time[ACTION_W + 1];      /* of F, I and W; B unused */
-    size_t first;                    /* index of microbatch 0 in arrays over (node, microbatch) */
-    int64_t forward_path;            /* the earliest time at which the F of microbatch 0 can start */
-    int64_t backward_path;           /* and its I */
+    uint32_t before, after; /* nodes of the stages before and after; NO_NODE: none */
+    uint32_t home;          /* index of the node with the earliest stage among those of this pipe on this rank */
+    uint32_t rest;          /* number of nodes of this pipe on this rank with a later stage */
+    /* from_before: transfer time of an activation from `before`; from_after: of a gradient from `after` */
+    int64_t from_before, from_after;
+    int64_t time[ACTION_W + 1]; /* [kind]: time of the node's F, B, I and W; only the search with F&Bs uses the B */
+    size_t first;               /* index of its microbatch 0 in arrays with an element per node and microbatch */
+    int64_t forward_path;       /* the earliest time at which the F of microbatch 0 can start */
+    int64_t backward_path;      /* and its I */
 } SearchNode;
 
 typedef struct SearchRank {
     uint32_t first_node, node_count; /* by chunk */
     uint32_t passes;                 /* number of passes of all its nodes */
-    uint32_t most_nodes;             /* the most nodes that this rank has of any one pipe */
-    size_t first;                    /* its first index in arrays over all passes */
+    uint32_t most_nodes;             /* the largest number of nodes of one pipe on this rank */
+    size_t first;                    /* index of the rank's first pass in arrays with an element per pass */
     int64_t work;                    /* time of all its passes */
     int64_t limit;
 } SearchRank;
@@ -35,21 +36,21 @@ typedef struct SearchProblem {
     uint32_t rank_count, node_count, pipe_count;
     uint32_t stages; /* of a pipe */
     SearchRank *ranks;
-    SearchNode *nodes;    /* rank after rank */
-    size_t passes, cells; /* number of F, I and W in all; of (node, microbatch) pairs */
+    SearchNode *nodes;    /* the nodes of rank 0, then those of rank 1, and so on */
+    size_t passes, cells; /* passes: number of F, I and W of all ranks; cells: number of (node, microbatch) pairs */
     int64_t memory[ACTION_W + 1];
-    int64_t period; /* the longest time that a rank takes for one microbatch of each of its nodes */
-    int64_t slot;   /* the mean time of a pass on the rank that takes longest */
-    double ticks;   /* ticks in a unit of the costs */
-    int64_t bound;  /* lower bound of the cost */
+    int64_t period; /* the longest time that a rank takes for F, I and W of one microbatch on each of its nodes */
+    int64_t slot;   /* mean time of a pass on the rank that takes `period` */
+    double ticks;   /* ticks per unit of the costs */
+    int64_t bound;  /* lower bound of SearchOrder.cost */
 } SearchProblem;
 
-/* A pass in a rank's order. Its microbatch is the number of passes of this kind and chunk before it. */
+/* A pass in the order of a rank. Its microbatch is the number of earlier passes of the same kind and chunk. */
 typedef struct SearchPass {
     uint8_t kind, chunk;
 } SearchPass;
 
-/* The orders of all ranks and their quality. A smaller cost is better; with equal costs, a smaller idle time. */
+/* The orders of all ranks and their quality: a smaller cost is better, and with equal costs a smaller idle time. */
 typedef struct SearchOrder {
     SearchPass *passes; /* [problem->passes]; those of rank r begin at ranks[r].first */
     int64_t cost;       /* the largest (end - start) of a rank */
@@ -58,9 +59,15 @@ typedef struct SearchOrder {
 
 void search_problem_make(const Schedule *schedule, const SearchTask *task, Arena *arena, SearchProblem *problem);
 
-/* Writes the order as actions of `schedule`, the schedule that the problem was made from. */
+/* Writes the order as actions of `schedule`, from which the problem was made. */
 void search_order_write(const SearchProblem *problem, const SearchOrder *order, Span span, Arena *arena,
                         Schedule *schedule);
+
+/* Whether a B takes less time than an I and a W. */
+static inline bool search_full_is_shorter(const SearchNode *node)
+{
+    return node->time[ACTION_B] < node->time[ACTION_I] + node->time[ACTION_W];
+}
 
 static inline uint32_t search_node_of(const SearchProblem *problem, uint32_t rank, uint8_t chunk)
 {

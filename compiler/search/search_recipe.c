@@ -1,16 +1,14 @@
-/* Branch and bound over the order in which the entries of a layer are issued.
-
-   The lower bound of a partial order is the simulated makespan of its entries over all layers. The other entries add
-   their time at the end of each layer: to their stream, because they run there after the placed ones, and to the chain
-   of F or of B, because the placed entries of a chain come before the rest. The bound of a complete order is its
-   makespan. */
+/* Branch and bound over the order in which the entries of a layer are issued. The lower bound of a partial order is a
+   makespan: its entries are simulated over all layers, and at the end of each layer the time of the entries that are
+   not placed yet is added twice: to their stream, where they run after the placed ones, and to the chain of F or of B,
+   where they also come after the placed ones. The bound of a complete order is its makespan. */
 
 #include "compiler/search/search_recipe.h"
 
 #include <math.h>
 #include <string.h>
 
-static const double least_gain = 1e-9; /* relative; smaller differences are rounding errors */
+static const double least_gain = 1e-9; /* relative; a smaller gain is a rounding error */
 
 typedef struct Search {
     RecipeStep steps[RECIPE_ENTRIES]; /* [count] */
@@ -61,9 +59,9 @@ static bool is_placed(const Search *search, RecipeEntry entry)
     return false;
 }
 
-/* Whether the step can come next. Many orders of issue give the same two streams. The search keeps the one in which
-   communication comes as early as it can (recipe_order): a communication entry is issued directly after a compute entry
-   only if the communication needs the result of that entry. */
+/* Whether the step can be issued next. Many orders of issue give the same two streams; the search visits only the one
+   in which communication is issued as early as possible (recipe_order). So a communication entry is issued directly
+   after a compute entry only if it needs the result of that entry. */
 static bool fits(const Search *search, uint32_t depth, uint32_t index)
 {
     const RecipeStep *step = &search->steps[index], *last = depth ? &search->steps[search->path[depth - 1]] : NULL;
@@ -94,7 +92,7 @@ static uint32_t candidates_at(Search *search, uint32_t depth, Candidate *candida
 
 static bool is_shorter(const Search *search, double makespan) { return makespan < search->best * (1 - least_gain); }
 
-/* Finds the best of the orders that begin with the first `depth` entries of the path. */
+/* Finds the best of the orders that begin with the first `depth` entries of the path, whose lower bound is `bound`. */
 static void explore(Search *search, uint32_t depth, double bound)
 {
     Candidate candidates[RECIPE_ENTRIES];
@@ -122,7 +120,7 @@ static void append(Recipe *recipe, RecipeStream stream, RecipeEntry entry)
     recipe->entries[stream][recipe->counts[stream]++] = entry;
 }
 
-/* Begins a search: its best order so far is that of `start`. */
+/* Begins a search, with the order of `start` as the best order so far. */
 static Search search_from(const Recipe *start, const Costs *costs)
 {
     RecipeEntry order[RECIPE_ENTRIES];

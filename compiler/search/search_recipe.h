@@ -13,16 +13,16 @@ enum {
 
 typedef struct RecipeFound {
     Recipe recipe;
-    double makespan; /* of an F&B of Costs.layers layers */
-    double bound;    /* proven lower bound. Equal to the makespan if the search completed (1e-9 relative) */
+    double makespan; /* makespan of an F&B of Costs.layers layers */
+    double bound;    /* proven lower bound of the makespan; equal to it, up to 1e-9 relative, if the search completed */
 } RecipeFound;
 
-/* The components for which the costs have a time, as bits 1 << ModelPart. 0: none has a time above 0. */
+/* The components for which the costs have a time, as bits 1 << ModelPart. 0: no component has a time above 0. */
 uint32_t recipe_components_timed(const Costs *costs);
 
-/* The order of these components in DeepSeek's training profile (github.com/deepseek-ai/profile-data, 2025), with share
-   0. Communication is in the stream comm. The profile has no `perceptron`: it comes last in the forward and first in
-   the backward, as in each half alone. */
+/* The order of these components in DeepSeek's training profile (github.com/deepseek-ai/profile-data, 2025).
+   Communication is in the stream comm, and the device chooses its share. The profile has no `perceptron`; here it comes
+   last in the forward and first in the backward, as when these run alone. */
 Recipe recipe_published(uint32_t components);
 
 /* The shortest recipe with the entries and the share of `start`. Every entry stays in its stream. Returns the order of

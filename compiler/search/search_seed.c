@@ -5,43 +5,47 @@
 enum { PASSES = 3, PERIOD_MAX = PASSES * (UINT8_MAX + 1), BLOCKS_MAX = 64 };
 
 /* A repeating pattern, the building block of Qi et al., Pipeline Parallelism with Controllable Memory (NeurIPS 2024).
-   If the next stage is on another rank, its F starts `down` slots after that of a stage; backwards, the I starts `up`
-   slots after that of the next stage. Microbatches start 3 * chunks slots apart, one slot for each F, I and W of a
-   rank, and no two F or I of a rank share a slot. W fill the free slots, and the result is squeezed. */
+   From a stage to the next one, if that is on another rank, F starts `down` slots later; from a stage back to the one
+   before, I starts `up` slots later. Microbatches start 3 * chunks slots apart, one slot for each F, I and W of a rank,
+   and no two F or I of a rank share a slot. W fill the free slots, and the result is squeezed. */
 typedef struct Block {
-    uint8_t down[2], up[2]; /* [0]: from an even chunk of a rank, [1]: from an odd one */
+    uint8_t down[2], up[2]; /* [0]: from a stage that is an even chunk of its rank, [1]: from an odd chunk */
     /* extra slots: `wait` between F and I of the last stage, `turn` between the I of two consecutive stages on one
        rank */
     uint8_t wait, turn;
 } Block;
 
-/* The slots of passes: each pass of microbatch m comes (m / round) * turn + (m % round) * step slots after the same
+/* The slots of passes. Microbatches run in rounds of `round`; the rounds are `turn` slots apart, and the microbatches
+   of a round `step` slots. So a pass of microbatch m comes (m / round) * turn + (m % round) * step slots after the same
    pass of microbatch 0. */
 typedef struct Slots {
-    int64_t *forward, *input; /* [nodes]: slot of microbatch 0 */
+    int64_t *forward, *input; /* [nodes]: slots of the F and the I of microbatch 0 */
     int64_t round, turn, step;
-    bool weights_fill; /* each W takes the first free slot; false: W runs right after its I */
+    bool weights_fill; /* each W takes the next free slot; false: it runs right after its I */
 } Slots;
 
 struct SeedMaker {
     const SearchProblem *problem;
     const Schedule *schedule;
     Arena *arena;
-    uint8_t *by_stage;     /* [nodes], grouped by rank: its chunks in the order of their stages */
+    /* [nodes], grouped by rank: the chunks of the rank in the order of their stages */
+    uint8_t *by_stage;
     uint32_t microbatches; /* most microbatches of a pipe */
     uint32_t stages;
-    uint32_t chunks;   /* most chunks of a rank */
-    uint32_t farthest; /* of all ranks, the largest number of stages that come after the last stage of the rank */
+    uint32_t chunks; /* most chunks of a rank */
+    /* the largest stages_behind of a rank: the number of stages that come after the rank's last stage */
+    uint32_t farthest;
     Slots slots;
     Block blocks[BLOCKS_MAX];
     uint32_t block_count;
-    SearchProblem full; /* the same problem with passes of one slot, enough microbatches, and the memory of 1F1B */
-    SearchList *list;   /* for `full`, as are `policy` and `order` */
+    /* the same problem with passes of one slot, at least stages - 1 microbatches, and the memory of 1F1B */
+    SearchProblem full;
+    SearchList *list; /* `list`, `policy` and `order` belong to `full` */
     SearchPolicy policy;
     SearchOrder order;
 };
 
-/* The passes of a rank, as made so far. */
+/* The passes of a rank made so far. */
 typedef struct Line {
     const SeedMaker *maker;
     const SearchRank *rank;
@@ -80,12 +84,13 @@ static uint32_t stage_at(const SeedMaker *maker, const SearchRank *rank, uint32_
 
 /* A rank runs its F in rounds: some microbatches on its first chunk, the same ones on its second chunk, and so on. It
    runs its I likewise, from the last chunk to the first. For x = 0, 1, 2, ... it runs F number x, then I number x -
-   `behind`, then W number x - `behind` - `later` (see make_staggered). How many F a rank runs ahead for each stage
-   after its last one decides the schedule: 1F1B, interleaved or not (Narayanan et al., SC 2021), or ZB-H1 and ZB-H2 (Qi
-   et al., ICLR 2024). */
+   `behind`, then W number x - `behind` - `later` (see make_staggered). The schedule depends on how far a rank's F run
+   ahead of its I for each stage after its last one: 1F1B, interleaved or not (Narayanan et al., SC 2021), or ZB-H1 and
+   ZB-H2 (Qi et al., ICLR 2024). */
 typedef struct Stagger {
-    uint32_t halves; /* twice the number of F that a rank runs ahead for each stage after its last one */
-    bool late;       /* W are deferred, so that all ranks begin with them at the same x */
+    /* twice the number of F by which a rank runs ahead of its I for each stage after its last one */
+    uint32_t halves;
+    bool late; /* W are deferred, so that all ranks begin with them at the same x */
 } Stagger;
 
 static uint32_t stages_behind(const SeedMaker *maker, const SearchRank *rank)
@@ -105,7 +110,7 @@ static void make_staggered(const SeedMaker *maker, const Stagger *how, SearchOrd
 {
     const uint32_t ranks = maker->problem->rank_count;
     const uint32_t rounds = maker->microbatches > ranks ? maker->microbatches / ranks : 1;
-    /* microbatches in a round; where the number of ranks does not divide the microbatches, by PyTorch's rule */
+    /* microbatches in a round: as in PyTorch, the microbatches are divided into microbatches / ranks rounds */
     const int64_t round = (maker->microbatches + rounds - 1) / rounds;
     for (uint32_t r = 0; r < ranks; r++) {
         Line line = line_new(maker, r, order, scratch);
@@ -170,7 +175,8 @@ static void make_wave(SeedMaker *maker, SearchOrder *order, Arena *scratch)
     }
 }
 
-/* Slots from a chunk to the next one: `other` if that is on another rank, else `same`. */
+/* Slots from a pass of node `from` to the same pass of node `to`: `same` if both are on one rank, else other[0] or
+   other[1] if `from` is an even or odd chunk of its rank. */
 static int64_t step_to(const SearchProblem *problem, uint32_t from, uint32_t to, const uint8_t other[2], int64_t same)
 {
     const uint32_t rank = problem->nodes[from].rank;
@@ -219,8 +225,8 @@ static bool leaves_slots_apart(const SeedMaker *maker)
     return true;
 }
 
-/* Adds the blocks with these steps and the fewest extra slots (wait + turn) at which no two passes share a slot. The
-   published blocks are among them. */
+/* Adds the blocks with the `down` and `up` of `block` and the fewest extra slots (wait + turn) at which no two passes
+   share a slot. The published blocks are among them. */
 static void add_blocks(SeedMaker *maker, Block block)
 {
     const uint32_t before = maker->block_count;
@@ -261,8 +267,8 @@ static bool make_block(SeedMaker *maker, const Block *block, SearchOrder *order,
 
 /* --- greedy --- */
 
-/* Each W follows its I while F are left. Then a rank defers W, the more the later its earliest stage is, because ranks
-   with earlier stages wait for its I. */
+/* Appends the F and I of `passes`, with W between them. While F are left, each W follows its I. Then a rank defers some
+   W: the later its earliest stage is, the more, because ranks with earlier stages wait for its I. */
 static void append_with_weights(Line *line, const SearchPass *passes, uint32_t count)
 {
     const uint32_t late = line->rank->node_count * stage_at(line->maker, line->rank, 0);
@@ -290,8 +296,8 @@ static void append_with_weights(Line *line, const SearchPass *passes, uint32_t c
     }
 }
 
-/* Each rank runs, in slots, the F of the latest stage that it can while it has memory, else an I. On a V this is ZB-V
-   (Qi et al., ICLR 2024, section 6). */
+/* Each rank runs, one pass per slot, the F of the latest stage that it can while it has memory, else an I. On a V this
+   is ZB-V (Qi et al., ICLR 2024, section 6). */
 static bool make_greedy(SeedMaker *maker, SearchOrder *order, Arena *scratch)
 {
     if (!search_list_run(maker->list, &maker->policy, NEVER, &maker->order))

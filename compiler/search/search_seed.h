@@ -10,11 +10,12 @@ typedef struct SeedMaker SeedMaker;
 /* `schedule` is the schedule that the problem was made from. */
 SeedMaker *seed_maker_new(const SearchProblem *problem, const Schedule *schedule, const SearchTask *task, Arena *arena);
 
-/* Fills in the passes of order `number`. Each pass comes exactly once; ranks may deadlock. */
+/* The result of seed_make, which fills in the passes of order `number`. Each pass comes exactly once; ranks may
+   deadlock. */
 typedef enum SeedResult {
     SEED_MADE,
     SEED_UNFIT, /* the order needs more memory than a rank may hold */
-    SEED_NONE,  /* there are no more */
+    SEED_NONE,  /* there is no order of this number */
 } SeedResult;
 SeedResult seed_make(SeedMaker *maker, uint32_t number, SearchOrder *order);
 

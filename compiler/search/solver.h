@@ -2,7 +2,7 @@
 #define SEARCH_SOLVER_H
 
 /* A SAT solver: CaDiCaL (Biere et al., CaDiCaL 2.0, CAV 2024), if it was installed when dpc was built. It decides
-   whether boolean variables can have values for which every clause has a true literal. */
+   whether there are values of boolean variables with which every clause has a true literal. */
 
 #include <stdbool.h>
 
@@ -10,7 +10,7 @@ typedef enum Answer { ANSWER_YES, ANSWER_NO, ANSWER_UNKNOWN /* it was told to st
 
 typedef struct Solver Solver;
 
-/* Whether dpc has a solver. Without one solver_new returns NULL. */
+/* Whether dpc was built with a solver. Without one solver_new returns NULL. */
 bool solver_exists(void);
 /* Makes a solver, which the caller frees. It calls `stop` from time to time, and gives up when `stop` returns true. */
 Solver *solver_new(bool (*stop)(void *context), void *context);

@@ -8,7 +8,7 @@
 
 enum {
     ERRORS_SHOWN = 20,
-    WINDOW = 120, /* columns shown of a long line */
+    WINDOW = 120, /* most columns shown of a long line */
     BEFORE = 40,  /* at most this many of these columns are before the caret */
 };
 
@@ -23,8 +23,8 @@ typedef struct Report {
     Span span;
     const char *text;
     const char *format;
-    bool refuses;   /* marked by diag_refuses: no mistake in the source */
-    uint64_t again; /* number of further errors with the same format at the same position */
+    bool refuses;   /* diag_refuses has marked it: it is no mistake in the source */
+    uint64_t again; /* further errors with the same format at the same position, which are only counted */
     Remark *remarks, *last;
 } Report;
 
@@ -33,8 +33,8 @@ struct Diagnostics {
     const Source *source;
     Report reports[ERRORS_SHOWN];
     uint32_t shown;
-    uint64_t more;   /* errors that were counted but not kept */
-    Report *current; /* the last error, to which the next note or help belongs; NULL: that error was not kept */
+    uint64_t more;   /* further errors, which are only counted */
+    Report *current; /* the last error, to which the next note or help belongs; NULL: it was not kept */
 };
 
 Diagnostics *diag_new(Arena *arena, const Source *source)
@@ -164,7 +164,8 @@ bool diag_full(const Diagnostics *diagnostics) { return diagnostics->shown == ER
 
 /* --- printing --- */
 
-/* The byte `count` characters after `at` (before it if negative), within [begin, end]. */
+/* The position that is `count` characters after byte `at`, or before it if `count` is negative, but within [begin,
+   end]. */
 static size_t step_characters(const char *text, size_t begin, size_t end, size_t at, int count)
 {
     for (; count > 0 && at < end; count--)

@@ -1,7 +1,7 @@
 #ifndef SOURCE_DIAG_H
 #define SOURCE_DIAG_H
 
-/* Errors in a user's source. They are collected while the passes run and printed together with line, column, source
+/* Errors in a user's source. dpc collects them while it compiles and prints them together, with line, column, source
    line and caret. Until then positions are byte offsets. */
 
 #include "compiler/source/source.h"
@@ -13,35 +13,33 @@ typedef struct Diagnostics Diagnostics;
 
 Diagnostics *diag_new(Arena *arena, const Source *source);
 
-/* One error: what is wrong. Any number of notes (another position that explains it) and a help (what to do) may
-   follow. The same error at the same position is kept once. After 20 errors the others are only counted. */
+/* Reports one error: what is wrong. Any number of notes (another position that explains the error) and a help (what to
+   do) may follow. The same error at the same position is kept once. After 20 errors further ones are only counted. */
 void diag_error(Diagnostics *diagnostics, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void diag_note(Diagnostics *diagnostics, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void diag_help(Diagnostics *diagnostics, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Reports an error in one of the passes that a step makes, on this rank or another. Further errors with the same format
-   at the same position are only counted. */
+/* Reports an error in a pass, which is often the same in other passes of its step, on this rank or others: further
+   errors with the same format at the same position are only counted. */
 void diag_pass_error(Diagnostics *diagnostics, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Marks the last error: it is no mistake in the source, but numbers or limits of the command line do not fit the
-   source. */
+/* Marks the last error: it is no mistake in the source; numbers or limits of the command line do not fit the source. */
 void diag_refuses(Diagnostics *diagnostics);
 
-/* Whether the last error is kept, so that its notes and help will be printed. */
+/* Whether the last error is kept: then its notes and help will be printed. */
 bool diag_taken(const Diagnostics *diagnostics);
 
 bool diag_failed(const Diagnostics *diagnostics);
 /* Whether there are errors, and all of them are marked by diag_refuses. */
 bool diag_is_refusal(const Diagnostics *diagnostics);
-/* Errors of one kind have the same position and the same format. This is the kind of the error that was reported
-   first. */
+/* The kind of the error that was reported first. Errors of one kind have the same position and the same format. */
 typedef struct DiagKind {
     uint32_t begin;
     const char *format; /* NULL: there is no error */
 } DiagKind;
 DiagKind diag_kind(const Diagnostics *diagnostics);
-/* The error that was reported first in one line, without its position, and with its help if that follows its notes.
+/* The error that was reported first, on one line without its position, and with its help if that comes after its notes.
    There must be an error. */
 const char *diag_first(const Diagnostics *diagnostics, Arena *arena);
 /* Whether further errors will only be counted; then a caller can skip the work of describing them. */
@@ -56,7 +54,8 @@ typedef struct DiagEntry {
     const char *text;
 } DiagEntry;
 
-/* All entries, errors in the order of the source: [*count], in the arena of the diagnostics. */
+/* All entries, [*count]: errors in the order of the source, each with its notes and help. The arena of the diagnostics
+   owns them. */
 const DiagEntry *diag_entries(const Diagnostics *diagnostics, uint32_t *count);
 /* Prints FILE:LINE:COLUMN: error: ... with source line and caret, in the order of the source. Columns count from 1,
    in characters (UTF-8); a tab is one character. */

@@ -13,8 +13,8 @@ typedef struct RankNote {
 
 typedef struct RankError {
     Span span;
-    const char *format; /* with the span: two errors with the same format and span are the same */
-    const char *text;   /* as on the first rank */
+    const char *format; /* two errors with the same format and the same span count as one error */
+    const char *text;   /* text of the error on the first rank */
     const char *help;   /* NULL: none */
     RankNote *notes;
     bool refuses; /* see diag_refuses */
@@ -27,7 +27,7 @@ typedef struct RankErrors {
     RankError *first, *last;
 } RankErrors;
 
-/* Reports an error on a rank. Returns the new error, so that the caller can set its help and notes; NULL: the same
+/* Reports an error on a rank. Returns the new error, so that the caller can set its help and notes. NULL: the same
    error was reported before, and only its ranks are counted. */
 RankError *rank_error(RankErrors *errors, uint32_t rank, Span span, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -46,7 +46,7 @@ void source_lines(Source *source, Arena *arena)
 
 uint32_t source_line(const Source *source, uint32_t offset)
 {
-    uint32_t low = 0, high = source->line_count; /* the line is in [low, high) */
+    uint32_t low = 0, high = source->line_count; /* the index of the line is in [low, high) */
     while (high - low > 1) {
         const uint32_t middle = low + (high - low) / 2;
         if (source->line_starts[middle] <= offset)

@@ -15,30 +15,30 @@ typedef struct Span {
 } Span;
 
 typedef struct Source {
-    const char *path; /* as the user gave it */
+    const char *path; /* path as the user gave it */
     const char *text;
     size_t size;
-    uint32_t *line_starts; /* [line_count], filled by source_lines */
+    uint32_t *line_starts; /* [line_count]: offset of the first byte of each line; set by source_lines */
     uint32_t line_count;
 } Source;
 
-/* Whether the source is a .csv. */
+/* Whether the source is an order, not a schedule: the path ends in .csv. */
 bool source_is_order(const Source *source);
 
-/* Reads the text of the file and its lines. */
+/* Reads a file and finds its lines. */
 Status source_read(const char *path, Arena *arena, Source *source, Error *error);
 
 /* Makes a source of a text in memory and finds its lines. The text ends with a 0 byte and must live as long as the
    source. */
 Status source_of_text(const char *path, const char *text, size_t size, Arena *arena, Source *source, Error *error);
 
-/* Fills line_starts. */
+/* Sets line_starts and line_count. */
 void source_lines(Source *source, Arena *arena);
-/* The line (from 1) of a byte offset. */
+/* The number, from 1, of the line with this byte offset. */
 uint32_t source_line(const Source *source, uint32_t offset);
 uint32_t source_column(const Source *source, uint32_t offset);
 
-/* Whether the byte continues a character of several bytes, in UTF-8. */
+/* Whether the byte is a later byte of a UTF-8 character of several bytes. */
 static inline bool utf8_continues(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
 
 #endif

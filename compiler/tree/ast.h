@@ -1,8 +1,8 @@
 #ifndef TREE_AST_H
 #define TREE_AST_H
 
-/* The tree of a .dps file: the grammar builds it, check resolves its names, place and expand evaluate it. The arena
-   of the compilation owns all of it. */
+/* The tree of a .dps file. The grammar builds it, check resolves its names, place and expand evaluate it. The arena of
+   the compilation owns it. */
 
 #include "compiler/schedule/schedule.h"
 #include "compiler/source/diag.h"
@@ -17,19 +17,20 @@ enum {
     NO_SLOT = UINT32_MAX,
     NO_CHUNK = -1,
     NO_HALF = -1,
-    RANK_SLOT = 0,               /* the value of `r` */
-    COST_SLOT = 1,               /* the value of cost(F); the values of the other costs are in the slots after it */
-    EXPRESSION_DEPTH_MAX = 1000, /* limits the recursion of the functions that walk the tree */
+    RANK_SLOT = 0,               /* slot of the value of `r` */
+    COST_SLOT = 1,               /* slot of the value of cost(F); the other costs are in the slots after it */
+    EXPRESSION_DEPTH_MAX = 1000, /* limits the recursion of the functions that visit the tree */
     BLOCK_DEPTH_MAX = 100,
 };
 
-/* The costs that cost() knows: the StageCosts up to COST_FB, which are times, and a message. */
+/* The costs that cost() can name: the StageCosts up to COST_FB, which are times, and COST_MESSAGE, the time of a
+   message. */
 enum { COST_MESSAGE = COST_FB + 1, COST_VALUES };
 
 /* A name in the source; equal texts have the same symbol. */
 typedef struct Symbol {
     const char *text;
-    struct Symbol *next;  /* with the same hash */
+    struct Symbol *next;  /* next symbol with the same hash */
     uint32_t declaration; /* while check runs: the slot of the declaration of this name that is in scope, or NO_SLOT */
 } Symbol;
 
@@ -38,7 +39,7 @@ typedef struct Name {
     Span span;
 } Name;
 
-/* EXPRESSION(name, text) */
+/* an entry is EXPRESSION(name, text of the operator or kind) */
 /* clang-format off */
 #define EXPRESSION_KINDS                                                                                    \
     EXPRESSION(NUMBER, "number") EXPRESSION(NAME, "name") EXPRESSION(CALL, "call") EXPRESSION(CHOOSE, "?:") \
@@ -56,20 +57,20 @@ typedef enum ExpressionKind {
 
 typedef enum Function { FUNCTION_MIN, FUNCTION_MAX, FUNCTION_ABS, FUNCTION_COST, FUNCTIONS } Function;
 extern const char *const function_names[FUNCTIONS];
-extern const char *const cost_form; /* help: how cost() is written */
+extern const char *const cost_form; /* a help that says how cost() is written */
 
 typedef struct Expression Expression;
 struct Expression {
     ExpressionKind kind;
     Span span;
-    Expression *operands; /* the first one; the others follow by `next` */
+    Expression *operands; /* the first operand; the others follow by `next` */
     Expression *next;
-    uint32_t depth, size; /* number of levels and of nodes of the tree of this expression */
+    uint32_t depth, size; /* depth: levels of the tree of this expression; size: its nodes */
     int64_t number;       /* NUMBER */
     Symbol *symbol;       /* NAME, CALL */
-    uint32_t slot;        /* NAME: the slot of its value. Filled in by check, which also makes cost(F) a NAME */
-    Function function;    /* CALL. Filled in by check */
-    uint8_t depends;      /* Dependency bits. Filled in by check */
+    uint32_t slot;        /* NAME: the slot of its value; set by check, which also turns a call cost(F) into a NAME */
+    Function function;    /* CALL; set by check */
+    uint8_t depends;      /* bits of Dependency; set by check */
 };
 
 /* What the value of a name or an expression may depend on. */
@@ -84,9 +85,9 @@ enum Dependency {
 typedef struct Pass {
     Span span;
     ActionKind kind;                         /* as written: F, B, I, W or U */
-    bool joined;                             /* joined to the next pass by & */
-    int chunk;                               /* NO_CHUNK: not written as a digit */
-    Expression *computed_chunk, *microbatch; /* F{...}, F[...]; NULL: not given */
+    bool joined;                             /* an & joins it to the next pass */
+    int chunk;                               /* the digits after the letter; NO_CHUNK: none */
+    Expression *computed_chunk, *microbatch; /* the expressions in F{...} and F[...]; NULL: not given */
     struct Pass *next;
 } Pass;
 
@@ -96,7 +97,7 @@ extern const char *const setting_names[SETTINGS];
 
 typedef struct WrittenSetting {
     Name name;
-    Expression *value; /* NULL: the word `overlap` */
+    Expression *value; /* NULL: the setting is the word `overlap`, which has no value */
     struct WrittenSetting *next;
 } WrittenSetting;
 
@@ -105,13 +106,13 @@ typedef struct WrittenEntry {
     Span span;
     Name component;
     ActionKind pass;
-    int chunk; /* NO_CHUNK; any other value is an error, which recipe_read reports */
-    /* in the recipe of an F&F: the half, 0 or 1; NO_HALF: the entry is written with a pass, as of an F&B */
+    int chunk; /* NO_CHUNK is right; recipe_read reports any other value */
+    /* in a recipe of F&Fs: 0 or 1, the half in attention(1); NO_HALF: the entry names a pass, as in a recipe of F&Bs */
     int64_t half;
     struct WrittenEntry *next;
 } WrittenEntry;
 
-/* The multiprocessors for communication; NULL: not given. */
+/* The share of the multiprocessors that communication gets: `on part of whole`. Both are NULL if it is not given. */
 typedef struct WrittenShare {
     Expression *part, *whole;
 } WrittenShare;
@@ -123,10 +124,10 @@ typedef struct WrittenStream {
     struct WrittenStream *next;
 } WrittenStream;
 
-/* The head of a recipe: the pairs that follow it. */
+/* The head of a recipe: the F&Bs or F&Fs that the recipe is for. */
 typedef struct WrittenPair {
-    bool forward;  /* F&Fs, not F&Bs */
-    int chunks[2]; /* of the two halves; NO_CHUNK: of all pairs without a recipe of their own */
+    bool forward;  /* F&Fs; false: F&Bs */
+    int chunks[2]; /* chunks of the two halves; both NO_CHUNK: all F&Bs or F&Fs that have no recipe of their own */
 } WrittenPair;
 
 typedef enum ItemKind {
@@ -148,61 +149,66 @@ typedef enum ItemKind {
 typedef struct Item Item;
 struct Item {
     ItemKind kind;
-    Span span; /* the span of its first line, for messages about the whole item */
+    Span span; /* span of the head of the item, for messages about the item */
     Item *next;
-    uint32_t depth; /* levels of blocks below it */
-    Name name;      /* ranks, microbatches, param, let, pipe; repeat: the variable */
-    uint32_t slot;  /* the slot of the value of `name`. Filled in by check */
-    /* ranks, microbatches, param, let: the value of the name; require, if: the condition; chunk: the pipe; repeat,
-       step: the count (step: NULL means once) */
+    uint32_t depth; /* of repeat and if: levels of blocks, with its own; otherwise 0 */
+    Name name;      /* ranks, microbatches, param, let, pipe: the name that it declares; repeat: its variable */
+    uint32_t slot;  /* slot of the value of `name`; set by check */
+    /* ranks, microbatches, param, let: the value of `name`; require, if: the condition; squeeze: the condition, NULL
+       means always; chunk: the pipe; repeat: the count; step: the count, NULL means once */
     Expression *value;
     union {
         const char *message; /* require */
         struct {
-            uint32_t number; /* the number of the pipe, in the order of the file. Filled in by check */
+            uint32_t number; /* index of the pipe in the file; set by check */
             Expression *stages;
-            Name stage;          /* the variable in `rank` */
-            uint32_t stage_slot; /* Filled in by check */
-            Name microbatch;     /* the variable for the microbatch; symbol NULL: the rank depends on the stage alone */
+            Name stage;          /* the variable s in `stage s on RANK` */
+            uint32_t stage_slot; /* slot of `stage`; set by check */
+            /* the variable m in `stage s of m on RANK`; symbol NULL: not given, so the rank depends on the stage
+               alone */
+            Name microbatch;
             uint32_t microbatch_slot;
             Expression *rank;
             Expression *microbatches;
-            Expression *written;   /* `M of N microbatches`: N; NULL: M */
-            Name version_of;       /* the variable in `version`: the number of the microbatch */
-            uint32_t version_slot; /* Filled in by check */
-            Expression *version;   /* the version of the weights that the microbatch uses; NULL: the newest */
+            Expression *written;   /* the N in `M of N microbatches`; NULL: not given, the same as M */
+            Name version_of;       /* the variable m in `microbatch m on version VERSION` */
+            uint32_t version_slot; /* slot of `version_of`; set by check */
+            Expression *version;   /* the version of the weights that microbatch m uses; NULL: the newest */
         } pipe;
         uint32_t chunk;
         struct {
             WrittenSetting *written;
-            bool overlap;                   /* Filled in by check */
-            Expression *settings[SETTINGS]; /* NULL: not given. Filled in by check */
+            bool overlap;                   /* the setting `overlap` is given; set by check */
+            Expression *settings[SETTINGS]; /* values of the settings; NULL: not given; set by check */
         } order;
         struct {
             WrittenPair pair;
-            bool automatic; /* searched: it has no streams */
+            bool automatic; /* `auto`: dpc searches the recipe, and `streams` is NULL */
             WrittenStream *streams;
-            /* the share of multiprocessors after `auto`; in a written recipe the share of comm, filled in by check */
+            /* the share of the multiprocessors that communication gets: after `auto`, or that of the stream comm, set
+               by check */
             WrittenShare share;
-            Recipe made; /* the recipe, without its share. Filled in by check */
+            Recipe made; /* the recipe without its share; set by check */
         } recipe;
         struct {
-            Expression *slot; /* `at`; NULL: none */
+            Expression *slot; /* the slot in `at SLOT:`; NULL: not given */
             Pass *passes;
             bool overlap;
-            Expression *overlap_from, *split_from; /* NULL: not given; overlap without `from` starts at 0 */
-            bool forward_pairs;                    /* `overlap` joins F and F. Filled in by check */
-            bool spells_weight;                    /* it has a W among its passes, so B is I. Filled in by check */
+            /* from `overlap from` and `split from`; NULL: not given, and then `overlap` begins at 0 */
+            Expression *overlap_from, *split_from;
+            bool forward_pairs; /* `overlap` joins each two F into an F&F; set by check */
+            bool spells_weight; /* the step has a W, so its B are I; set by check */
         } step;
         struct {
-            Item *body, *otherwise; /* if: otherwise is the else branch, or NULL */
+            /* body: of repeat or if; otherwise: the else branch of an if, NULL if it has none */
+            Item *body, *otherwise;
         } block;
     };
 };
 
 typedef struct Declaration {
     const char *name;
-    const Item *item; /* NULL: r, or a cost */
+    const Item *item; /* the item that declares the name; NULL: the name is `r` or a cost */
     Span span;
     uint8_t depends;
 } Declaration;
@@ -211,32 +217,32 @@ typedef struct Ast {
     const char *schedule;
     Symbol *rank; /* `r` */
     Item *items;
-    /* filled in by check */
-    Declaration *declarations; /* [declaration_count], by slot */
+    /* set by check */
+    Declaration *declarations; /* [declaration_count], indexed by slot */
     uint32_t declaration_count;
     uint32_t pipe_count;
-    bool has_slots; /* some step has an `at` */
+    bool has_slots; /* a step has `at SLOT:` */
     const Item *ranks, *microbatches;
     const Item *first_step; /* the first item that is a step, repeat or if; NULL: there is none */
-    const Item *order;      /* `order auto`; NULL: steps give the orders */
+    const Item *order;      /* the `order auto`; NULL: steps give the orders */
     const Item *squeeze;    /* NULL: none */
-    const Item *recipe;     /* of all pairs: `overlap F&B ...` or `overlap F&F ...`; NULL: none */
-    const Item *any_recipe; /* the first recipe, of all pairs or of certain chunks; NULL: none */
-    bool has_pairs;         /* some step has an F&B */
-    bool has_forward_pairs; /* some step has an F&F */
-    const Expression *cost; /* the first cost(); NULL: none */
+    const Item *recipe;     /* the recipe without chunks: `overlap F&B ...` or `overlap F&F ...`; NULL: none */
+    const Item *any_recipe; /* the first recipe, with or without chunks; NULL: none */
+    bool has_pairs;         /* a step has an F&B, or `order auto` has the setting `overlap` */
+    bool has_forward_pairs; /* a step has an F&F */
+    const Expression *cost; /* the first cost() in the file; NULL: none */
 } Ast;
 
 /* Whether the source has `overlap F&B auto`. ast may be NULL. */
 bool ast_searches_recipe(const Ast *ast);
-/* Whether the item is a recipe of certain chunks. */
+/* Whether the item is a recipe for certain chunks. */
 bool item_is_chunk_recipe(const Item *item);
 
 const char *expression_text(ExpressionKind kind);
-/* Computes depth and size from the operands. */
+/* Makes an expression. Computes its depth and size from its operands. */
 Expression *expression_new(Arena *arena, ExpressionKind kind, Span span, Expression *operands);
 
-/* Whether the name of that slot occurs in the expression; false for NULL. After check. */
+/* Whether the name with this slot occurs in the expression; false for NULL. Only after check. */
 bool expression_mentions(const Expression *expression, uint32_t slot);
 
 #endif

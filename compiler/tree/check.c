@@ -12,8 +12,10 @@ typedef struct Checker {
     Ast *ast;
     Arena *arena;
     Diagnostics *diagnostics;
-    Symbol **symbols;         /* [declarations]: the name of each slot */
-    const char *without_rank; /* what is being checked, for messages, if it may not use r, the rank; NULL: it may */
+    Symbol **symbols; /* [declaration]: the symbol of the declared name, indexed by slot */
+    /* While an expression is checked that may not use r, the rank: a phrase for messages, such as "the number of stages
+       is". NULL: the expression may use r. */
+    const char *without_rank;
 } Checker;
 
 static uint32_t declare(Checker *c, Name name, const Item *item, uint8_t depends)
@@ -60,7 +62,7 @@ static const Item *declared_below(const Ast *ast, const Symbol *symbol)
     return NULL;
 }
 
-/* Lists the names in scope as text. The name that was declared last comes first. */
+/* Lists the names in scope as text, the last declared first. */
 static const char *known_names(const Checker *c)
 {
     const char *text = "";
@@ -105,8 +107,8 @@ static bool help_elsewhere(Checker *c, const char *name)
     return false;
 }
 
-/* A help for an unknown name like num_microbatches or world_size: what this file calls that size. NULL: the name is not
-   like these. */
+/* The help for an unknown name like num_microbatches or world_size: how this file names that size. NULL: the name is
+   not like these. */
 static const char *size_meant(const Checker *c, const char *name)
 {
     const Ast *ast = c->ast;
@@ -157,7 +159,7 @@ static void declare_costs(Checker *c)
     }
 }
 
-/* Turns a call such as cost(F) into the name of that cost's value. */
+/* Turns a call such as cost(F) into a NAME whose slot has that cost. */
 static void check_cost(Checker *c, Expression *call)
 {
     const Expression *operand = call->operands;
@@ -176,7 +178,7 @@ static void check_cost(Checker *c, Expression *call)
     if (named)
         diag_error(c->diagnostics, operand->span, "there is no cost `%s`", operand->symbol->text);
     else
-        diag_error(c->diagnostics, call->span, "cost takes the name of one cost");
+        diag_error(c->diagnostics, call->span, "cost() takes the name of one cost");
     diag_help(c->diagnostics, "%s", cost_form);
 }
 
@@ -234,18 +236,19 @@ static void check_expression(Checker *c, Expression *expression)
     expression->depends = declaration->depends;
     if (c->without_rank && declaration->depends & DEPENDS_ON_RANK) {
         if (expression->slot == RANK_SLOT) {
-            diag_error(c->diagnostics, expression->span, "there is no rank r here: %s the same for all ranks",
+            diag_error(c->diagnostics, expression->span, "r, the rank, cannot be used here: %s the same for all ranks",
                        c->without_rank);
         } else {
-            diag_error(c->diagnostics, expression->span, "`%s` differs from rank to rank, but %s the same for all",
+            diag_error(c->diagnostics, expression->span, "`%s` depends on r, the rank, but %s the same for all ranks",
                        declaration->name, c->without_rank);
             diag_note(c->diagnostics, declaration->span, "it is computed from r here");
         }
     }
 }
 
-/* Checks an expression whose value must be the same for all ranks, and reports a use of the rank. Returns what else the
-   value depends on; the rank is left out, so that it is reported only once. */
+/* Checks an expression whose value must be the same for all ranks, and reports a use of the rank. `what` is a phrase
+   for the message, such as "the number of stages is". Returns what else the value depends on, without the rank, so that
+   its use is reported only once. */
 static uint8_t check_for_all_ranks(Checker *c, Expression *expression, const char *what)
 {
     if (!expression)
@@ -256,8 +259,8 @@ static uint8_t check_for_all_ranks(Checker *c, Expression *expression, const cha
     return expression->depends & (uint8_t)~DEPENDS_ON_RANK;
 }
 
-/* Reports an expression that decides the placement but depends on costs: costs depend on the number of stages, so they
-   are known only after the placement. */
+/* Reports an expression that decides the placement and depends on costs: costs depend on the number of stages, so they
+   are known only after the placement. `what`: as for check_for_all_ranks. */
 static void check_known_early(Checker *c, const Expression *expression, const char *what)
 {
     if (!expression || !(expression->depends & DEPENDS_ON_COSTS))
@@ -266,7 +269,7 @@ static void check_known_early(Checker *c, const Expression *expression, const ch
     diag_help(c->diagnostics, "costs depend on the number of stages: use cost() in let, param, require and steps");
 }
 
-/* Does check_for_all_ranks and check_known_early for an expression that decides the placement. */
+/* check_for_all_ranks and check_known_early, for an expression that decides the placement. */
 static uint8_t check_placing(Checker *c, Expression *expression, const char *what)
 {
     const uint8_t depends = check_for_all_ranks(c, expression, what);
@@ -357,7 +360,7 @@ static void check_step(Checker *c, Item *item)
     c->ast->has_forward_pairs |= item->step.forward_pairs;
     c->ast->has_pairs |= item->step.overlap && !item->step.forward_pairs;
     if (item->step.overlap && joined)
-        diag_error(c->diagnostics, item->span, "either `overlap` or & says what is one F&B, not both");
+        diag_error(c->diagnostics, item->span, "a step has either `overlap` or &, not both: each says what is one F&B");
     else if (item->step.overlap && !pair && !item->step.forward_pairs)
         diag_error(c->diagnostics, item->span,
                    "`overlap` needs an F directly followed by a B or I, or a step of several F and nothing else");
@@ -412,6 +415,7 @@ static void check_setting(Checker *c, Item *item, const WrittenSetting *written)
         if (item->order.overlap)
             diag_error(c->diagnostics, written->name.span, "`overlap` is given twice");
         item->order.overlap = true;
+        c->ast->has_pairs = true;
         return;
     }
     NearestWord nearest = nearest_to(written->name.symbol->text);
@@ -446,12 +450,12 @@ static void check_order(Checker *c, Item *item)
     diag_help(c->diagnostics, "memory counts halves of a stage's activation; 1F1B needs order auto(memory = 2*P);");
 }
 
-/* Reports items that are about steps in a file with `order auto`: steps, `of` in a pipe, squeeze. */
+/* Reports what is for steps in a file with `order auto`, which has no steps: steps, the `of` of a pipe, squeeze. */
 static void check_order_alone(Checker *c)
 {
     const Item *step = c->ast->first_step;
     if (step) {
-        diag_error(c->diagnostics, step->span, "`order auto` replaces all steps");
+        diag_error(c->diagnostics, step->span, "a schedule has either `order auto` or steps, not both");
         diag_note(c->diagnostics, c->ast->order->span, "here");
     }
     for (const Item *item = c->ast->items; item; item = item->next)
@@ -469,7 +473,8 @@ static void check_share(Checker *c, const WrittenShare *share)
     check_placing(c, share->whole, "the share of communication is");
 }
 
-/* Reports an earlier recipe of the same chunks, and too many recipes. */
+/* Checks a recipe for certain chunks: no earlier recipe is for the same chunks, there are not too many, and it is not
+   `auto`. */
 static void check_chunk_recipe(Checker *c, const Item *item)
 {
     const int *chunks = item->recipe.pair.chunks;
@@ -479,26 +484,27 @@ static void check_chunk_recipe(Checker *c, const Item *item)
             continue;
         if (earlier->recipe.pair.forward == item->recipe.pair.forward &&
             memcmp(earlier->recipe.pair.chunks, chunks, sizeof item->recipe.pair.chunks) == 0) {
-            diag_error(c->diagnostics, item->span, "a second recipe of these chunks");
+            diag_error(c->diagnostics, item->span, "these chunks have a recipe already");
             diag_note(c->diagnostics, earlier->span, "the first");
         }
         if (++count == RECIPES_MAX)
             diag_error(c->diagnostics, item->span, "a schedule has at most %d recipes with chunks", RECIPES_MAX);
     }
     if (item->recipe.automatic) {
-        diag_error(c->diagnostics, item->span, "dpc searches one order, for all F&Bs without a recipe of their own");
+        diag_error(c->diagnostics, item->span,
+                   "`auto` takes no chunks: dpc searches one recipe, for all F&Bs without their own");
         diag_help(c->diagnostics, "write overlap F&B auto; without chunks, or the order of these chunks: { ... }");
     }
 }
 
-/* Reports a recipe of F&Bs beside one of F&Fs. */
+/* Reports that the file has recipes for F&Bs and for F&Fs. */
 static void check_one_kind(Checker *c, const Item *item)
 {
     if (!c->ast->any_recipe)
         c->ast->any_recipe = item;
     if (c->ast->any_recipe->recipe.pair.forward == item->recipe.pair.forward)
         return;
-    diag_error(c->diagnostics, item->span, "a schedule has recipes of F&Bs or of F&Fs, not both");
+    diag_error(c->diagnostics, item->span, "a schedule has either recipes of F&Bs or recipes of F&Fs, not both");
     diag_note(c->diagnostics, c->ast->any_recipe->span, "the other kind");
     diag_help(c->diagnostics, "only a schedule without any B, I and W has F&Fs");
 }
@@ -549,7 +555,10 @@ static void check_item(Checker *c, Item *item)
                        PROGRAM_CHUNKS_MAX);
         break;
     case ITEM_ORDER: check_order(c, item); break;
-    case ITEM_SQUEEZE: check_only_one(c, &c->ast->squeeze, item, "squeeze"); break;
+    case ITEM_SQUEEZE:
+        check_only_one(c, &c->ast->squeeze, item, "squeeze");
+        check_for_all_ranks(c, item->value, "the condition of `squeeze` is");
+        break;
     case ITEM_RECIPE: check_recipe(c, item); break;
     default:
         if (item->kind >= ITEM_STEP && !c->ast->first_step)
@@ -559,7 +568,7 @@ static void check_item(Checker *c, Item *item)
     }
 }
 
-/* Checks that each number from 0 on occurs once. */
+/* Checks that the declared chunks are 0, 1, 2, ..., each declared once. */
 static void check_chunk_numbers(Checker *c)
 {
     const Item *of_number[PROGRAM_CHUNKS_MAX] = {NULL}, *last = NULL;
@@ -576,8 +585,8 @@ static void check_chunk_numbers(Checker *c)
     }
     for (uint32_t i = 0; last && i < last->chunk; i++)
         if (!of_number[i]) {
-            diag_error(c->diagnostics, last->span, "chunk %u without chunk %u: chunks are numbered from 0", last->chunk,
-                       i);
+            diag_error(c->diagnostics, last->span,
+                       "chunk %u is declared, but chunk %u is not: chunks are numbered from 0", last->chunk, i);
             return;
         }
 }
@@ -597,7 +606,7 @@ bool check(Ast *ast, Arena *arena, Diagnostics *diagnostics)
 {
     Checker checker = {.ast = ast, .arena = arena, .diagnostics = diagnostics};
     declare(&checker, (Name){.symbol = ast->rank}, NULL, DEPENDS_ON_RANK); /* RANK_SLOT */
-    declare_costs(&checker);                                               /* from COST_SLOT on */
+    declare_costs(&checker);                                               /* in COST_SLOT and the slots after it */
     const Span start = {0, 0};
     for (Item *item = ast->items; item; item = item->next)
         check_item(&checker, item);

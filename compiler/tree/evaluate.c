@@ -24,7 +24,7 @@ static bool evaluate_call(const Expression *call, const int64_t *values, int64_t
     return true;
 }
 
-/* Evaluates the operations that have one operand, and those that do not always evaluate all operands: ?:, && and ||. */
+/* Evaluates the operations with one operand, and ?:, && and ||, which do not always evaluate all operands. */
 static bool evaluate_partly(const Expression *expression, const int64_t *values, int64_t *result, Fault *fault)
 {
     const Expression *first = expression->operands;
@@ -109,7 +109,8 @@ const char *fault_text(const Fault *fault, Arena *arena)
 
 enum { NAMES_SHOWN = 8 };
 
-/* Appends the slots of the names that are not in the list yet. */
+/* Appends the slots of the names in the expression that are not in the list yet, up to NAMES_SHOWN in all. Returns the
+   new count. */
 static uint32_t collect_names(const Expression *expression, uint32_t *slots, uint32_t count)
 {
     if (expression->kind == EXPRESSION_NAME) {

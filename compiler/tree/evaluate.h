@@ -7,12 +7,12 @@
 
 /* Why an expression has no value. */
 typedef struct Fault {
-    const Expression *expression; /* the operation that failed, and the operands that it had */
-    bool by_zero;                 /* division by zero; otherwise overflow */
+    const Expression *expression; /* the operation that failed; `left` and `right` are its operands */
+    bool by_zero;                 /* division by zero; false: overflow */
     int64_t left, right;
 } Fault;
 
-/* Evaluates an expression. values[slot]: the values of the names in it. False: the expression has no value, and `fault`
+/* Evaluates an expression. values[slot]: the values of the names in it. False: the expression has no value; `fault`
    says why. */
 bool evaluate(const Expression *expression, const int64_t *values, int64_t *result, Fault *fault);
 

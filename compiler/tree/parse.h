@@ -1,19 +1,19 @@
 #ifndef TREE_PARSE_H
 #define TREE_PARSE_H
 
-/* bytes → tokens → tree. */
+/* From bytes to tokens to a tree. */
 
 #include "compiler/tree/ast.h"
 
-/* Parses a schedule file. NULL: there are syntax errors; all that were found are in the diagnostics. */
+/* Parses a schedule file. NULL: there are syntax errors; the diagnostics have all that were found. */
 Ast *parse(const Source *source, Arena *arena, Diagnostics *diagnostics);
 
 typedef struct Token {
-    const char *kind; /* "name", "number", "pass", ...; for a word or a punctuation mark of the language its text */
+    const char *kind; /* "name", "number", "pass", ...; of a keyword or punctuation mark, its text */
     Span span;
 } Token;
 
-/* All tokens up to the end of the file, which is not a token. */
+/* Returns all tokens of the file; its end is not one of them. */
 Token *read_tokens(const Source *source, Arena *arena, uint32_t *count);
 
 /* Prints one token per line: line, column, kind, text. */

@@ -4,10 +4,10 @@
 
 #include <string.h>
 
-/* The position in the source of each entry of the recipe. The element after the last entry of a stream has the position
-   of the stream's name. */
+/* Where each entry of the recipe is in the source. After the entries of a stream comes the place of the stream's
+   name. */
 typedef struct Places {
-    Span spans[RECIPE_STREAMS][RECIPE_ENTRIES + 1];
+    Span spans[RECIPE_LISTS][RECIPE_ENTRIES + 1];
 } Places;
 
 static void unknown(const Name *name, const char *what, const char *all, const char *const *words, size_t count,
@@ -30,17 +30,17 @@ static bool fail(Diagnostics *diagnostics, Span span, const char *text, const ch
     return false;
 }
 
-/* Reads the pass or the half of an entry. False: an error was reported. */
+/* Reads the pass of an entry (recipe for F&Bs) or its half (recipe for F&Fs). False: it reported an error. */
 static bool read_pass(const WrittenEntry *written, bool forward, uint8_t *pass, Diagnostics *diagnostics)
 {
     static const uint8_t passes[] = {
         [ACTION_F] = RECIPE_F, [ACTION_B] = RECIPE_B, [ACTION_I] = RECIPE_B, [ACTION_W] = RECIPE_W};
     const bool numbered = written->half != NO_HALF;
     if (forward && (!numbered || written->half > 1))
-        return fail(diagnostics, written->span, "the halves of an F&F are 0 and 1",
+        return fail(diagnostics, written->span, "a component of an F&F names its half, 0 or 1",
                     "such as attention(0), of the first microbatch, and attention(1), of the second");
     if (!forward && numbered)
-        return fail(diagnostics, written->span, "a component of an F&B has F, B and W",
+        return fail(diagnostics, written->span, "a component of an F&B names its pass, F, B or W",
                     "such as attention(F); numbers are the halves of an F&F: overlap F&F { ... }");
     if (written->pass == ACTION_U || written->chunk != NO_CHUNK)
         return fail(diagnostics, written->span, "a component has F, B and W",
@@ -49,11 +49,12 @@ static bool read_pass(const WrittenEntry *written, bool forward, uint8_t *pass, 
     return true;
 }
 
-/* False: an error was reported. */
+/* Reads an entry. False: it reported an error. */
 static bool read_entry(const WrittenEntry *written, bool forward, RecipeEntry *entry, Diagnostics *diagnostics)
 {
-    const ModelPart component = recipe_component(written->component.symbol->text);
-    if (component == RECIPE_NAMES) {
+    const char *name = written->component.symbol->text;
+    const ModelPart component = part_named(name, strlen(name));
+    if (component >= RECIPE_NAMES) {
         unknown(&written->component, "component of a layer",
                 forward ? "attention or its parts qkv and core, dispatch, mlp and beside it shared, and combine; "
                           "perceptron in the model mlp"
@@ -62,7 +63,7 @@ static bool read_entry(const WrittenEntry *written, bool forward, RecipeEntry *e
         return false;
     }
     if (!forward && component >= RECIPE_COMPONENTS) {
-        diag_error(diagnostics, written->component.span, "only an F&F names %s apart", part_names[component]);
+        diag_error(diagnostics, written->component.span, "only the recipe of an F&F names %s", part_names[component]);
         diag_help(diagnostics, "it is a part of %s",
                   part_names[component == RECIPE_SHARED ? RECIPE_MLP : RECIPE_ATTENTION]);
         return false;
@@ -87,8 +88,8 @@ static void put(Recipe *recipe, Places *places, RecipeStream stream, RecipeEntry
     places->spans[stream][index] = span;
 }
 
-/* As in steps, B is the input half if the recipe has a W, and the whole backward otherwise. False: an error was
-   reported. */
+/* Reads a stream. As in steps, a B is only the input half if the recipe has a W, and the whole backward otherwise.
+   False: it reported an error. */
 static bool read_stream(Item *item, const WrittenStream *written, RecipeStream stream, Places *places,
                         Diagnostics *diagnostics)
 {
@@ -99,7 +100,7 @@ static bool read_stream(Item *item, const WrittenStream *written, RecipeStream s
         if (!read_entry(next, item->recipe.pair.forward, &entry, diagnostics)) {
             good = false;
         } else if (recipe_has(recipe, entry.component, entry.pass)) {
-            diag_error(diagnostics, next->span, "this is given twice");
+            diag_error(diagnostics, next->span, "this component's pass is given twice");
             diag_help(diagnostics, "a recipe is of one layer, in which every component runs once");
             good = false;
         } else {
@@ -113,17 +114,18 @@ static bool read_stream(Item *item, const WrittenStream *written, RecipeStream s
 
 void recipe_read(Item *item, Diagnostics *diagnostics)
 {
-    const WrittenStream *streams[RECIPE_STREAMS] = {NULL};
+    const WrittenStream *streams[RECIPE_LISTS] = {NULL};
     Places places;
     bool good = true;
-    for (int s = 0; s < RECIPE_STREAMS; s++)
+    for (int s = 0; s < RECIPE_LISTS; s++)
         places.spans[s][0] = item->span;
     for (const WrittenStream *written = item->recipe.streams; written; written = written->next) {
         RecipeStream stream = 0;
-        while (stream < RECIPE_STREAMS && strcmp(recipe_stream_names[stream], written->name.symbol->text) != 0)
+        while (stream < RECIPE_LISTS && strcmp(recipe_stream_names[stream], written->name.symbol->text) != 0)
             stream++;
-        if (stream == RECIPE_STREAMS) {
-            unknown(&written->name, "stream", "compute and comm", recipe_stream_names, RECIPE_STREAMS, diagnostics);
+        if (stream == RECIPE_LISTS) {
+            unknown(&written->name, "stream", "compute, comm and after", recipe_stream_names, RECIPE_LISTS,
+                    diagnostics);
             good = false;
         } else if (streams[stream]) {
             diag_error(diagnostics, written->name.span, "a second `%s`", recipe_stream_names[stream]);
@@ -134,7 +136,7 @@ void recipe_read(Item *item, Diagnostics *diagnostics)
             good &= read_stream(item, written, stream, &places, diagnostics);
             places.spans[stream][item->recipe.made.counts[stream]] = written->name.span;
         }
-        if (stream == RECIPE_COMPUTE && written->share.part) {
+        if ((stream == RECIPE_COMPUTE || stream == RECIPE_AFTER) && written->share.part) {
             diag_error(diagnostics, written->share.part->span,
                        "only comm takes a share of the multiprocessors: compute has the others");
             good = false;

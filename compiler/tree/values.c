@@ -50,7 +50,7 @@ const Item *parameter_item(const Ast *ast, const char *name)
 
 static Status unknown_parameter(const Ast *ast, const char *name, const char *option, Error *error)
 {
-    /* --sweep also sets the numbers of ranks and microbatches by name, like parameters */
+    /* --sweep sets the numbers of ranks and microbatches by name too, like parameters */
     const bool sizes_too = strcmp(option, "--sweep") == 0;
     const char *const dashes = sizes_too ? "" : "--";
     if (strcmp(ast->ranks->name.symbol->text, name) == 0)

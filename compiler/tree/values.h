@@ -1,7 +1,7 @@
 #ifndef TREE_VALUES_H
 #define TREE_VALUES_H
 
-/* The names of a schedule file and their values: the file's own, or those of the command line. */
+/* The names of a schedule file and their values, given in the file or on the command line. */
 
 #include "compiler/tree/evaluate.h"
 #include "runtime/base/status.h"
@@ -11,41 +11,41 @@ typedef struct Parameter {
     int64_t value;
 } Parameter;
 
-/* The values of the command line. All zero: none. */
+/* The values given on the command line; all zero if none is given. */
 typedef struct Parameters {
     bool has_ranks, has_microbatches;
     int64_t ranks, microbatches;
-    Parameter *others; /* -D; the arena owns them; the last value of a name counts */
+    Parameter *others; /* values of -D; the arena owns them; if a name is there twice, the last value counts */
     uint32_t count, capacity;
-    int64_t costs[COST_VALUES]; /* the values of cost(), which order/cost_values.h computes; all 0: not known yet */
+    int64_t costs[COST_VALUES]; /* the values of cost(), computed by order/cost_values.h; all 0 if not known yet */
 } Parameters;
 
-/* `name` must live as long as the parameters. */
+/* Sets the value of a `param`. `name` must live as long as the parameters. */
 void parameters_set(Parameters *parameters, Arena *arena, const char *name, int64_t value);
 void parameters_set_ranks(Parameters *parameters, int64_t ranks);
 void parameters_set_microbatches(Parameters *parameters, int64_t microbatches);
 
-/* Whether a value is set for the parameter of this name (which is not ranks or microbatches). */
+/* Whether a value is set for the `param` of this name. */
 bool parameters_has(const Parameters *parameters, const char *name);
 
 /* The `param` of this name; NULL: there is none. */
 const Item *parameter_item(const Ast *ast, const char *name);
 
-/* Checks that every parameter is a `param` of the checked file. STATUS_BAD_USAGE names the first one that is not,
-   and those that exist. `option` is where they come from: "-D" or "--sweep". */
+/* Checks that every value is for a `param` of the checked file. STATUS_BAD_USAGE: `error` names the first one that is
+   not, and the params of the file. `option` is where the values come from: "-D" or "--sweep". */
 Status parameters_check(const Ast *ast, const Parameters *parameters, const char *option, Error *error);
 
-/* A new array with one value per slot: the costs that are known, and 0 in all other slots. */
+/* A new array of values, [slot]: the costs that are known, and 0 for all other names. */
 int64_t *values_new(const Ast *ast, const Parameters *parameters, Arena *arena);
 /* Whether the value of the item depends on costs that are not known yet. Costs depend on the number of stages, so they
-   are known only after the placement. Until then such an item has the value 0, and such a require holds. */
+   are known only after the placement. Until then the item has the value 0, or, if it is a require, counts as met. */
 bool item_waits(const Item *item, const int64_t *values);
-/* Whether a top-level item must be evaluated for each rank. */
+/* Whether a top-level item may have another value on each rank. */
 bool item_per_rank(const Item *item);
-/* Evaluates a top-level item and stores the value that it declares in its slot; items that declare no value are
-   skipped. Items are evaluated in the order of the file. False: `fault` says why. */
+/* Evaluates a top-level item and stores the value that it declares in its slot. Does nothing for an item that declares
+   no value. Items must be evaluated in the order of the file. False: `fault` says why. */
 bool item_evaluate(const Item *item, const Parameters *parameters, int64_t *values, Fault *fault);
-/* values_for_all evaluates the items that are the same for every rank; values_for_rank sets RANK_SLOT and evaluates the
+/* values_for_all evaluates the items that are the same for every rank. values_for_rank sets RANK_SLOT and evaluates the
    `let` that depend on the rank. False: `fault` says why. */
 bool values_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Fault *fault);
 bool values_for_rank(const Ast *ast, uint32_t rank, int64_t *values, Fault *fault);

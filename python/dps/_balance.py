@@ -1,4 +1,4 @@
-"""Experts on GPUs."""
+"""Places the replicas of experts on GPUs, as `dpc balance` does."""
 
 import ctypes
 from typing import List, NamedTuple
@@ -8,15 +8,15 @@ from ._errors import UsageError, session
 
 
 class Balance(NamedTuple):
-    """The result of balance(). The balance of a layer is the mean load of its GPUs, divided by the largest."""
+    """The result of balance(). The balance of a layer is the mean load of a GPU over the largest load: 1 is perfect.
 
-    placement: List[List[int]]  # for each layer, the expert of each physical expert, GPU after GPU
-    before: List[float]  # balance of each layer in `current`; without it, with experts 0, 1, 2, ... in order
-    after: List[float]
-    bound: List[float]  # upper bound of the balance of each layer in any placement
-    # for each layer, how many physical experts are on a GPU that does not hold them in `current`; without it, with
-    # experts 0, 1, 2, ... in order
-    moves: List[int]
+    The placement before is `current`. If balance() got no `current`, it is experts 0, 1, 2, ... in order."""
+
+    placement: List[List[int]]  # [layer][physical expert, GPU after GPU]: number of the expert
+    before: List[float]  # balance of each layer in the placement before
+    after: List[float]  # balance of each layer in `placement`
+    bound: List[float]  # no placement of the layer has a larger balance
+    moves: List[int]  # for each layer, physical experts on a GPU that does not hold this expert in the placement before
 
 
 def _rows(table, length, what):
@@ -32,9 +32,9 @@ def balance(loads, *, replicas, gpus, groups=1, nodes=1, method="best", current=
     """Places the replicas of the experts of each layer on GPUs, so that the fullest GPU has the least load.
 
     loads           for each layer, the loads of its experts (a list of lists, or an array)
-    replicas, gpus  numbers of physical experts of a layer, and of GPUs that hold them
-    groups, nodes   numbers of groups of neighbouring experts, and of nodes of neighbouring GPUs. If groups is a
-                    multiple of nodes, all replicas of an expert are on one node
+    replicas, gpus  number of physical experts of a layer (the replicas of all its experts), and number of GPUs
+    groups, nodes   number of groups of experts with consecutive numbers, and number of nodes (consecutive GPUs). If
+                    groups is a multiple of nodes, all replicas of an expert are on one node
     method          "best", or "eplb": exactly the algorithm of DeepSeek's EPLB
     current         the current placement, in the form of Balance.placement. At most `moves` physical experts of a layer
                     then move to a GPU that does not hold the expert (None: any number), and a layer whose balance would

@@ -1,4 +1,4 @@
-"""Exceptions of this package. Their texts are those of dpc."""
+"""Exceptions of this package. Their texts are the messages of dpc."""
 
 import ctypes
 from contextlib import contextmanager
@@ -8,8 +8,8 @@ from . import _library as c
 
 
 class Diagnostic(NamedTuple):
-    """A mistake in a source, or a note that explains the mistake before it. Lines and columns count from 1. line 0: the
-    diagnostic has no place in the source."""
+    """A mistake in a source file, or a note that explains the mistake before it. Lines and columns count from 1. `line`
+    is 0 if the diagnostic has no position in the source."""
 
     severity: str  # "error" or "note"
     line: int
@@ -29,7 +29,7 @@ class Error(Exception):
 
     @property
     def line(self):
-        """The line of the first mistake; None: no mistake has a place in a source."""
+        """The line of the first mistake; None if the error has no position in a source file."""
         return self.diagnostics[0].line if self.diagnostics else None
 
     @property
@@ -42,7 +42,7 @@ class Error(Exception):
 
 
 class ScheduleError(Error, ValueError):
-    """A schedule, a program or a file of costs is wrong."""
+    """A schedule, a program file or a cost file is wrong."""
 
 
 class UsageError(Error, ValueError):
@@ -50,7 +50,7 @@ class UsageError(Error, ValueError):
 
 
 class SystemFailure(Error, OSError):
-    """The system failed: a file could not be written."""
+    """The system failed: for example, a file could not be written."""
 
 
 _ERRORS = {c.BAD_INPUT: ScheduleError, c.BAD_USAGE: UsageError, c.FAILED: SystemFailure}
@@ -69,13 +69,13 @@ def _diagnostics(session):
 
 
 class Session:
-    """A dps handle for one call."""
+    """A session of libdps (a `dps` handle). session() opens it for one operation and frees it afterwards."""
 
     def __init__(self, handle):
         self.handle = handle
 
     def call(self, name, *arguments):
-        """Calls a function of libdps that returns a status. Raises an exception if that is not OK."""
+        """Calls the libdps function `name`, which returns a status. Raises an exception if the status is not OK."""
         status = getattr(c.library, name)(self.handle, *arguments)
         if status == c.OK:
             return

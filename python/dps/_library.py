@@ -14,7 +14,7 @@ FORMATS = ("csv", "comms", "asm", "stats", "svg", "html", "text", "trace", "expl
 
 
 class Sized(Structure):
-    """A struct that begins with its size."""
+    """A struct whose first member is its size; the constructor sets this member."""
 
     def __init__(self, **members):
         super().__init__(size=ctypes.sizeof(self), **members)
@@ -40,7 +40,8 @@ ProgressFunction = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(Progress))
 class Options(Sized):
     _fields_ = [("size", c_size_t), ("ranks", c_uint32), ("microbatches", c_uint32), ("parameter_count", c_uint32),
                 ("cost_count", c_uint32), ("parameters", POINTER(Parameter)), ("costs", POINTER(c_char_p)),
-                ("slot_bytes", c_char_p), ("memory_limit", c_char_p), ("progress", ProgressFunction), ("replicas", c_uint32)]
+                ("slot_bytes", c_char_p), ("memory_limit", c_char_p), ("progress", ProgressFunction),
+                ("replicas", c_uint32)]
 
 
 class ProgramInfo(Sized):
@@ -123,7 +124,7 @@ class Placement(Sized):
                 ("after", POINTER(c_double)), ("bound", POINTER(c_double)), ("moves", POINTER(c_uint32))]
 
 
-# For each function, what it returns and what it takes. Most return a status.
+# {function: (type of its result, types of its arguments)}. A c_int is a status, except from dps_instruction_text.
 FUNCTIONS = {
     "dps_version": (c_char_p, []),
     "dps_new": (c_void_p, [c_void_p]),
@@ -172,7 +173,8 @@ FUNCTIONS = {
 
 
 def _open():
-    """The library: $DPS_LIBRARY, the one in this package, that of the checkout, or the system's."""
+    """Loads libdps: the first that exists of $DPS_LIBRARY, the file in this package and the checkout's build, or else
+    the system's."""
     here = pathlib.Path(__file__).parent
     places = [os.environ.get("DPS_LIBRARY"), here / "libdps.so", here.parent.parent / "build" / "libdps.so"]
     path = next((str(place) for place in places if place and os.path.exists(place)), "libdps.so.0")

@@ -1,4 +1,4 @@
-"""Programs: compiled or loaded, asked, predicted and drawn."""
+"""Programs: compile or load them, read their instructions, predict their times, draw them."""
 
 import ctypes
 import os
@@ -9,7 +9,8 @@ from ._errors import UsageError, session
 
 
 class Chunk(NamedTuple):
-    """A stage on a rank. `group` is the number of the group of its copies; None: it has one copy."""
+    """A stage on a rank. group: number for Program.group(), which lists all copies of the stage; None if the stage has
+    one copy."""
 
     stage: int
     pipe: int
@@ -21,18 +22,18 @@ class Rank(NamedTuple):
 
     chunks: List[Chunk]
     instruction_count: int
-    slots: Dict[str, int]  # buffers of each class: message, context, stash, gradient, weights
-    peak_activations: int  # most activations that it holds at once, one per microbatch and stage
+    slots: Dict[str, int]  # number of buffers of each class: message, context, stash, gradient, weights
+    peak_activations: int  # most (microbatch, stage) pairs whose activations the rank holds at the same time
     messages_sent: int
     messages_received: int
 
 
 class Instruction(NamedTuple):
-    """One instruction of a rank. An operand that it does not have is None. dps.h explains the operands."""
+    """One instruction of a rank. A member that the instruction does not have is None. dps.h explains the members."""
 
     text: str  # as `dpc --emit=asm` writes it
     opcode: str  # "FORWARD", "SEND_FORWARD", ...
-    line: int  # of the source
+    line: int  # line of the schedule's source
     chunk: Optional[int]
     stage: Optional[int]
     pipe: Optional[int]
@@ -55,7 +56,8 @@ class Instruction(NamedTuple):
 
 
 class RankPrediction(NamedTuple):
-    """Times of a rank, in the unit of the costs, and bytes. Bytes are 0 if no sizes are known."""
+    """Times of a rank, in the unit of the costs, and bytes. A number of bytes is 0 if the sizes that it needs are not
+    given."""
 
     start: float
     end: float
@@ -69,14 +71,15 @@ class Prediction(NamedTuple):
     """How long a step takes, in the unit of the costs."""
 
     makespan: float
-    bound: Optional[float]  # no order of this placement within this memory has a smaller makespan
+    bound: Optional[float]  # no order of this placement within this memory has a smaller makespan; None: not known
     seconds: Optional[float]  # seconds per unit of the costs; None: the costs do not say
-    cost: float  # largest time of a rank between its first start and its last end
-    work: float  # mean time that a rank is busy
+    cost: float  # largest time, over the ranks, from the start of a rank's first pass to the end of its last
+    work: float  # mean over the ranks of the time that a rank is busy
     bubble_rate: float  # (cost - work) / cost
-    imbalance: float  # the part of bubble_rate that comes from unequal work,
-    order_bubble: float  # and the rest, which comes from the order; both without messages
-    messages_time: float  # the time that messages add to the makespan
+    # imbalance + order_bubble is the bubble rate of the same order if messages took no time
+    imbalance: float  # the part of it that exists because some ranks have less work than others
+    order_bubble: float  # the rest of it, because even the rank with the most work waits
+    messages_time: float  # the part of the makespan that messages add
     ranks: List[RankPrediction]
 
 
@@ -90,7 +93,7 @@ def _settings(value):
 
 def _cost_texts(costs):
     """Costs as a list of the texts that libdps takes. costs: None, a text as for `dpc --cost`, a dict, the path of a
-    file, or a list of these."""
+    cost file, or a list of these."""
     if costs is None:
         return []
     if isinstance(costs, (list, tuple)):
@@ -105,8 +108,8 @@ def _array(kind, values):
 
 
 class _Progress:
-    """A callback for C that calls the user's function. It keeps an exception of the function, so that compile() can
-    raise it, and lets ctrl-C end the search."""
+    """A callback for C that calls the user's function. If the function raises an exception, also KeyboardInterrupt
+    (ctrl-C), the callback ends the search and keeps the exception in `raised`, for compile() to raise."""
 
     def __init__(self, function):
         self.function = function
@@ -117,7 +120,7 @@ class _Progress:
         try:
             told = progress.contents
             return bool(self.function and self.function(told.tried, told.planned, told.cost, told.bound))
-        except BaseException as error:  # ctypes would print the exception and continue
+        except BaseException as error:  # if it left this callback, ctypes would print it and continue
             self.raised = error
             return 1
 
@@ -125,7 +128,7 @@ class _Progress:
 def _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, progress=None, replicas=None):
     for name, number in (("ranks", ranks), ("microbatches", microbatches), ("replicas", replicas)):
         if number is not None and not 1 <= number < 2**32:
-            raise UsageError(f"{name} must be at least 1, not {number}")
+            raise UsageError(f"{name} must be from 1 to {2**32 - 1}, not {number}")
     texts = _cost_texts(costs)
     parameters = [c.Parameter(name.encode(), value) for name, value in (params or {}).items()]
     return c.Options(ranks=ranks or 0, microbatches=microbatches or 0, parameter_count=len(parameters),
@@ -141,17 +144,18 @@ def compile(path_or_source, *, ranks=None, microbatches=None, params=None, costs
     """Compiles and proves a schedule, and returns its Program.
 
     path_or_source  a path (an os.PathLike, or a string without a newline), or the text of a schedule
-    ranks, microbatches, params   instead of those that the schedule has itself: params={"chunks": 2}
-    costs           what passes and messages take: "F=1,I=1,W=0.8", {"F": 1, "F[3]": 1.2}, the path of a cost file,
+    ranks, microbatches, params   replace the values in the schedule: params={"chunks": 2}
+    costs           times of passes and messages: "F=1,I=1,W=0.8", {"F": 1, "F[3]": 1.2}, the path of a cost file,
                     or a list of these. They decide the order if the schedule uses cost() or `order auto`;
                     predict() with other costs keeps this order
-    slot_bytes, memory_limit      {"message": "8M", "context": "64M"} and "40G", or "activations=8"
-    name            what messages call a text; if it ends in .csv, the text is an order
-    progress        called with (tried, planned, cost, bound) while an `order auto` is searched; if it returns
-                    something true, the best order so far is taken
+    slot_bytes      sizes of the buffers: {"message": "8M", "context": "64M"}
+    memory_limit    "40G", or "activations=8"
+    name            the name of a text in error messages; if it ends in .csv, the text is an order
+    progress        called with (tried, planned, cost, bound) while dpc searches an `order auto`; if it returns a true
+                    value, the search ends with the best order so far
 
-    Raises ScheduleError where the schedule is wrong: str() of it is what dpc prints; .line, .column, .help and
-    .diagnostics have the same as data. Raises UsageError where an argument is wrong."""
+    Raises ScheduleError if the schedule is wrong: str() of it is what dpc prints; .line, .column, .help and
+    .diagnostics have the same as data. Raises UsageError if an argument is wrong."""
     watch = _Progress(progress)
     options = _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, watch)
     made = ctypes.c_void_p()
@@ -226,7 +230,7 @@ class Program:
                     info.messages_sent, info.messages_received)
 
     def pipe(self, pipe) -> range:
-        """Numbers in the step of the microbatches of a pipe."""
+        """The microbatches of a pipe, by their numbers in the step (all pipes together)."""
         self._check("pipes", pipe, self.pipes)
         info = c.PipeInfo()
         c.library.dps_get_pipe_info(self._handle, pipe, ctypes.byref(info))
@@ -261,7 +265,7 @@ class Program:
     # --- bytes ---
 
     def __bytes__(self):
-        """What `dprun` runs."""
+        """The bytes of the program file (prog.bin) that `dprun` runs."""
         made, length = ctypes.c_void_p(), ctypes.c_size_t()
         with session() as s:
             s.call("dps_encode", self._handle, ctypes.byref(made), ctypes.byref(length))
@@ -286,9 +290,9 @@ class Program:
         return made
 
     def predict(self, costs=None) -> Prediction:
-        """How long a step takes, how long ranks are idle, and the bytes where the costs have sizes. The order stays
-        that of compile(): a schedule with cost() or `order auto` has the order for the costs given there. To predict
-        a step in the order for other costs, compile the schedule with them."""
+        """Predicts how long a step takes, how long ranks are idle and, if the costs have sizes, bytes. `costs` do not
+        change the order of the program: a schedule with cost() or `order auto` keeps the order that compile() chose.
+        To predict the order for other costs, compile the schedule with these costs."""
         info, rank, ranks = c.PredictionInfo(), c.RankPrediction(), []
         with session() as s:
             made = self._predicted(s, costs)
@@ -302,7 +306,8 @@ class Program:
         return Prediction(**figures, ranks=ranks)
 
     def render(self, kind, costs=None, width=0) -> str:
-        """What `dpc --emit=KIND` writes: csv, comms, asm, stats, svg, html, text, trace, explain or overlap."""
+        """What `dpc --emit=KIND` writes; kind: csv, comms, asm, stats, svg, html, text, trace, explain or overlap.
+        width: of svg in pixels, of text in columns; 0: the default."""
         if kind not in c.FORMATS:
             raise UsageError(f"there is no {kind!r}; there are {', '.join(c.FORMATS)}")
         text, length = ctypes.c_void_p(), ctypes.c_size_t()
@@ -318,7 +323,8 @@ class Program:
                 c.library.dps_prediction_free(made)
 
     def csv(self, messages=False) -> str:
-        """The order in the text form of torch.distributed.pipelining, a row a rank; with messages if asked."""
+        """The order in the text form of torch.distributed.pipelining, one row per rank. messages: with sends and
+        receives."""
         return self.render("comms" if messages else "csv")
 
     def svg(self, costs=None, width=0) -> str:
@@ -326,7 +332,7 @@ class Program:
         return self.render("svg", costs, width)
 
     def html(self, costs=None) -> str:
-        """The timeline as a page to zoom in, which needs nothing else."""
+        """The timeline as a self-contained HTML page with zoom."""
         return self.render("html", costs)
 
     def show(self, costs=None, width=0) -> str:
@@ -338,7 +344,7 @@ class Program:
         return self.render("trace", costs)
 
     def explain(self, costs=None) -> str:
-        """What became of every step of the source, and what each pass waits for."""
+        """For each rank and each step of the source: how often it ran, its passes, and the longest wait."""
         return self.render("explain", costs)
 
     def _repr_svg_(self):

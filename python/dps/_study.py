@@ -1,4 +1,4 @@
-"""Several schedules at once."""
+"""Compares several schedules, and finds the best one."""
 
 import ctypes
 import json
@@ -26,9 +26,9 @@ def _ask(function, paths, options, *further):
 def compare(paths, *, ranks=None, microbatches=None, params=None, costs=None, slot_bytes=None, memory_limit=None,
             replicas=None):
     """Compares schedules at the same numbers of ranks and microbatches: what `dpc compare --json` prints, as a dict.
-    Its "schedules" has a dict for each, the shortest step first. Arguments are those of compile(); each schedule takes
-    the parameters that it has. replicas: the sums of gradients over this many replicas of the pipeline count too. Then
-    `costs` needs "gradients", the bytes of a stage's gradient."""
+    Its "schedules" is a list with a dict for each schedule, the shortest step first. Arguments are those of compile();
+    each schedule takes those of `params` that it has. replicas: the time of a step then includes summing gradients over
+    this many replicas of the pipeline, and `costs` needs "gradients", the bytes of a stage's gradient."""
     options = _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, replicas=replicas)
     return _ask("dps_compare", paths, options)
 
@@ -36,9 +36,10 @@ def compare(paths, *, ranks=None, microbatches=None, params=None, costs=None, sl
 def advise(ranks, microbatches, *, paths=(), params=None, costs=None, slot_bytes=None, memory_limit=None, replicas=None,
            allow=(), seconds=60):
     """Finds the schedule, with its parameters, that takes the least time: what `dpc advise --json` prints, as a dict.
-    Its "rows" has a dict for each schedule, the best one first; "left_out" says why others are not there. Tries the
-    schedules of this package and `paths`, on all cores, for `seconds` at most. replicas: as for compare().
-    allow: "async", "naive" or both."""
+    Its "rows" has a dict for each schedule, the best one first; "left_out" says why other schedules have no row. Tries
+    the schedules of this package and those at `paths`, on all cores, for `seconds` at most. replicas: as for compare().
+    allow: "async" also tries schedules that update weights within the step, "naive" also those in which one rank works
+    at a time; or both in a list."""
     from . import schedule, schedules
 
     allowed = [allow] if isinstance(allow, str) else list(allow)

@@ -14,9 +14,10 @@ typedef struct AllToAll {
     const void *send;
     void *receive;                              /* does not overlap `send` */
     const size_t *send_begins, *receive_begins; /* [members + 1] bytes */
-    uint64_t number;                            /* used by transports */
-    /* after the wait: when the last piece for this member arrived, in ns of clock_nanoseconds; 0: unknown. The
-       transport local without --link gives the time when the last piece from or for this member was copied */
+    uint64_t number;                            /* set by the transport for itself */
+    /* after the wait: when the last piece for this member arrived, in ns of clock_nanoseconds; 0: unknown. How exact it
+       is without --link depends on the transport. local: when the last piece from or for this member was copied. mpi:
+       when a call of progress first found that all pieces for this member had arrived; 0 if no such call did */
     int64_t arrival;
 } AllToAll;
 

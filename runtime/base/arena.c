@@ -23,15 +23,15 @@ static void *exhausted(Arena *arena)
     return NULL;
 }
 
-/* Blocks grow with the arena. */
+/* The size of the next block: twice that of the newest block, between FIRST_BLOCK_BYTES and LAST_BLOCK_BYTES. */
 static size_t next_block_bytes(const Arena *arena)
 {
     const size_t last = arena->blocks ? arena->blocks->size : 0;
     return last < FIRST_BLOCK_BYTES ? FIRST_BLOCK_BYTES : last < LAST_BLOCK_BYTES / 2 ? 2 * last : LAST_BLOCK_BYTES;
 }
 
-/* Asks for huge pages: the first access to a page costs more time than most compiler passes spend on the memory in
-   it. */
+/* Asks the system for huge pages, so that there are fewer pages: the first access to a page takes longer than most
+   compiler passes work on the memory in it. */
 static void use_huge_pages(void *block, size_t size)
 {
     if (size < 2 * (size_t)HUGE_PAGE_BYTES)
@@ -65,7 +65,7 @@ void *arena_allocate(Arena *arena, size_t size)
     size = size ? (size + alignment - 1) / alignment * alignment : alignment;
     if (size > (size_t)(arena->limit - arena->next)) {
         const size_t open = next_block_bytes(arena);
-        const int large = size > open / 4; /* a large piece gets a block of its own, and the open block stays open */
+        const int large = size > open / 4; /* a large piece gets a block of its own; small ones go on in the old one */
         const size_t memory = large ? size : open;
         ArenaBlock *block = block_new(arena, memory);
         if (!block)

@@ -20,7 +20,7 @@ struct Arena {
     ArenaBlock *blocks;
     char *next, *limit;
     jmp_buf *exhausted;
-    const MemoryFunctions *functions; /* NULL: the C library's */
+    const MemoryFunctions *functions; /* NULL: calloc and free */
     /* scratch: the newest arena that arena_scratch has made in this one; sibling: in a scratch arena, the one made
        before it */
     Arena *scratch, *sibling;

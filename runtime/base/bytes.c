@@ -90,8 +90,7 @@ uint64_t bytes_get_varint(ByteReader *reader)
             break;
         value |= (uint64_t)(byte & 0x7f) << shift;
         if (!(byte & 0x80)) {
-            /* refused: a last byte of 0 is a longer form of the same value, and each value has only one valid
-               encoding */
+            /* A last byte of 0 is superfluous. It is refused, because each value has only one valid encoding. */
             if (byte == 0 && shift > 0)
                 break;
             return value;
@@ -115,5 +114,5 @@ uint32_t bytes_checksum(const uint8_t *bytes, size_t size) { return bytes_checks
 
 uint32_t bytes_checksum_on(uint32_t before, const void *bytes, size_t size)
 {
-    return size ? (uint32_t)crc32_z(before, bytes, size) : before; /* zlib begins anew if the address is NULL */
+    return size ? (uint32_t)crc32_z(before, bytes, size) : before; /* if `bytes` is NULL, crc32_z forgets `before` */
 }

@@ -9,7 +9,8 @@ typedef struct Counted {
     char text[48];
 } Counted;
 
-/* `noun` is in the singular. The result may be used within one expression: printf("%s\n", counted(n, "rank").text) */
+/* `noun` is in the singular. The text lives until the end of the full expression: printf("%s\n", counted(n,
+   "rank").text) */
 Counted counted(uint64_t count, const char *noun);
 
 #endif

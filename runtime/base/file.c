@@ -9,10 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* bytes: reading from a device or a pipe stops with an error after so many, because it may never end */
+/* most bytes that are read from a device or a pipe, which may never end: with more, reading fails */
 enum { ENDLESS = 1 << 28 };
 
-/* Reads a file into memory of its size at once, and a stream without a size into memory that grows. */
+/* Reads the stream to its end. A file is read into memory of its size, a stream of unknown size into memory that
+   grows. */
 static Status read_all(FILE *stream, const char *path, Arena *arena, char **bytes, size_t *size, Error *error)
 {
     struct stat there;
@@ -50,7 +51,7 @@ Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Err
     if (!stream)
         return error_set(error, STATUS_BAD_INPUT, "%s: %s", path, strerror(errno));
     jmp_buf *const exhausted = arena->exhausted;
-    arena->exhausted = NULL; /* no jump on exhausted memory here: it would leave the stream open */
+    arena->exhausted = NULL; /* without memory, the arena returns NULL here: a jump would leave the stream open */
     *bytes = NULL;
     Status status = read_all(stream, path, arena, bytes, size, error);
     fclose(stream);
@@ -77,8 +78,8 @@ typedef struct TemporaryPrefix {
     char text[256];
 } TemporaryPrefix;
 
-/* The prefix of the names of a file's temporary files, without the folder. A long name is truncated, so files may
-   share a prefix. */
+/* The prefix of the names of temporary files for `path`, without the folder. A long name is truncated, so two files
+   may have the same prefix. */
 static TemporaryPrefix temporary_prefix(const char *path)
 {
     TemporaryPrefix prefix;
@@ -88,7 +89,8 @@ static TemporaryPrefix temporary_prefix(const char *path)
 
 static const char suffix[] = "XXXXXX";
 
-/* The path of a temporary file, with a suffix to be filled in; the caller frees it. NULL: out of memory. */
+/* The path of a temporary file for `path`, with the suffix XXXXXX, to be replaced by mkostemp; the caller frees it.
+   NULL: out of memory. */
 static char *temporary_of(const char *path)
 {
     char *temporary = NULL;
@@ -105,8 +107,8 @@ static bool is_name_of(int descriptor, int folder, const char *name)
            opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-/* Removes a temporary file whose writer has died: then the file can be locked. While this process holds the lock, no
-   other writer uses the name. */
+/* Removes the temporary file `name` if it can be locked: then its writer has died. While this process holds the lock,
+   no other writer takes this name. */
 static void remove_unlocked(int folder, const char *name)
 {
     const int descriptor = openat(folder, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -117,7 +119,7 @@ static void remove_unlocked(int folder, const char *name)
     close(descriptor);
 }
 
-/* Removes the temporary files that remain of killed writers of `path`. */
+/* Removes the temporary files that killed writers of `path` have left. */
 static void remove_abandoned(const char *path)
 {
     const TemporaryPrefix prefix = temporary_prefix(path);
@@ -136,7 +138,7 @@ typedef struct OpenedName {
     char text[64];
 } OpenedName;
 
-/* The path in /proc by which a file without a name in the file system can be reached. */
+/* The path in /proc of an open file, also of one that has no name in the file system. */
 static OpenedName opened_name(int descriptor)
 {
     OpenedName name;
@@ -144,8 +146,8 @@ static OpenedName opened_name(int descriptor)
     return name;
 }
 
-/* Opens and locks a file without a name in the folder of `path`. -1: the system has no such files, or cannot name them
-   later; or any file in this folder fails. */
+/* Opens and locks a file without a name in the folder of `path`. -1: the file system has no such files, /proc is
+   missing, through which they get a name later, or nothing can be written in this folder. */
 static int open_nameless(const char *path)
 {
     char *folder = folder_of(path);
@@ -156,12 +158,12 @@ static int open_nameless(const char *path)
         descriptor = -1;
     }
     if (descriptor >= 0)
-        flock(descriptor, LOCK_EX); /* before it gets a name */
+        flock(descriptor, LOCK_EX); /* locked before it has a name, so that no other writer removes it */
     return descriptor;
 }
 
-/* Opens a locked file with a temporary name. Another writer may remove it before it is locked; then the next name is
-   tried. */
+/* Opens and locks a file with a temporary name. If another writer removes the file before it is locked, tries the next
+   name. */
 static int open_named(char *temporary)
 {
     for (;;) {
@@ -194,8 +196,8 @@ static int open_beside(const char *path, OutputFile *file)
     return descriptor;
 }
 
-/* The path of the file to write. If `path` is a link, this is the file that it points to, so that the link stays. The
-   caller frees the result. */
+/* The path of the file to replace: `path` or, if that is a symbolic link, the file that the link points to, so that
+   the link stays. The caller frees the result. */
 static char *behind_links(const char *path)
 {
     struct stat there;
@@ -286,7 +288,7 @@ static bool put_in_place(OutputFile *file)
     if (fsync(fileno(file->stream)) != 0 || (file->nameless && !give_temporary_name(file)) ||
         rename(file->temporary, file->path) != 0)
         return false;
-    file->nameless = true; /* from now on there is no temporary name that would have to be removed */
+    file->nameless = true; /* the temporary name is gone: file_abandon has nothing to remove */
     return sync_folder(file->path);
 }
 
@@ -309,7 +311,7 @@ Status file_finish(OutputFile *file, Error *error)
 void file_abandon(OutputFile *file)
 {
     if (file->temporary && !file->nameless)
-        unlink(file->temporary); /* while it is locked */
+        unlink(file->temporary); /* before fclose, which releases the lock */
     if (file->stream && file->stream != stdout)
         fclose(file->stream);
     free(file->temporary);

@@ -44,7 +44,7 @@ int64_t flight_waited(const Flight *flight)
 FlightTimes flights_times(const Flights *flights)
 {
     FlightTimes times = {0, 0};
-    int64_t until = 0; /* when the last of those before has arrived */
+    int64_t until = 0; /* the latest arrival of the all-to-alls before this one */
     for (size_t i = 0; i < flights->count; i++) {
         const Flight *flight = &flights->entries[i];
         times.in_flight += larger(flight->landed - larger(flight->posted, until), 0);

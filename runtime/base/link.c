@@ -46,7 +46,7 @@ static Status take(void *context, const char *key, const char *value, Error *err
         return settings_bytes(value, &link->bandwidth) && link->bandwidth >= 1 && link->bandwidth <= 0x1p60
                    ? STATUS_OK
                    : error_set(error, STATUS_BAD_USAGE,
-                               "bandwidth = %s: it must be a number of bytes a second, such as 500M or 2G", value);
+                               "bandwidth = %s: it must be from 1 to 2^60 bytes a second, such as 500M or 2G", value);
     if (strcmp(key, "ranks") == 0)
         return read_ranks(value, link) ? STATUS_OK
                                        : error_set(error, STATUS_BAD_USAGE,

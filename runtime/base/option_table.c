@@ -135,8 +135,10 @@ static Status name_error(const OptionTable *table, Error *error, const char *for
 
 static Status unknown_option(const OptionTable *table, const char *written, Error *error)
 {
+    char name[64]; /* what was written, without "=VALUE" */
     const size_t length = strcspn(written, "=");
-    NearestWord nearest = nearest_to(written);
+    snprintf(name, sizeof name, "%.*s", (int)length, written);
+    NearestWord nearest = nearest_to(name);
     for (const Option *known = table->rows; known->name; known++) {
         if (strlen(known->name) == length && memcmp(known->name, written, length) == 0)
             return name_error(table, error, "--%s takes no value: '--%s'", known->name, written);
@@ -195,7 +197,7 @@ Status options_take(const OptionTable *table, int argc, char **argv, void *targe
         } else if (found == ':') {
             return name_error(table, error, "%s needs a value", argv[optind - 1]);
         } else if (row < 0 && optopt > 0 && optopt < FIRST) {
-            /* the unknown option is a single letter, perhaps in a group such as -xy */
+            /* the unknown option is a single letter; it may be inside a group such as -xy */
             return name_error(table, error, "unknown option -%c", optopt);
         } else if (row < 0) {
             return unknown_option(table, argv[optind - 1] + 2, error);
@@ -259,7 +261,7 @@ static void options_of(const OptionTable *table, int command, char *names, size_
             snprintf(names + strlen(names), size - strlen(names), "%s ", option->name);
 }
 
-/* " dpc compare and dpc advise" */
+/* Appends the commands that take the option: " dpc compare and dpc advise". */
 static void append_commands(const OptionTable *table, const Option *option, char *text, size_t size)
 {
     int left = 0;
@@ -294,7 +296,7 @@ static Status check_row(const OptionTable *table, const OptionsGiven *given, int
     char list[200] = "";
     if (option->needs && !any_given(table, given, option->needs)) {
         append_list(list, sizeof list, option->needs, true, "");
-        return error_set(error, STATUS_BAD_USAGE, "--%s goes with %s", option->name, list);
+        return error_set(error, STATUS_BAD_USAGE, "--%s needs %s", option->name, list);
     }
     if (!option->excludes || (option->when && strcmp(option->when, given->values[row]) != 0) ||
         !any_given(table, given, option->excludes))

@@ -1,8 +1,8 @@
 #ifndef BASE_OPTION_TABLE_H
 #define BASE_OPTION_TABLE_H
 
-/* A command line as a table with a row for each option. Parsing, --help and the rules about which options go together
-   are derived from it. */
+/* The options of a program as a table with a row for each. Parsing, --help and the checks of options that exclude or
+   need each other follow from the table. */
 
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
@@ -28,14 +28,14 @@ struct Option {
     const char *words;    /* the allowed words, for option_choice: "auto cpu cuda" */
     const char *help;     /* the text of --help, without a final period; --help appends the rules below */
 
-    uint32_t commands; /* the commands that take the option: 1 << index in OptionTable.commands; 0: all */
+    uint32_t commands; /* the commands that take the option, as bits 1 << index in OptionTable.commands; 0: all */
 
     /* Rules about which options go together. They name options without dashes; "device=sim" means that --device was
        given with the value sim. */
     const char *needs;    /* one option */
     const char *excludes; /* "save profile held-out" */
-    const char *when;     /* for excludes: the rule holds only if this option has this value; NULL: with any value */
-    const char *because;  /* for excludes: the reason, in words that say what this option does: "computes nothing" */
+    const char *when;     /* `excludes` holds only if this option has this value; NULL: with any value */
+    const char *because;  /* why it excludes them: what this option does, such as "computes nothing" */
 };
 
 typedef struct OptionTable {

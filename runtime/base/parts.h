@@ -4,6 +4,7 @@
 /* The one table of the parts of models. Recipes of an F&B name the parts of a layer, the built-in models compute the
    parts, dprun --profile measures them, and the costs of a stage are sums over them. */
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* The role of a part. The order matters: the parts of a layer come first, and only they may be in a recipe. */
@@ -19,9 +20,9 @@ typedef enum PartRole {
 /* PART(number, name, role, passes that take time). The components of a layer are in the order of its forward. dispatch
    and combine are the all-to-alls before and after the experts. qkv and core are the two parts of attention: qkv is
    what comes before the attention core, and core is the rest, with the output projection and the router. shared has the
-   shared experts of mlp. The times of these parts are included in those of attention and mlp. first_layer is layer 0 of
-   a model without parameters before that layer (mlp): the gradient of its input is not needed, so its input half of a
-   backward is shorter than that of other layers. */
+   shared experts of mlp. The times of these parts are included in those of attention and mlp. perceptron is a whole
+   layer of the model `mlp`. first_layer is layer 0 of a model without parameters before that layer (the model `mlp`):
+   the gradient of its input is not needed, so its input half of a backward is shorter than that of other layers. */
 /* clang-format off */
 #define MODEL_PART_LIST                                               \
     PART(RECIPE_ATTENTION, "attention", PART_COMPUTES, FBWU)          \
@@ -61,9 +62,15 @@ enum { PART_U = RECIPE_PASSES, PART_PASSES };
 /* The halves of an F&F. Each is the F of one microbatch. */
 enum { RECIPE_FIRST = PART_PASSES, RECIPE_SECOND, RECIPE_HALVES };
 
+enum { NO_LAYER = UINT32_MAX }; /* the layer of a component outside the layers */
+
 extern const char *const part_names[MODEL_PARTS];
 extern const PartRole part_roles[MODEL_PARTS];
 extern const char part_pass_letters[RECIPE_HALVES];
+
+/* The part whose name is the first `length` bytes of `name`; MODEL_PARTS: there is none. Only parts below RECIPE_NAMES
+   may be in a recipe. */
+ModelPart part_named(const char *name, size_t length);
 
 /* The first layer of `stage` of `stages`; for stage == stages, the number of layers. Layers are distributed as
    evenly as possible, and the earlier stages get one more. */

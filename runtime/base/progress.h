@@ -1,7 +1,7 @@
 #ifndef BASE_PROGRESS_H
 #define BASE_PROGRESS_H
 
-/* The position of a rank, for watchers: another thread, a signal handler, or the process that guards this one. */
+/* Which instruction a rank runs now. Read by another thread, a signal handler, or the process that guards this one. */
 
 #include "runtime/base/mesh.h"
 
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 typedef struct Progress {
-    _Atomic uint64_t place;  /* PROGRESS_IDLE between streams, otherwise step << 32 | instruction */
+    _Atomic uint64_t place;  /* step << 32 | index of the instruction; PROGRESS_IDLE between steps */
     _Atomic bool evaluating; /* the rank runs the forward half, on held-out data */
     _Atomic int member;      /* number of the member in the mesh; -1: not known yet */
     char apart[48];          /* pads the struct to a cache line, so that each rank writes a cache line of its own */
@@ -20,9 +20,9 @@ typedef struct Progress {
 
 /* Puts a rank's progress into words. The executor knows the program, the launcher does not. */
 typedef struct ProgressWords {
-    Mesh mesh; /* names the members */
+    Mesh mesh; /* for mesh_name, the name of a member */
     const void *program;
-    /* "instruction 3 (F1 m0 ..., zb-h1.dps:12)", or "" between streams. A signal handler may call it: it does not
+    /* Writes "instruction 3 (F1 m0 ..., zb-h1.dps:12)", or "" between steps. A signal handler may call it: it does not
        allocate and takes no lock. */
     void (*place)(const void *program, const Progress *progress, char *text, size_t size);
     /* The member at the other end of the message that this rank waits for; -1: it is not at a WAIT. */

@@ -1,23 +1,13 @@
 #include "runtime/base/recipe.h"
 
-#include <string.h>
-
 #define PART(number, name, role, passes) ((role) == PART_COMMUNICATES),
 const bool recipe_communicates[MODEL_PARTS] = {MODEL_PART_LIST};
 #undef PART
-const char *const recipe_stream_names[RECIPE_STREAMS] = {"compute", "comm"};
-
-ModelPart recipe_component(const char *name)
-{
-    int component = 0;
-    while (component < RECIPE_NAMES && strcmp(part_names[component], name) != 0)
-        component++;
-    return (ModelPart)component;
-}
+const char *const recipe_stream_names[RECIPE_LISTS] = {"compute", "comm", "after"};
 
 bool recipe_is_forward(const Recipe *recipe)
 {
-    for (int s = 0; s < RECIPE_STREAMS; s++)
+    for (int s = 0; s < RECIPE_LISTS; s++)
         if (recipe->counts[s])
             return recipe->entries[s][0].pass >= RECIPE_FIRST;
     return false;
@@ -44,7 +34,7 @@ static void put_stream(const Recipe *recipe, RecipeStream s, FILE *stream)
 
 void recipe_put(const Recipe *recipe, const char *before, const char *after, FILE *stream)
 {
-    for (RecipeStream s = 0; s < RECIPE_STREAMS; s++) {
+    for (RecipeStream s = 0; s < RECIPE_LISTS; s++) {
         if (!recipe->counts[s])
             continue;
         fputs(before, stream);
@@ -56,7 +46,7 @@ void recipe_put(const Recipe *recipe, const char *before, const char *after, FIL
 static uint32_t count_of(const Recipe *recipe, RecipeEntry entry)
 {
     uint32_t count = 0;
-    for (int s = 0; s < RECIPE_STREAMS; s++)
+    for (int s = 0; s < RECIPE_LISTS; s++)
         for (uint32_t i = 0; i < recipe->counts[s]; i++)
             count += recipe_entry_same(recipe->entries[s][i], entry);
     return count;
@@ -67,13 +57,21 @@ bool recipe_has(const Recipe *recipe, ModelPart component, uint8_t pass)
     return count_of(recipe, (RecipeEntry){(uint8_t)component, pass}) > 0;
 }
 
+uint16_t recipe_put_off(const Recipe *recipe)
+{
+    uint16_t components = 0;
+    for (uint32_t i = 0; i < recipe->counts[RECIPE_AFTER]; i++)
+        components |= (uint16_t)(1u << recipe->entries[RECIPE_AFTER][i].component);
+    return components;
+}
+
 /* The components of a layer in the order of its forward. Shared experts are no part of this chain. */
 static const ModelPart chain[] = {RECIPE_QKV, RECIPE_CORE,    RECIPE_ATTENTION, RECIPE_DISPATCH,
                                   RECIPE_MLP, RECIPE_COMBINE, RECIPE_PERCEPTRON};
-enum { CHAIN = sizeof chain / sizeof *chain, CHAIN_ATTENTION = 3 /* entries of attention */ };
+enum { CHAIN = sizeof chain / sizeof *chain, CHAIN_ATTENTION = 3 /* the first 3 parts of `chain` are attention */ };
 
-/* Finds what an entry of an F&F needs: the closest component before it in the chain that the recipe names. Shared
-   experts need the end of attention. False: there is no such component. */
+/* Finds what an entry of an F&F needs: the last component before it in `chain` that the recipe names; for the shared
+   experts, the last one of attention. False: there is no such component. */
 static bool forward_needs(const Recipe *recipe, RecipeEntry entry, RecipeEntry *needed)
 {
     int at = CHAIN_ATTENTION;
@@ -115,8 +113,8 @@ static int64_t layers_done(const RecipeWalk *walk, RecipeEntry entry)
     return (int64_t)walk->issued[entry.component][entry.pass] - walk->late.late[entry.component][entry.pass];
 }
 
-/* Whether an entry may be issued in the next layer that it has not been issued in. An entry that needs no other one in
-   its layer begins it, and comes after all entries of its pass in the layer before. */
+/* Whether an entry may be issued in its next layer. If it needs an entry of that layer, this one must have been issued
+   there. If it needs none, it begins the layer: all entries of its pass must have been issued in the layer before. */
 static bool is_ready(const RecipeWalk *walk, RecipeEntry entry)
 {
     const int64_t layer = layers_done(walk, entry);
@@ -129,8 +127,8 @@ static bool is_ready(const RecipeWalk *walk, RecipeEntry entry)
     return true;
 }
 
-/* Issues the next entry: of comm if one is ready there, otherwise of compute. *layer is UINT32_MAX for layer -1. False:
-   none is ready. */
+/* Issues the first entry of comm that is not issued, if it is ready, otherwise that of compute. *layer is UINT32_MAX
+   for layer -1. False: neither is ready. */
 static bool issue(RecipeWalk *walk, uint32_t rounds, RecipeEntry *entry, uint32_t *layer)
 {
     for (int s = RECIPE_STREAMS; s-- > 0;) {
@@ -148,7 +146,8 @@ static bool issue(RecipeWalk *walk, uint32_t rounds, RecipeEntry *entry, uint32_
     return false;
 }
 
-/* Issues as many entries of one round as possible. Returns their number; `at` then has the heads of the streams. */
+/* Issues as many entries of one round as possible. Returns their number. walk->at then has the index of the first entry
+   of each stream that was not issued. */
 static uint32_t issue_round(RecipeWalk *walk, RecipeEntry *order)
 {
     RecipeEntry entry;
@@ -200,8 +199,9 @@ static void find_late(const Recipe *recipe, RecipeLate *late)
                     make_late(recipe, late, recipe->entries[s][i]);
 }
 
-/* Marks the head of a stream as late: it waits for an entry that comes later in the other stream. Within one layer it
-   would wait forever, so it belongs to the layer before. False: no head can be late; recipe_check explains it. */
+/* For a round in which both streams stopped and wait for each other: marks the entry at which one of them stopped as
+   late. It then belongs to the layer before, and no longer waits. False: neither entry can be late, so the recipe is
+   wrong, and recipe_check says why. */
 static bool make_head_late(const RecipeWalk *stopped, RecipeLate *late)
 {
     const Recipe *recipe = stopped->recipe;
@@ -255,7 +255,8 @@ uint32_t recipe_order(const Recipe *recipe, RecipeEntry *order)
 
 /* --- checking --- */
 
-/* Whether an entry is valid. Only an F&F has halves as passes, and only it may name the parts of a component. */
+/* Whether an entry is valid. In an F&F the passes are RECIPE_FIRST and RECIPE_SECOND, and parts of a component may be
+   named. */
 static bool exists(RecipeEntry entry, bool is_forward)
 {
     if (is_forward)
@@ -283,6 +284,12 @@ static bool check_entry(const Recipe *recipe, RecipeStream stream, uint32_t inde
     if (stream == RECIPE_COMM && !recipe_communicates[entry.component]) {
         snprintf(fault->text, sizeof fault->text, "%s computes: it cannot run in comm", name);
         snprintf(fault->help, sizeof fault->help, "move %s into compute", text);
+        return false;
+    }
+    if (stream == RECIPE_AFTER && entry.pass != RECIPE_W) {
+        snprintf(fault->text, sizeof fault->text, "%s cannot come after the pair", text);
+        snprintf(fault->help, sizeof fault->help,
+                 "only weight gradients of an F&B can, such as attention(W): nothing in the pair needs them");
         return false;
     }
     for (int s = 0; s <= (int)stream; s++)
@@ -377,7 +384,7 @@ static void explain_stop(const Recipe *recipe, const uint32_t *next, RecipeFault
 bool recipe_check(const Recipe *recipe, RecipeFault *fault)
 {
     RecipeEntry order[RECIPE_ENTRIES];
-    for (int s = 0; s < RECIPE_STREAMS; s++)
+    for (int s = 0; s < RECIPE_LISTS; s++)
         for (uint32_t i = 0; i < recipe->counts[s]; i++)
             if (!check_entry(recipe, (RecipeStream)s, i, fault))
                 return false;

@@ -9,6 +9,14 @@ bool recipes_are_forward(const Recipes *recipes)
     return recipes->count && recipe_is_forward(&recipes->own[0].recipe);
 }
 
+bool recipes_put_off(const Recipes *recipes)
+{
+    bool any = recipes->common && recipe_put_off(recipes->common);
+    for (uint32_t i = 0; i < recipes->count; i++)
+        any |= recipe_put_off(&recipes->own[i].recipe) != 0;
+    return any;
+}
+
 uint32_t recipes_find(const Recipes *recipes, uint32_t first, uint32_t second)
 {
     uint32_t i = 0;
@@ -30,4 +38,10 @@ void recipes_pair_text(const Recipes *recipes, uint32_t index, char *text, size_
         snprintf(text, size, "F%u&%c%u", recipes->own[index].first, second, recipes->own[index].second);
     else
         snprintf(text, size, "F&%c", second);
+}
+
+uint16_t recipes_pair_put_off(const Recipes *recipes, uint32_t first, uint32_t second)
+{
+    const Recipe *recipe = recipes_of_pair(recipes, first, second);
+    return recipe ? recipe_put_off(recipe) : 0;
 }

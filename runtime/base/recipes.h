@@ -6,7 +6,7 @@
 
 #include "runtime/base/recipe.h"
 
-enum { RECIPES_MAX = 256 }; /* of certain chunks, in a program */
+enum { RECIPES_MAX = 256 }; /* most ChunkRecipes of a program */
 
 typedef struct ChunkRecipe {
     uint8_t first, second; /* the chunks of the two halves, as their rank numbers them */
@@ -15,8 +15,8 @@ typedef struct ChunkRecipe {
 
 /* All recipes are those of F&Bs, or all are those of F&Fs. */
 typedef struct Recipes {
-    Recipe *common;   /* of every pair that has none of its own; NULL: not given */
-    ChunkRecipe *own; /* [count], no two of the same chunks */
+    Recipe *common;   /* the recipe of all pairs whose chunks have none in `own`; NULL: not given */
+    ChunkRecipe *own; /* [count]: recipes for certain chunks, at most one for the same two chunks */
     uint32_t count;
 } Recipes;
 
@@ -24,11 +24,17 @@ typedef struct Recipes {
 bool recipes_any(const Recipes *recipes);
 /* Whether they are the recipes of F&Fs. */
 bool recipes_are_forward(const Recipes *recipes);
+/* Whether any of them puts weight gradients off. */
+bool recipes_put_off(const Recipes *recipes);
 /* The index in `own` of the recipe of a pair of these chunks; `count`: the pair follows the common recipe. */
 uint32_t recipes_find(const Recipes *recipes, uint32_t first, uint32_t second);
-/* The recipe of a pair of these chunks; NULL: not given. */
+/* The components whose weight gradients the recipe of a pair of these chunks puts off, as bits 1 << ModelPart; 0: none,
+   or there is no recipe. */
+uint16_t recipes_pair_put_off(const Recipes *recipes, uint32_t first, uint32_t second);
+/* The recipe that a pair of these chunks follows: its own, otherwise the common one; NULL if neither is given. */
 const Recipe *recipes_of_pair(const Recipes *recipes, uint32_t first, uint32_t second);
-/* "F0&B1": the pairs of recipe `index`; "F&B" for the common recipe (index `count`). F&F if they are forward. */
+/* Writes the pairs that follow recipe `index`: "F0&B1"; "F&B" for the common recipe (index `count`). If the recipes are
+   those of F&Fs: "F0&F1" and "F&F". */
 void recipes_pair_text(const Recipes *recipes, uint32_t index, char *text, size_t size);
 
 #endif

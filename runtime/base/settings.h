@@ -1,20 +1,20 @@
 #ifndef BASE_SETTINGS_H
 #define BASE_SETTINGS_H
 
-/* Settings as text: lines `key = value`, as also on a command line. `#` starts a comment; spaces around key and
-   value and empty lines are ignored. */
+/* Settings as text: one `key = value` per line of a file, or in an argument of a command line. `#` starts a comment;
+   spaces around key and value and empty lines are ignored. */
 
 #include "runtime/base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Called for each setting in turn. `key` and `value` are valid only during the call. If it does not return STATUS_OK,
-   the setting is wrong, or it cannot be stored. */
+/* The caller's function that stores a setting. `key` and `value` are valid only during the call. If it does not return
+   STATUS_OK, the setting is wrong, or cannot be stored. */
 typedef Status SettingTaker(void *context, const char *key, const char *value, Error *error);
 
-/* Takes all settings of a file that file_read has read, up to the first that fails. Returns the status of that one; its
-   error starts with FILE:LINE. Overwrites parts of `text`. */
+/* Takes the settings in `text`, the content of the file `path`, up to the first that fails. Returns the status of that
+   one; its error starts with FILE:LINE. Overwrites parts of `text`. */
 Status settings_take(const char *path, char *text, size_t size, SettingTaker *take, void *context, Error *error);
 /* Takes one setting `key = value`. Overwrites parts of `text`. STATUS_BAD_INPUT: the text has no =. Otherwise the
    result is that of `take`. */
@@ -24,8 +24,9 @@ Status settings_assign(char *text, SettingTaker *take, void *context, Error *err
    caller checks the range: the number may be negative, have a fraction, or be infinite. */
 bool settings_bytes(const char *text, double *bytes);
 
-/* Returns STATUS_BAD_INPUT: there is no `what` (key, ...) of that name. The error names the one that was probably meant
-   or, if none is near, all of them. Their names start at `first`, `stride` bytes apart, as in a column of a table. */
+/* For a `word` that is no known `what` (such as "key"): returns STATUS_BAD_INPUT. The error has the known name that was
+   probably meant or, if none is near, all known names. The `count` pointers to the known names start at `first`,
+   `stride` bytes apart, as in a column of a table. */
 Status settings_unknown(const char *what, const char *word, const char *const *first, size_t stride, size_t count,
                         Error *error);
 

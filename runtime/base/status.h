@@ -6,7 +6,7 @@
 typedef enum Status {
     STATUS_OK = 0,
     STATUS_BAD_INPUT = 1,  /* a file's content is wrong */
-    STATUS_BAD_USAGE = 2,  /* the command line is wrong */
+    STATUS_BAD_USAGE = 2,  /* the command line, or an argument of a call of libdps, is wrong */
     STATUS_RUN_FAILED = 3, /* for example a peer died, a deadline passed, or a device or the system failed */
 } Status;
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { NORM, HELD_OUT, BESIDES }; /* what follows the losses in the numbers of a step; BESIDES: how many these are */
+enum { NORM, HELD_OUT, BESIDES }; /* the numbers of a step after its losses; BESIDES: how many there are */
 
 static double *numbers_of(const Check *check, uint64_t step)
 {
@@ -48,8 +48,7 @@ static void compare(void *context, const StepReport *report)
     for (uint32_t place = 0; place < check->microbatches + BESIDES; place++) {
         const double values[2] = {numbers_of(check, report->step)[place], number_at(check, report, place)};
         if (isnan(values[0]) || isnan(values[1]) || memcmp(&values[0], &values[1], sizeof *values) == 0)
-            /* if a run was stopped early, the two runs have the held-out loss after different steps, so it is not
-               compared */
+            /* NaN: only one of the runs computed a held-out loss after this step, because a run was stopped early */
             continue;
         check->differs = true;
         check->step = report->step;

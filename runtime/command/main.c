@@ -81,8 +81,8 @@ static Status print_help(const CommandLine *line, Error *error)
     return file_finish(&printed, error);
 }
 
-/* Which member of the mesh this process is going to be, from the environment. The world, which knows for certain, is
-   opened only later. */
+/* The number of the member of the mesh that this process will be, as the launcher's environment says; 0 if it was not
+   launched. The world, which has the true number, is opened later. */
 static int expected_member(const RunOptions *options)
 {
     const int number = launched_number();
@@ -123,13 +123,12 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     if ((line.run.expert_replicas || line.run.rebalance) && !loaded.program->forward_only)
         return error_set(
             error, STATUS_BAD_USAGE,
-            "--%s goes with --forward-only or a program without backward passes: copies of experts are not "
-            "trained",
+            "--%s goes with --forward-only or a program without backward passes: experts that have copies or "
+            "move are not trained",
             line.run.expert_replicas ? "expert-replicas" : "rebalance");
     line.run.costs = costs_resolve(&line.run.costs, loaded.program->stages, &loaded.program->recipes, arena);
-    /* ignored signals: a write returns an error instead, if the reader has closed the pipe, */
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* or if a file would exceed its limit (ulimit -f) */
+    signal(SIGPIPE, SIG_IGN); /* if the reader has closed the pipe, a write returns an error instead */
+    signal(SIGXFSZ, SIG_IGN); /* the same if a file would exceed its limit (ulimit -f) */
     const ProgressWords words = progress_words(&loaded);
     if (line.run.transport->processes && guard_begin(&words, expected_member(&line.run), &progress, &status))
         return status;
@@ -137,7 +136,7 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     signals_begin(&stop, line.run.transport->processes);
     status = line.check ? run_and_check(&loaded, &line, arena, error) : run_and_report(&loaded, &line, progress, error);
     if (progress)
-        /* continues the guard if it is stopped: otherwise it would not notice that this process ends */
+        /* if the guard, the parent process, is stopped, it must continue to notice that this process ends */
         kill(getppid(), SIGCONT);
     return status;
 }

@@ -104,7 +104,8 @@ TAKE(program)
     CommandLine *line = target;
     (void)option, (void)arena;
     if (line->program)
-        return error_set(error, STATUS_BAD_USAGE, "more than one program");
+        return error_set(error, STATUS_BAD_USAGE, "two programs are given, %s and %s: dprun runs one", line->program,
+                         value);
     line->program = value;
     return STATUS_OK;
 }
@@ -155,11 +156,11 @@ static const Option rows[] = {
      .help = "at most M experts of a layer move at a time (default: any number)"},
     {"rank-map", "LIST", take_rank_map, .help = "process i runs rank LIST[i], such as 0,2,1,3; under mpirun"},
     {"deadline", "SECONDS", take_deadline,
-     .help = "the run is given up when no rank has moved for so long (default 60; 0: never)"},
+     .help = "the run is given up when no rank has made progress for so long (default 60; 0: never)"},
     {"forward-only", NULL, option_flag, FIELD(forward_only), .excludes = "save profile held-out",
      .because = "learns nothing", .help = "run the schedule without its backward half"},
     {"in-turn", NULL, option_flag, FIELD(run.in_turn),
-     .help = "runs the halves of an F&B one after the other, for comparison"},
+     .help = "runs the halves of an F&B or F&F one after the other, for comparison"},
     {"reference", NULL, option_flag, FIELD(reference),
      .help = "the whole model on one rank, microbatch after microbatch"},
     {"check", NULL, option_flag, FIELD(check), .excludes = "reference outputs save trace profile device=sim",
@@ -206,9 +207,9 @@ void options_help(FILE *stream) { options_print_help(&table, stream); }
 
 static bool on_gpu(const RunOptions *run) { return strncmp(run->device, "cuda", 4) == 0; }
 
-/* Chooses the transport and the device if they are `auto`. The transport is one between processes if mpirun started
-   this process, otherwise one between threads; and it is one that can transfer the device's memory. If the user names a
-   transport, the device `auto` is one whose memory it can transfer. */
+/* Chooses the transport and the device if they are `auto`. The transport connects processes if mpirun started this
+   process, otherwise threads; and it can transfer the device's memory. If the user names a transport, the device `auto`
+   becomes one whose memory this transport can transfer. */
 static void choose_transport(CommandLine *line)
 {
     RunOptions *run = &line->run;
@@ -327,7 +328,7 @@ Status options_parse(int argc, char **argv, Arena *arena, CommandLine *line, Err
     choose_length(line);
     if (line->run.rebalance >= line->run.steps)
         return error_set(error, STATUS_BAD_USAGE,
-                         "--rebalance %u: a run of %s ends before experts move; --steps runs more", line->run.rebalance,
+                         "--rebalance %u: a run of %s ends before experts move; use more --steps", line->run.rebalance,
                          counted(line->run.steps, "step").text);
     return STATUS_OK;
 }

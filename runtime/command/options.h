@@ -16,8 +16,8 @@ typedef struct CommandLine {
     uint64_t shards;
     RunOptions run;
     const char *transport; /* the value of --transport, or "auto"; run.transport is the transport that was chosen */
-    uint64_t seed;         /* --seed; if given, also in run.model */
-    const char **settings; /* [setting_count]: each --set; also in run.model */
+    uint64_t seed;         /* the value of --seed; if given, also in run.model */
+    const char **settings; /* [setting_count]: the value of each --set; also applied to run.model */
     int setting_count;
 } CommandLine;
 

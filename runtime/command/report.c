@@ -43,7 +43,7 @@ static void print_comparable(const Report *report)
     const uint32_t of_reference = (uint32_t)report->facts.reference.replicas;
     const uint32_t replicas = of_reference ? of_reference : report->facts.replicas;
     const bool by_default = !report->options->model.layers && layers == report->facts.program->stages;
-    fprintf(report->words, "compare    losses only with runs of %s (%s--set layers=%u) and %s a step",
+    fprintf(report->words, "compare    losses only between runs with %s (%s--set layers=%u) and %s a step",
             counted(layers, "layer").text, by_default ? "here one a stage; " : "", layers,
             counted(microbatches, "microbatch").text);
     if (replicas > 1)
@@ -60,7 +60,7 @@ static void print_reference(Mesh mesh, FILE *words)
     putc('\n', words);
 }
 
-/* In a simulated run: prints whether F&Bs or F&Fs run component by component, or take their time as a whole. */
+/* Prints a line if the F&Bs or F&Fs of a simulated run are run component by component, and nothing otherwise. */
 static void print_walk(const Report *report)
 {
     const uint32_t used = simulator_costs_used(report->facts.program);
@@ -232,7 +232,7 @@ static void draw_progress(const char *count, const char *figures, double done, b
 static void print_progress(const Report *report, const StepReport *step)
 {
     const uint64_t steps = report->options->steps;
-    /* > 0: the run ends after this time, so the number of steps is not known beforehand */
+    /* > 0: the run ends after so many seconds, and nobody knows the number of steps before */
     const double seconds = report->options->seconds;
     const double done = seconds > 0 ? fmin(report->seconds / seconds, 1) : (double)step->step / (double)steps;
     const double left = report->seconds / done - report->seconds;
@@ -312,7 +312,7 @@ static void print_placing(const Report *report)
     fputc('\n', report->words);
 }
 
-/* Prints for how much of the time of all-to-alls the ranks computed. */
+/* Prints which part of the time of all-to-alls was hidden: the ranks computed meanwhile. */
 static void print_hidden(const Report *report)
 {
     const double all = report->all_to_all_seconds, waited = report->all_to_all_waited;

@@ -10,34 +10,35 @@
 typedef struct Report {
     const CommandLine *line;
     const RunOptions *options; /* line->run */
-    atomic_bool *stop;         /* set to end the run, if standard output cannot be written any more */
+    atomic_bool *stop;         /* the flag that ends the run; set if standard output cannot be written any more */
     /* the stream for text: standard error if standard output has JSON or a file, otherwise standard output */
     FILE *words;
-    bool speaks;   /* this process has rank 0 and prints */
-    bool terminal; /* standard error is a terminal: the progress is drawn in place */
+    bool speaks;   /* this process runs rank 0, which alone prints */
+    bool terminal; /* standard error is a terminal: each progress line overwrites the one before */
     RunFacts facts;
     double tokens;  /* per step */
     double seconds; /* how long all steps so far have taken together */
     bool has_held_out;
     uint64_t held_out_tokens;
     double held_out_loss, last_loss, last_makespan;
-    /* first and last step: load of the busiest expert (StepReport.expert_load); last step: balance loss. 0: the model
-       has no experts */
+    /* first_load, last_load: StepReport.expert_load, the load of the busiest expert, of the first and the last step;
+       all are 0 if the model has no experts */
     double first_load, last_load, last_balance_loss;
     double all_to_all_seconds, all_to_all_waited; /* of all steps; see StepReport */
-    /* sums of StepReport.rank_load: [0] over the steps before experts were first placed by load, [1] over those after
-       that */
+    /* sums of StepReport.rank_load over steps: [0] up to the first placement of experts by load, [1] after it */
     double rank_loads[2];
-    /* how many steps came before the first placement; how often experts were placed; how many experts moved in total */
+    /* unplaced: number of steps up to the first placement; placements: how often experts were placed; moved: how many
+       experts moved in all placements */
     uint64_t unplaced, placements, moved;
     uint64_t steps;   /* number of steps that have run */
     int output_error; /* errno of the first failure of standard output */
 } Report;
 
-/* Fills in `report`, and the observer that reports the run to it. */
+/* Fills in `report` and `observer`: the observer prints what a run reports. */
 void report_open(Report *report, const CommandLine *line, atomic_bool *stop, Observer *observer);
-/* Prints the results and the names of the files that were written; nothing if the run has failed. STATUS_RUN_FAILED:
-   standard output could not be written, except because its reader has left. */
+/* Prints the results and the names of the files that were written, and returns STATUS_OK. If the run has failed
+   (`status`), prints nothing and returns `status`. STATUS_RUN_FAILED also if standard output could not be written,
+   unless the reason is that its reader has closed the pipe. */
 Status report_close(Report *report, Status status, Error *error);
 
 #endif

@@ -74,8 +74,8 @@ static Status make_primitives(CpuDevice *cpu, const KernelShape *shape, CpuKerne
     case KERNEL_LINEAR:
     case KERNEL_NORM:
     case KERNEL_PERMUTE:
-    case KERNEL_GROUPED:
     case KERNEL_SWIGLU: return STATUS_OK;
+    case KERNEL_GROUPED: return cpu_reserve(&cpu->scratch, cpu_grouped_scratch(shape) * sizeof(float), error);
     case KERNEL_ROUTER: return cpu_reserve(&cpu->scratch, cpu_router_scratch(shape) * sizeof(float), error);
     case KERNEL_GELU: return cpu_gelu_primitives(cpu, shape->rows * shape->columns, forward, backward, error);
     case KERNEL_ATTENTION: return cpu_attention_primitives(cpu, shape, kernel->primitives, error);

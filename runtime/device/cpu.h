@@ -22,7 +22,7 @@ typedef struct Buffer {
 } Buffer;
 
 typedef struct CpuDevice {
-    Device device; /* first: a Device of this table is a CpuDevice */
+    Device device; /* first, so that a Device * of the CPU may be cast to a CpuDevice * */
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     Buffer scratchpad; /* used by oneDNN for one primitive at a time */
@@ -30,7 +30,7 @@ typedef struct CpuDevice {
 } CpuDevice;
 
 typedef struct CpuKernel {
-    Kernel kernel; /* first */
+    Kernel kernel; /* first, for the cast to a CpuKernel * */
     size_t primitive_count;
     Primitive primitives[];
 } CpuKernel;
@@ -45,7 +45,7 @@ Status cpu_reserve(Buffer *buffer, size_t bytes, Error *error);
 /* --- cpu_library.c: the use of oneDNN --- */
 Status cpu_gelu_primitives(CpuDevice *cpu, size_t count, Primitive *forward, Primitive *backward, Error *error);
 Status cpu_softmax_primitive(CpuDevice *cpu, size_t rows, size_t columns, Primitive *forward, Error *error);
-/* `data` has the arguments' memory in the order in which the function that makes the primitive lists them. */
+/* Runs a primitive. data: addresses of its arguments, in the order of the names that cpu_library.c gave it. */
 Status cpu_run(CpuDevice *cpu, const Primitive *primitive, const void *const *data, Error *error);
 void cpu_free_primitive(Primitive *primitive);
 
@@ -59,13 +59,16 @@ typedef struct Product {
 Status cpu_product(CpuDevice *cpu, const Product *product, const float *a, const float *b, float *c, Error *error);
 
 /* --- cpu_attention.c --- */
-/* Sizes of an attention's kernel: the number of blocks of rows of a sequence, and elements of context and of
-   scratch. */
+/* Sizes of an attention kernel. blocks: of rows in a sequence; context, scratch: numbers of floats. */
 typedef struct AttentionPlan {
     size_t blocks, context, scratch;
 } AttentionPlan;
 AttentionPlan cpu_attention_plan(const KernelShape *shape);
 Status cpu_attention_primitives(CpuDevice *cpu, const KernelShape *shape, Primitive *primitives, Error *error);
+
+/* --- cpu_experts.c --- */
+/* Elements of scratch that a kernel of grouped products needs. */
+size_t cpu_grouped_scratch(const KernelShape *shape);
 
 /* --- cpu_router.c --- */
 /* Elements of scratch that a router's kernel needs. */

@@ -11,7 +11,7 @@ enum { BLOCK_ROWS = 128 };
 
 typedef struct Block {
     size_t first, rows, keys; /* keys = first + rows */
-    size_t place;             /* offset of its probabilities in those of the head */
+    size_t place;             /* offset of the block's probabilities in the context of its head, in floats */
 } Block;
 
 static Block block_at(size_t sequence, size_t index)
@@ -38,8 +38,8 @@ AttentionPlan cpu_attention_plan(const KernelShape *shape)
     return (AttentionPlan){
         .blocks = block_count(shape->sequence),
         .context = shape->rows / shape->sequence * shape->heads * head_context(shape->sequence),
-        /* floats of the backward: query, key, value, dy and the gradients of the first three, all of one head; the
-           gradients of the scores of one block of rows; one mean per row of that block */
+        /* the backward needs most: of one head query, key, value, their gradients and dy; of one block of rows the
+           gradients of the scores, and one mean per row */
         .scratch = 7 * shape->sequence * width + block * shape->sequence + block,
     };
 }
@@ -114,8 +114,8 @@ static float inner_product(size_t count, const float *a, const float *b)
     return sum;
 }
 
-/* ds = p (dp - mean) scale, in place of dp. The mean of dp under p equals dy y, because y = p v (Dao et al.,
-   FlashAttention, 2022). */
+/* ds = p (dp - mean) scale, where ds has dp before the call. mean[i] is the sum of p dp over row i; it equals the inner
+   product of rows i of dy and y, because y = p v (Dao et al., FlashAttention, 2022). */
 static void softmax_backward(Block block, float scale, const float *p, const float *mean, float *ds)
 {
     for (size_t i = 0; i < block.rows; i++, p += block.keys, ds += block.keys)
@@ -144,8 +144,8 @@ CPU(attention_backward)
         for (size_t b = blocks; b-- > 0;) {
             const Block block = block_at(sequence, b);
             const float *p = probabilities + block.place, *d_block = d + block.first * width;
-            /* the loop begins with the last block, whose rows see every key: it overwrites dk and dv, the other blocks
-               add to them */
+            /* The loop begins with the last block, whose rows see every key. So this block overwrites dk and dv, and
+               the other blocks add to them. */
             const float beta = b == blocks - 1 ? 0 : 1;
             for (size_t i = 0; i < block.rows; i++)
                 mean[i] = inner_product(width, d_block + i * width, mixed + (block.first + i) * columns);

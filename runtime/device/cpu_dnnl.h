@@ -1,9 +1,9 @@
 #ifndef DEVICE_CPU_DNNL_H
 #define DEVICE_CPU_DNNL_H
 
-/* The interface of oneDNN 3.0. For oneDNN 2.x, this header defines the few functions of 3.0 that are used, by those of
-   2.x. In 2.x a memory descriptor is a structure, not a handle that has to be freed, and a primitive is made from a
-   separate descriptor of its operation. */
+/* oneDNN with the interface of version 3.0. For oneDNN 2.x, this header defines the functions of 3.0 that the CPU
+   device uses, by functions of 2.x. In 2.x a memory descriptor is a structure, not a handle that has to be freed, and a
+   primitive needs a separate descriptor of its operation. */
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -37,7 +37,7 @@ static inline dnnl_status_t dnnl_eltwise_forward_primitive_desc_create(
     const_dnnl_primitive_attr_t attributes)
 {
     dnnl_eltwise_desc_t operation;
-    (void)result; /* same as the source */
+    (void)result; /* 2.x takes the source's descriptor for both */
     const dnnl_status_t status = dnnl_eltwise_forward_desc_init(&operation, kind, algorithm, &source, alpha, beta);
     return status != dnnl_success ? status
                                   : dnnl_primitive_desc_create(described, &operation, attributes, engine, NULL);
@@ -49,7 +49,7 @@ static inline dnnl_status_t dnnl_eltwise_backward_primitive_desc_create(
     const_dnnl_primitive_desc_t forward, const_dnnl_primitive_attr_t attributes)
 {
     dnnl_eltwise_desc_t operation;
-    (void)source_gradient; /* same as the other gradient */
+    (void)source_gradient; /* 2.x takes one descriptor for both gradients */
     const dnnl_status_t status =
         dnnl_eltwise_backward_desc_init(&operation, algorithm, &gradient, &source, alpha, beta);
     return status != dnnl_success ? status

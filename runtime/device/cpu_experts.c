@@ -35,7 +35,7 @@ CPU(unpermute)
     return STATUS_OK;
 }
 
-/* Sums in lanes, as in cpu_norm.c. */
+/* The dot product. It is summed in a fixed number of lanes, as in cpu_norm.c. */
 static float dot(size_t count, const float *a, const float *b)
 {
     enum { LANES = 16 };
@@ -78,31 +78,92 @@ static Group group_of(const KernelShape *shape, const int32_t *begins, size_t bl
                    .weights = block % shape->routing.experts * shape->columns * shape->outputs};
 }
 
-/* Loops over the blocks that have rows. Each block is a matrix product of its own, so its result is the same to the bit
-   whatever rows come from other sources. */
+/* Loops over the blocks that have rows. Each block is a matrix product of its own, so the bits of its result do not
+   depend on the rows that other ranks send. */
 #define EACH_GROUP(shape, begins, group)                            \
     for (size_t block_ = 0; block_ < shape_blocks(shape); block_++) \
         for (Group group = group_of(shape, begins, block_); group.rows; group.rows = 0)
 
-/* y = x w, or y = x w^T if `transpose`. Each row uses the matrix of its expert. */
-static Status product_of_rows(CpuDevice *cpu, const KernelShape *shape, const int32_t *begins, bool transpose,
-                              const float *x, const float *w, float *y, Error *error)
+/* y = x w; w is the matrix of the row's expert. */
+CPU(grouped_forward)
 {
-    const size_t from = transpose ? shape->outputs : shape->columns, to = transpose ? shape->columns : shape->outputs;
-    EACH_GROUP(shape, begins, group)
-    TRY(cpu_product(cpu, &(Product){.transpose_b = transpose, .m = group.rows, .n = to, .k = from, .alpha = 1},
-                    x + group.first * from, w + group.weights, y + group.first * to, error));
+    const KernelShape *shape = &op->kernel->shape;
+    const size_t in = shape->columns, out = shape->outputs;
+    EACH_GROUP(shape, o->begins, group)
+    TRY(cpu_product((CpuDevice *)device, &(Product){.m = group.rows, .n = out, .k = in, .alpha = 1},
+                    (const float *)o->x + group.first * in, (const float *)o->w + group.weights,
+                    (float *)o->y + group.first * out, error));
     return STATUS_OK;
 }
 
-CPU(grouped_forward)
+enum { LEAST_ROWS = 16, MOST_ROWS = 128 };
+
+/* Whether transposed_product computes dx = dy w^T of one expert's rows. oneDNN 2.6, if given w as transposed, is slow
+   where dx has few columns or w does not stay in the second-level cache (HACKING.md). */
+static bool transposes(size_t rows, size_t in, size_t out)
 {
-    return product_of_rows((CpuDevice *)device, &op->kernel->shape, o->begins, false, o->x, o->w, o->y, error);
+    enum { FEW_COLUMNS = 96, LEAST_SUMMED = 256, CACHED_ELEMENTS = 65536 };
+    return rows >= LEAST_ROWS && rows <= MOST_ROWS &&
+           (in <= FEW_COLUMNS || (out >= LEAST_SUMMED && in * out > CACHED_ELEMENTS));
+}
+
+/* The most that transposed_product uses. */
+size_t cpu_grouped_scratch(const KernelShape *shape) { return MOST_ROWS * (shape->columns + shape->outputs); }
+
+/* to = from^T. rows, columns: of `from`. */
+static void transpose(size_t rows, size_t columns, const float *restrict from, float *restrict to)
+{
+    enum { STRIP = 8 }; /* rows at once, so that whole vectors are written */
+    size_t i = 0;
+    for (; i + STRIP <= rows; i += STRIP)
+        for (size_t j = 0; j < columns; j++)
+            for (size_t s = 0; s < STRIP; s++)
+                to[j * rows + i + s] = from[(i + s) * columns + j];
+    for (; i < rows; i++)
+        for (size_t j = 0; j < columns; j++)
+            to[j * rows + i] = from[i * columns + j];
+}
+
+/* The strips of transpose are too short for the processor to foresee what is read next. */
+static void prefetch(const float *memory, size_t count)
+{
+    enum { LINE = 16 };
+    for (size_t i = 0; i < count; i += LINE)
+        __builtin_prefetch(memory + i);
+}
+
+/* dx = dy w^T with w transposed, or dx^T = w dy^T with dx and dy transposed: whichever has fewer elements. */
+static Status transposed_product(CpuDevice *cpu, size_t rows, size_t in, size_t out, const float *dy, const float *w,
+                                 float *dx, Error *error)
+{
+    float *scratch = cpu->scratch.memory, *dx_transposed = scratch + rows * out;
+    if (in * out <= rows * (in + out)) {
+        prefetch(w, in * out);
+        transpose(in, out, w, scratch);
+        return cpu_product(cpu, &(Product){.m = rows, .n = in, .k = out, .alpha = 1}, dy, scratch, dx, error);
+    }
+    transpose(rows, out, dy, scratch);
+    TRY(cpu_product(cpu, &(Product){.m = in, .n = rows, .k = out, .alpha = 1}, w, scratch, dx_transposed, error));
+    transpose(in, rows, dx_transposed, dx);
+    return STATUS_OK;
 }
 
 CPU(grouped_backward_input)
 {
-    return product_of_rows((CpuDevice *)device, &op->kernel->shape, o->begins, true, o->dy, o->w, o->dx, error);
+    CpuDevice *cpu = (CpuDevice *)device;
+    const KernelShape *shape = &op->kernel->shape;
+    const size_t in = shape->columns, out = shape->outputs;
+    EACH_GROUP(shape, o->begins, group)
+    {
+        const float *dy = (const float *)o->dy + group.first * out, *w = (const float *)o->w + group.weights;
+        float *dx = (float *)o->dx + group.first * in;
+        if (transposes(group.rows, in, out))
+            TRY(transposed_product(cpu, group.rows, in, out, dy, w, dx, error));
+        else
+            TRY(cpu_product(cpu, &(Product){.transpose_b = true, .m = group.rows, .n = in, .k = out, .alpha = 1}, dy, w,
+                            dx, error));
+    }
+    return STATUS_OK;
 }
 
 CPU(grouped_backward_weight)

@@ -42,7 +42,7 @@ static Status add_argument(CpuDevice *cpu, Primitive *primitive, int name, const
     return STATUS_OK;
 }
 
-/* Makes a primitive from a descriptor. `names` of its arguments end with 0. */
+/* Makes a primitive from a descriptor. names: oneDNN's numbers of its arguments, terminated by 0. */
 static Status make_primitive(CpuDevice *cpu, const_dnnl_primitive_desc_t descriptor, const char *what, const int *names,
                              Primitive *primitive, Error *error)
 {
@@ -62,7 +62,7 @@ static Status make_primitive(CpuDevice *cpu, const_dnnl_primitive_desc_t descrip
 
 /* Objects that are needed only while the primitives of an operation are made. */
 typedef struct Making {
-    dnnl_memory_desc_t data; /* of every argument */
+    dnnl_memory_desc_t data; /* shape and type of the arguments: all have the same */
     dnnl_primitive_attr_t attributes;
     dnnl_primitive_desc_t forward, backward;
 } Making;

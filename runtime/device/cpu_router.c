@@ -5,14 +5,14 @@
 #include <math.h>
 #include <string.h>
 
-static const float least_sum = 1e-20f; /* as in DeepSeek-V3: gates stay finite however small all scores are */
+static const float least_sum = 1e-20f; /* added to sums of scores, as in DeepSeek-V3, so that gates stay finite */
 
 size_t cpu_router_scratch(const KernelShape *shape) { return 4 * (size_t)shape->routing.experts; }
 
-/* Arrays of N numbers in the device's scratch memory, for one token or one sequence. */
+/* Arrays with a number for each expert, in the device's scratch memory. */
 typedef struct Scratch {
-    float *scores, *biased; /* of a token */
-    /* of a sequence, for each expert: how often it was chosen; the sum of its normalised scores over the tokens */
+    float *scores, *biased; /* of a token; biased: scores + bias */
+    /* of a sequence: how often the expert was chosen; the sum of its normalised scores over the tokens */
     float *counts, *shares;
 } Scratch;
 
@@ -141,7 +141,7 @@ CPU(route)
     const Scratch s = scratch_of(device, experts);
     float total = 0;
     for (size_t row = 0; row < shape->rows; row += shape->sequence) {
-        memset(s.counts, 0, 2 * experts * sizeof *s.counts); /* counts and shares */
+        memset(s.counts, 0, 2 * experts * sizeof *s.counts); /* also zeroes shares, which come after counts */
         for (size_t t = row; t < row + shape->sequence; t++)
             route_token(routing, s, (const float *)o->logits + t * experts, o->bias, o->chosen + t * k,
                         (float *)o->gates + t * k);
@@ -152,8 +152,8 @@ CPU(route)
     return STATUS_OK;
 }
 
-/* Computes the gradient of a token's scores into s.biased. `push` is the factor of counts[i] in the gradient of the
-   balance loss. */
+/* Computes the gradient of a token's scores into s.biased: from the gradients of its gates, and from the balance loss,
+   push * the sum of counts[i] * (normalised score of i). */
 static void score_gradients(const Routing *routing, Scratch s, const int32_t *chosen, const float *dgates, float push)
 {
     const float sum = sum_of_chosen(routing, s.scores, chosen), all = sum_of(routing->experts, s.scores) + least_sum;
@@ -197,9 +197,9 @@ CPU(route_backward)
     return STATUS_OK;
 }
 
-/* A counting sort. After the two sums begins[e + 1] is the end of expert e's rows. The third loop places the rows from
-   the last to the first; after that begins[e + 1] is the beginning of expert e's rows, and the memmove puts it into
-   begins[e]. */
+/* A counting sort. The first loop counts the rows of each expert; after the second, begins[e + 1] is the end of expert
+   e's rows. The third loop gives the rows their places, from the last row to the first. After it begins[e + 1] is the
+   beginning of expert e's rows, and the memmove puts it into begins[e]. */
 CPU(group_rows)
 {
     const size_t experts = op->kernel->shape.routing.experts,

@@ -36,7 +36,7 @@ static Status describe_driver(CudaError code, Error *error)
 }
 
 /* Replaces `index` by its remainder modulo the number of visible GPUs, and reads that GPU's properties. The remainder
-   is for launchers that let each process see only its own GPU. */
+   is for launchers that show each process one GPU only: any index then means this GPU. */
 static Status find(int *index, CudaProperties *properties, Error *error)
 {
     if (!cuda_runtime)
@@ -90,7 +90,7 @@ static Status start(CudaDevice *cuda, Error *error)
 {
     cuda->maps = aligned_alloc(_Alignof(CudaMap), CUDA_MAPS * sizeof *cuda->maps);
     if (!cuda->maps)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+        return error_set(error, STATUS_RUN_FAILED, "out of memory on the host");
     memset(cuda->maps, 0, CUDA_MAPS * sizeof *cuda->maps);
     CUDA_TRY(SetDevice, cuda->index);
     CUDA_TRY(StreamCreate, &cuda->streams[QUEUE_COMPUTE], 0);
@@ -102,10 +102,10 @@ static Status start(CudaDevice *cuda, Error *error)
 static Status open_cuda(int index, CudaType type, Device **opened, Error *error)
 {
     CudaProperties properties;
-    TRY(find(&index, &properties, error)); /* comes first: if it fails, nothing has to be undone */
+    TRY(find(&index, &properties, error)); /* first, because nothing has to be undone yet if it fails */
     CudaDevice *cuda = calloc(1, sizeof *cuda);
     if (!cuda)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+        return error_set(error, STATUS_RUN_FAILED, "out of memory on the host");
     cuda->index = index;
     cuda->type = type;
     cuda->device.bound_most = BOUND_MOST;
@@ -140,7 +140,7 @@ Status cuda_keep(CudaDevice *cuda, size_t bytes, void **memory, Error *error)
 {
     CudaKept *kept = arena_allocate(&cuda->arena, sizeof *kept);
     if (!kept)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+        return error_set(error, STATUS_RUN_FAILED, "out of memory on the host");
     TRY(take(bytes, &kept->memory, error));
     kept->next = cuda->kept;
     cuda->kept = kept;
@@ -158,7 +158,7 @@ static Status reserve(CudaDevice *cuda, CudaScratch *scratch, size_t bytes, Erro
     return STATUS_OK;
 }
 
-/* --- kernels by shape: what each needs besides its operands --- */
+/* --- kernels by shape: the context and scratch memory that each needs --- */
 
 static bool fits(size_t value)
 {
@@ -172,7 +172,8 @@ static Status make_kernel(Device *device, const KernelShape *shape, Kernel **ker
     const size_t element = device->run->size[COMPUTE_TYPE];
     size_t context = 0;
     if (!fits(shape->rows) || !fits(shape->columns) || !fits(shape->outputs))
-        return error_set(error, STATUS_RUN_FAILED, "%zu rows of %zu and %zu are more than a kernel takes", shape->rows,
+        return error_set(error, STATUS_RUN_FAILED,
+                         "%zu rows, %zu columns and %zu outputs are more than a GPU kernel can count", shape->rows,
                          shape->columns, shape->outputs);
     switch (shape->kind) {
     case KERNEL_LINEAR:
@@ -197,7 +198,7 @@ static Status make_kernel(Device *device, const KernelShape *shape, Kernel **ker
     }
     *kernel = calloc(1, sizeof **kernel);
     if (!*kernel)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+        return error_set(error, STATUS_RUN_FAILED, "out of memory on the host");
     (*kernel)->context = context / element;
     return STATUS_OK;
 }
@@ -223,7 +224,7 @@ static void deallocate(Device *device, void *memory)
 static Status allocate(Device *device, size_t bytes, void **memory, Error *error)
 {
     CudaDevice *cuda = (CudaDevice *)device;
-    /* scratch for sum_of_squares and other sums over the whole block of memory */
+    /* scratch memory for the partial sums of sum_of_squares and others over all of this block */
     TRY(reserve(cuda, &cuda->sums, sum_partials(bytes / sizeof(float)) * sizeof(double), error));
     TRY(take(bytes, memory, error));
     const Status status = cuda_status(cuda_runtime->MemsetAsync(*memory, 0, bytes, cuda->streams[QUEUE_COMPUTE]),

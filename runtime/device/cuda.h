@@ -13,10 +13,11 @@
 
 typedef enum CudaType { CUDA_F32, CUDA_BF16, CUDA_TYPES } CudaType;
 
-/* The kernels of a process. The first device of each type loads those that it uses, the last device unloads all. */
+/* The kernels of a process. The first device of each CudaType loads the kernels that it uses; the last device that
+   closes unloads all. */
 typedef struct CudaModule {
-    /* [kernel][element type]. A kernel that is compiled for one type only is in entry CUDA_F32. NULL: no device that
-       was opened so far uses it */
+    /* [kernel][element type]. A kernel that exists for one type only is in entry CUDA_F32. NULL: not loaded, because no
+       device that was opened so far uses it */
     CudaKernel *kernels[CUDA_KERNELS][CUDA_TYPES];
     char names[CUDA_KERNELS][CUDA_TYPES][48];
 } CudaModule;
@@ -55,19 +56,20 @@ enum { CUDA_MAPS = 4096 };
 typedef struct CudaFusion CudaFusion; /* cuda_fusion.c */
 
 typedef struct CudaDevice {
-    Device device; /* first: a Device of these tables is a CudaDevice */
+    Device device; /* first, so that a Device * of CUDA may be cast to a CudaDevice * */
     int index;
     CudaType type; /* of elements */
     CudaProperties properties;
     const CudaModule *module;
     CudaStream *streams[2]; /* by DeviceQueue */
-    /* sums: of losses and norms. delta: of attention's backward, which may run beside a loss in a fused launch */
+    /* sums: partial sums of losses and norms. delta: for the backward of attention, which may run beside a loss in a
+       fused launch and so needs memory of its own */
     CudaScratch sums, delta;
     CudaKept *kept;
-    Arena arena; /* for what lives as long as the device */
+    Arena arena; /* host memory that lives as long as the device */
     CudaFusion *fusion;
     CudaMap *maps; /* [CUDA_MAPS], a hash table by matrix */
-    bool library;  /* a library (NCCL) transfers messages by kernels of its own */
+    bool library;  /* a library (NCCL) transfers messages by its own kernels, which need multiprocessors */
     CudaEvent **marks;
     size_t mark_count;
 } CudaDevice;
@@ -77,14 +79,15 @@ Status cuda_status(CudaError code, const char *call, Error *error);
 #define CUDA_TRY(call, ...) TRY(cuda_status(cuda_runtime->call(__VA_ARGS__), "cuda" #call, error))
 
 /* --- cuda_module.c --- */
-/* Loads the kernels that a device of `type` uses; others may be missing. */
+/* Loads the kernels that a device of `type` uses; other kernels of *module may be NULL. Each call needs a call of
+   cuda_module_release later. */
 Status cuda_module_take(const CudaProperties *gpu, int index, CudaType type, const CudaModule **module, Error *error);
 void cuda_module_release(void);
 
 /* An image that the build has embedded in the program: a source, or machine code if the build had nvcc. The list ends
    with a NULL `file`. */
 typedef struct CudaImage {
-    /* a source's name without .cu, or a header's; for machine code the unit: product.bf16, hopper */
+    /* a source: its name without .cu; a header: its name; machine code: its unit, such as product.bf16 or hopper */
     const char *file;
     const char *architecture; /* sm_80, ...; NULL: it is a source, terminated by a 0 */
     const char *begin;
@@ -114,12 +117,13 @@ void cuda_free_marks(CudaDevice *cuda);
 /* --- cuda_fusion.c --- */
 extern const DeviceFusion cuda_fusion;
 Status cuda_fusion_open(CudaDevice *cuda, Error *error);
-/* Whether a list is being bound. If so, cuda_fuse adds a kernel and its parameters to its table. */
+/* Whether a list is being bound. Then operations call cuda_fuse, which adds a kernel and its parameters to the table of
+   the list, instead of cuda_launch. */
 bool cuda_fusing(const CudaDevice *cuda);
 Status cuda_fuse(CudaDevice *cuda, int kernel, const void *parameters, Error *error);
 
 /* --- cuda_operations.c --- */
-/* Launches in the compute stream, even while a list is being bound. */
+/* Launches a kernel in the compute stream, even while a list is being bound. */
 Status cuda_launch(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error);
 
 /* The operations of operations.def, and functions of DeviceTable (device.h). */

@@ -13,33 +13,33 @@ typedef struct CudaBound CudaBound;
 struct PreparedList {
     const OpList *list;
     uint32_t share, whole;
-    bool has_operand[OPERATION_BASES]; /* [base]: whether any operand of the list is at this base */
+    bool has_operand[OPERATION_BASES]; /* [base]: whether an operand of the list lies in the memory at this base */
     /* [list->count], used while the list is being bound: for each operation, 1 + the index of its last kernel in the
-       present table; 0: it has none there */
+       table that is being made; 0: it has none there */
     unsigned *last;
-    CudaBound *bound;  /* the bound lists so far, one for each set of addresses */
-    FusedPlan plans[]; /* one for each launch: the order of its tiles when the list was last bound; zeroed before */
+    CudaBound *bound;  /* a linked list of what the list was bound to: one CudaBound for each set of addresses */
+    FusedPlan plans[]; /* [most_launches]: the order of the tiles of each launch, from the last time it was bound */
 };
 
 /* A list bound to one set of addresses, with the parameters of its launches. A list that does not fit in one table is
    run by several launches. */
 struct CudaBound {
-    BoundList bound; /* first: a BoundList of this device is a CudaBound */
-    CudaBound *next; /* of the same list */
+    BoundList bound; /* first, so that a BoundList * of CUDA may be cast to a CudaBound * */
+    CudaBound *next; /* the same list at other addresses; NULL: none */
     PreparedList *prepared;
     void *bases[OPERATION_BASES]; /* NULL if the list has no operand at this base */
     unsigned blocks;
     ProductClock products; /* what a run adds to the device's product clock if the clock is on */
     unsigned launches;     /* 0: the list has no table and runs operation by operation */
-    Fused fused[];         /* parameters of the next run's launches */
+    Fused fused[];         /* [launches]: the parameters of each launch in the next run */
 };
 
 struct CudaFusion {
     CudaBound *binding; /* the list that is being bound; NULL: none */
     bool exceeds;       /* the tables of `binding` do not fit in the memory for bound lists */
     size_t index;       /* the operation of the list whose kernels are being collected */
-    /* count: kernels in the present table. previous: 1 + the index of the kernel that the same operation added before;
-       0: this operation has added none */
+    /* count: number of kernels in the table that is being made. previous: 1 + the index there of the last kernel of the
+       present operation; 0: the operation has none there */
     unsigned count, previous;
     char *host; /* a table, before it is copied to the GPU */
     FusedShapes shapes;
@@ -57,7 +57,8 @@ static const struct {
 /* The number of counters: one for tickets, and for each operation one for its finished tiles. */
 static unsigned counters_of(unsigned operations) { return 1 + operations; }
 
-/* Byte offsets in a table. Its parts: operations, two sets of counters, runs of tiles. */
+/* A table has three parts: operations, two sets of counters, runs of tiles. These are the offsets of the second and the
+   third part, in bytes. */
 static size_t counters_at(unsigned operations) { return operations * sizeof(Operation); }
 
 static size_t runs_at(unsigned operations)
@@ -71,7 +72,7 @@ Status cuda_fusion_open(CudaDevice *cuda, Error *error)
     CudaFusion *fusion = cuda->fusion = arena_allocate(&cuda->arena, sizeof *fusion);
     char *host = arena_allocate(&cuda->arena, most + line);
     if (!fusion || !host)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+        return error_set(error, STATUS_RUN_FAILED, "out of memory on the host");
     fusion->host = host + (line - (uintptr_t)host % line);
     return STATUS_OK;
 }
@@ -87,7 +88,7 @@ static Status prepare(Device *device, OpList *list, uint32_t share, uint32_t who
     TRY(op_list_order(list, error));
     PreparedList *prepared = arena_allocate(arena, sizeof *prepared + most_launches(list) * sizeof *prepared->plans);
     if (!prepared || !(prepared->last = arena_array(arena, list->count, sizeof *prepared->last)))
-        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+        return error_set(error, STATUS_RUN_FAILED, "out of memory on the host");
     prepared->list = list;
     prepared->share = share;
     prepared->whole = whole;
@@ -195,7 +196,8 @@ static Status collect(CudaDevice *cuda, Error *error)
     return finish_table(cuda, error);
 }
 
-/* Makes the tables of a bound list. It gets none if that fails or if they do not fit in the memory for bound lists. */
+/* Makes the tables of `bound`. If that fails, or if they do not fit in the memory for bound lists, `bound` has none,
+   and its operations run one after the other. */
 static Status make_tables(CudaDevice *cuda, CudaBound *bound, Error *error)
 {
     CudaFusion *fusion = cuda->fusion;
@@ -212,8 +214,8 @@ static Status make_tables(CudaDevice *cuda, CudaBound *bound, Error *error)
     return status;
 }
 
-/* The share of multiprocessors left to the kernels of a library that transfers messages: the recipe's share, or 1 in
-   LIBRARY_PART. Copies between ranks of one GPU, and models without communication of their own, need none. */
+/* A fused launch leaves 1 / LIBRARY_PART of the multiprocessors to the kernels of a library that transfers messages
+   (NCCL), or the share that the recipe gives. Without such a library it uses all multiprocessors. */
 enum { LIBRARY_PART = 16 };
 
 static unsigned blocks_beside(const CudaDevice *cuda, uint32_t share, uint32_t whole)
@@ -241,7 +243,7 @@ static Status bind(Device *device, const OpList *list, void *const *bases, Bound
         }
     CudaBound *made = arena_allocate(&cuda->arena, sizeof *made + most_launches(list) * sizeof *made->fused);
     if (!made)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+        return error_set(error, STATUS_RUN_FAILED, "out of memory on the host");
     *made = (CudaBound){.bound = {device}, .next = prepared->bound, .prepared = prepared, .blocks = blocks};
     memcpy(made->bases, own, sizeof own);
     prepared->bound = made;
@@ -259,7 +261,7 @@ static Status launch_table(CudaDevice *cuda, unsigned blocks, const Fused *fused
     return cuda_launch(cuda, CUDA_fused, cuda->type, fused_launch(blocks, element_size, most), fused, error);
 }
 
-/* Swaps the two sets of counters. A launch counts in one set and clears the other one for the next launch. */
+/* Swaps the two sets of counters: the launch has counted in one set, and cleared the other one for the next launch. */
 static void turn_counters(Fused *fused)
 {
     unsigned *const used = fused->drawn;
@@ -285,5 +287,5 @@ static Status run(BoundList *list, Error *error)
     return STATUS_OK;
 }
 
-/* small: 1e9 floating-point operations take about 3 us at a third of the peak rate of tensor cores. */
+/* small: 1e9 floating-point operations take about 3 us (a third of the peak rate of tensor cores), like one launch. */
 const DeviceFusion cuda_fusion = {.small = 1e9, .prepare = prepare, .bind = bind, .run = run};

@@ -16,7 +16,7 @@ enum { UNITS_MAX = 32, HEADERS_MAX = 32 };
 typedef struct Unit {
     char name[32]; /* product.bf16, hopper */
     const char *file, *macro;
-    JitImage made; /* until it is loaded */
+    JitImage made; /* its machine code, if NVRTC made it and it is not loaded yet */
     CudaLibrary *library;
 } Unit;
 
@@ -24,8 +24,8 @@ static struct {
     pthread_mutex_t lock;
     unsigned users;
     int major, minor;              /* compute capability of the GPUs */
-    bool complete[CUDA_TYPES];     /* all kernels for devices of that type are loaded */
-    uint64_t prepared[CUDA_TYPES]; /* bit i: the kernels have been allowed to use all shared memory of GPU i */
+    bool complete[CUDA_TYPES];     /* [device's type]: all kernels that such devices use are loaded */
+    uint64_t prepared[CUDA_TYPES]; /* bit i: these kernels have been allowed to use all shared memory of GPU i */
     CudaModule module;
     Unit units[UNITS_MAX];
     size_t unit_count;
@@ -41,8 +41,8 @@ static const char *image_of(const char *file, const char *architecture)
     return NULL;
 }
 
-/* The architecture that kernels are compiled for. Code for sm_90a has TMA and wgmma and runs only on 9.0. Other code
-   runs on GPUs with the same major number and at least its minor one. */
+/* The architecture that kernels are compiled for. On a GPU of compute capability 9.0 it is sm_90a: such code has TMA
+   and wgmma, and runs on 9.0 only. Code for other architectures also runs on GPUs with a larger minor number. */
 static void architecture_of(const CudaProperties *gpu, char *name, size_t size)
 {
     snprintf(name, size, gpu->major == 9 ? "sm_%d%da" : "sm_%d%d", gpu->major, gpu->minor);
@@ -92,14 +92,14 @@ static bool on_hopper(CudaType type, const CudaProperties *gpu)
     return type == CUDA_BF16 && gpu->major == 9 && (ready_made("hopper", gpu) || image_of("hopper", NULL));
 }
 
-/* Whether a device of `type` on this GPU uses a kernel's form for elements of `form_type`. */
+/* Whether a device of `type` on this GPU uses the kernel of `row` that is compiled for elements of `form_type`. */
 static bool uses(const struct Row *row, CudaType form_type, CudaType type, const CudaProperties *gpu)
 {
     switch (row->form) {
     case OF_COMPUTE_TYPES:
         if (row == &rows[CUDA_fused] && on_hopper(type, gpu))
             return false; /* fused_hopper replaces it */
-        /* FP32 master weights */
+        /* a bfloat16 device also uses the f32 kernels of training.cu, because the optimizer's weights are FP32 */
         return form_type == type || (form_type == CUDA_F32 && strcmp(row->file, "training") == 0);
     case OF_FLOATS: return form_type == CUDA_F32;
     case OF_HOPPER: return form_type == CUDA_F32 && on_hopper(type, gpu);
@@ -162,7 +162,7 @@ static Status compile_rest(const CudaProperties *gpu, Error *error)
     const Nvrtc *nvrtc;
     const Status status = jit_open(&nvrtc, error);
     if (status != STATUS_OK) {
-        error_prefix(error, "this program has no ready-made kernels for %s (%s), and to make some: ", gpu->name,
+        error_prefix(error, "this dprun has no compiled kernels for %s (%s), and cannot compile them: ", gpu->name,
                      architecture);
         return status;
     }
@@ -256,8 +256,9 @@ static Status take(const CudaProperties *gpu, int index, CudaType type, Error *e
         loaded.major = gpu->major;
         loaded.minor = gpu->minor;
     } else if (gpu->major != loaded.major || gpu->minor != loaded.minor) {
-        return error_set(error, STATUS_RUN_FAILED, "%s, GPU %d, is of another kind than those before it", gpu->name,
-                         index);
+        return error_set(error, STATUS_RUN_FAILED,
+                         "%s, GPU %d, has another compute capability than the GPUs before it: use GPUs of one kind",
+                         gpu->name, index);
     }
     if (!loaded.complete[type])
         TRY(load_all(gpu, type, error));

@@ -102,7 +102,8 @@ CUDA(gelu_backward)
 
 enum { MAPS_NEARBY = 8 };
 
-/* The entry of the matrix's tensor map in the cache. On a cache miss: an empty entry, or an old one to replace. */
+/* The entry of the cache that has the matrix's tensor map. On a cache miss: an empty entry, or another matrix's entry
+   to overwrite. */
 static CudaMap *find_map(const CudaDevice *cuda, const CudaMatrix *matrix)
 {
     const uint64_t first = cuda_hash(matrix, sizeof *matrix);
@@ -114,8 +115,8 @@ static CudaMap *find_map(const CudaDevice *cuda, const CudaMatrix *matrix)
     return &cuda->maps[first % CUDA_MAPS];
 }
 
-/* Gets the tensor map of a matrix from the cache. On a miss the driver encodes it. Slots and weights recur, so most
-   calls are cache hits. */
+/* Gets the tensor map of a matrix from the cache. On a miss the driver encodes it. Slots and weights have the same
+   addresses in all steps, so most calls are cache hits. */
 static Status tensor_map(CudaDevice *cuda, const void *memory, TensorMapShape shape, TensorMap *map, Error *error)
 {
     const CudaMatrix matrix = {.memory = memory, .shape = shape};

@@ -10,7 +10,7 @@ static Status make_event(Device *device, DeviceEvent **event, Error *error)
     (void)device;
     *event = calloc(1, sizeof **event);
     if (!*event)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+        return error_set(error, STATUS_RUN_FAILED, "out of memory on the host: no room for a CUDA event");
     const Status status = cuda_status(cuda_runtime->EventCreate(&(*event)->event, 0), "cudaEventCreate", error);
     if (status != STATUS_OK) {
         free(*event);
@@ -73,7 +73,7 @@ static Status make_marks(Device *device, size_t count, Error *error)
     cuda_free_marks(cuda);
     cuda->marks = calloc(count + 1, sizeof *cuda->marks);
     if (!cuda->marks)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory: %zu marks", count);
+        return error_set(error, STATUS_RUN_FAILED, "out of memory on the host: no room for %zu timing events", count);
     for (; cuda->mark_count < count; cuda->mark_count++)
         CUDA_TRY(EventCreate, &cuda->marks[cuda->mark_count], 1);
     return STATUS_OK;

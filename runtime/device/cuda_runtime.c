@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Loads kernels early. By default CUDA loads a kernel at its first launch, which may wait for what is running: for
-   example for an NCCL transfer that waits for another rank, which waits for this launch. Set before main, as other
-   threads may read the environment later. */
+/* Makes CUDA load all kernels at once. By default it loads a kernel at its first launch, and loading may wait for
+   running kernels: for example for an NCCL transfer that waits for another rank, which waits for this launch. The
+   variable is set before main, because other threads may read the environment later. */
 __attribute__((constructor)) static void load_kernels_early(void) { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
 
 static const char *GetErrorString(CudaError error) { return cudaGetErrorString((cudaError_t)error); }
@@ -149,7 +149,7 @@ static CudaError EncodeTensorMap(TensorMap *map, const void *matrix, const Tenso
     const cuuint32_t box[2] = {shape->box[0], shape->box[1]}, steps[2] = {1, 1};
     _Static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) && _Alignof(TensorMap) >= _Alignof(CUtensorMap),
                    "the kernels' copy of CUDA's type");
-    /* the cast of the result: the driver numbers its errors as the runtime does */
+    /* the driver's errors (CUresult) have the same numbers as the runtime's (CudaError) */
     return (CudaError)encode((CUtensorMap *)(void *)map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)(uintptr_t)matrix,
                              sizes, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);

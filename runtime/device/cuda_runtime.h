@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* CUDA's own names of the types that its handles point to, so that handles need no cast. */
+/* CUDA's handles are pointers to these structs. With CUDA's own struct names, handles need no cast. */
 typedef struct CUstream_st CudaStream;
 typedef struct CUevent_st CudaEvent;
 typedef struct CUlib_st CudaLibrary;
@@ -41,7 +41,7 @@ typedef struct CudaRuntime {
     CudaError (*Malloc)(void **memory, size_t bytes);
     CudaError (*Free)(void *memory);
     CudaError (*MemsetAsync)(void *memory, int value, size_t bytes, CudaStream *stream);
-    /* from and to any memory */
+    /* from host or device memory to host or device memory */
     CudaError (*MemcpyAsync)(void *destination, const void *source, size_t bytes, CudaStream *stream);
 
     /* Creates a stream that does not wait for the default stream. `urgent`: it has priority over other streams. */
@@ -53,7 +53,7 @@ typedef struct CudaRuntime {
     CudaError (*EventCreate)(CudaEvent **event, int timing);
     CudaError (*EventDestroy)(CudaEvent *event);
     CudaError (*EventRecord)(CudaEvent *event, CudaStream *stream);
-    CudaError (*EventQuery)(CudaEvent *event); /* CUDA_NOT_READY before it has happened */
+    CudaError (*EventQuery)(CudaEvent *event); /* CUDA_OK: the stream has reached the event; else CUDA_NOT_READY */
     CudaError (*EventElapsedTime)(float *milliseconds, CudaEvent *from, CudaEvent *to);
 
     CudaError (*LibraryLoadData)(CudaLibrary **library, const void *image);
@@ -61,7 +61,7 @@ typedef struct CudaRuntime {
     CudaError (*LibraryGetKernel)(CudaKernel **kernel, CudaLibrary *library, const char *name);
     /* cudaFuncAttributeMaxDynamicSharedMemorySize: allows launches with this much dynamic shared memory. */
     CudaError (*KernelSetAttributeForDevice)(CudaKernel *kernel, int bytes, int device);
-    /* `parameters`: one structure, passed by value */
+    /* `parameters`: the kernel's only argument, a structure that it takes by value */
     CudaError (*LaunchKernel)(CudaKernel *kernel, Launch launch, const void *parameters, CudaStream *stream);
 
     /* cuTensorMapEncodeTiled, for bfloat16 matrices described by TensorMapShape. */

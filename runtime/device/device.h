@@ -30,15 +30,16 @@
 
 typedef enum NumberKind { COMPUTE_TYPE, MASTER_TYPE, NUMBER_KINDS } NumberKind;
 
-/* Operations on matrices of a fixed shape have kernels. They are made when a stage is opened, never in a pass. */
+/* The kinds of kernels. A kernel is what a device prepares for operations on matrices of one shape. Kernels are made
+   when a stage is opened, never in a pass. */
 typedef enum KernelKind {
     KERNEL_LINEAR,
     KERNEL_NORM,
     KERNEL_GELU,
     KERNEL_ATTENTION,
     KERNEL_CROSS_ENTROPY,
-    KERNEL_ROUTER,  /* of route, route_backward, group_rows and count_loads */
-    KERNEL_PERMUTE, /* of permute and unpermute */
+    KERNEL_ROUTER,  /* for the operations route, route_backward, group_rows and count_loads */
+    KERNEL_PERMUTE, /* for the operations permute, unpermute and unpermute_backward */
     KERNEL_GROUPED,
     KERNEL_SWIGLU
 } KernelKind;
@@ -49,28 +50,31 @@ enum { ROUTING_GROUPS_MOST = 64 };
    largest sum of their two best biased scores. */
 typedef struct Routing {
     uint32_t experts, chosen;     /* chosen: experts per token */
-    uint32_t groups, best_groups; /* groups: at most ROUTING_GROUPS_MOST, divides experts */
-    bool softmax;                 /* else sigmoid */
-    double factor;
+    uint32_t groups, best_groups; /* groups: at most ROUTING_GROUPS_MOST; `experts` is a multiple of it */
+    bool softmax;                 /* scores are the softmax of the logits; false: their sigmoid */
+    double factor;                /* a token's gates are its chosen scores, divided by their sum, times this factor */
 } Routing;
 
 typedef struct KernelShape {
     KernelKind kind;
-    /* of the input, with these exceptions. attention: columns of the output; the input has three times as many. swiglu:
-       columns of the output. grouped: `rows` is the largest possible number of rows. router, permute: `rows` is the
-       number of tokens */
+    /* rows and columns of the input, with these exceptions. attention: columns of the output, a third of the input's.
+       swiglu: columns of the output, half of the input's. grouped: `rows` is the largest possible number of rows.
+       router, permute: `rows` is the number of tokens */
     size_t rows, columns;
-    size_t outputs;         /* linear, grouped: columns of the output; else 0 */
-    size_t sequence, heads; /* attention: sequence divides rows, heads divides columns; router: sequence; else 0 */
-    /* router; permute and grouped need only experts and chosen; swiglu with begins: experts; else 0 */
+    size_t outputs; /* linear, grouped: columns of the output; else 0 */
+    /* attention: rows of a sequence (rows is a multiple of it), and heads (columns is a multiple of it); router: tokens
+       of a sequence, and 0; else 0 */
+    size_t sequence, heads;
+    /* router: all fields; permute, grouped: only experts and chosen; swiglu with `begins`: only experts; else 0 */
     Routing routing;
     /* grouped, swiglu with begins: how many ranks the rows come from; the rows of each rank are sorted by expert; 0
        means 1. Other kernels: 0 */
     size_t sources;
 } KernelShape;
 
-/* For grouped and swiglu: the number of blocks of rows, and the number of rows. `begins` has the first row of each
-   block and the end of the last one; NULL: the shape says how many rows there are. */
+/* For grouped and swiglu. shape_blocks: the number of blocks of rows, one for each (rank that sent them, expert).
+   shape_rows: the number of rows. `begins` has the first row of each block, then the end of the last one; NULL: there
+   are shape->rows rows. */
 static inline size_t shape_blocks(const KernelShape *shape)
 {
     return shape->routing.experts * (shape->sources ? shape->sources : 1);
@@ -82,8 +86,8 @@ static inline size_t shape_rows(const KernelShape *shape, const int32_t *begins)
 
 struct Kernel {
     KernelShape shape;
-    size_t context; /* attention, norm: elements saved from forward to backward; else 0 */
-    Kernel *next;   /* the device's next kernel */
+    size_t context; /* attention, norm: number of elements saved from the forward to the backward; else 0 */
+    Kernel *next;   /* the next kernel in the device's list (Device.kernels) */
 };
 
 /* AdamW (Loshchilov & Hutter, 2019). The gradient is multiplied by `clip` first. `step` counts from 1 and corrects the
@@ -93,8 +97,8 @@ typedef struct AdamW {
     uint64_t step;
 } AdamW;
 
-/* Functions of a device that only enqueues. Operations go to the compute queue; a second queue is for messages. A queue
-   waits only for events that were recorded before, so the two queues never wait for each other in a cycle. */
+/* The two queues of a device that only enqueues: one for operations, one for messages. A queue waits only for events
+   that were recorded before, so the two queues never wait for each other in a cycle. */
 typedef enum DeviceQueue { QUEUE_COMPUTE, QUEUE_MESSAGES } DeviceQueue;
 
 /* A position in a queue. It is reached when everything enqueued before it is done. */
@@ -107,16 +111,17 @@ typedef struct DeviceAsync {
     void (*free_event)(Device *device, DeviceEvent *event); /* NULL is harmless */
     /* Moves the event to the present end of the queue. */
     Status (*record)(Device *device, DeviceQueue queue, DeviceEvent *event, Error *error);
-    /* What is enqueued from now on begins after the event, which any Device of this name may have recorded. */
+    /* What is enqueued in this queue from now on begins after the event, which any Device of this name may have
+       recorded. */
     Status (*await)(Device *device, DeviceQueue queue, DeviceEvent *event, Error *error);
     /* Copies a block of memory; the source may belong to another Device of this name. */
     Status (*copy_block)(Device *device, DeviceQueue queue, size_t bytes, const void *source, void *destination,
                          Error *error);
-    /* DeviceTable.accumulate on a queue. */
+    /* Like DeviceTable.accumulate, but enqueued in this queue. */
     Status (*accumulate)(Device *device, DeviceQueue queue, size_t count, const void *addend, void *sum, Error *error);
     /* The queue's handle for a library that enqueues by itself (a CUDA stream). */
     void *(*native_queue)(Device *device, DeviceQueue queue);
-    /* Identifies the hardware: equal in every process for one GPU, different for different GPUs. */
+    /* Writes what identifies the GPU: the same bytes in every process, different bytes for different GPUs. */
     void (*identity)(const Device *device, unsigned char identity[DEVICE_IDENTITY]);
 
     /* Timing events: `count` positions in the compute queue, numbered from 0. `mark` records the timing event of that
@@ -131,18 +136,18 @@ typedef struct DeviceAsync {
 
 /* A list bound to fixed addresses. It lives as long as the device. */
 typedef struct BoundList {
-    Device *device; /* a device's own type begins with a BoundList and adds its fields */
+    Device *device; /* a device that binds lists has its own type for them, which begins with a BoundList (CudaBound) */
 } BoundList;
 
-/* Functions of a device that runs operations of one list at the same time, each after those it depends on. A list is
+/* Functions of a device that can run operations of one list at the same time, each after those it depends on. A list is
    prepared once and bound once to each set of addresses; a bound list runs any number of times. The list must stay
    valid. */
 typedef struct DeviceFusion {
-    /* Floating-point operations that take the device about as long as the host takes to enqueue them. Binding pays for
-       lists of smaller products, even if they are not an F&B. */
+    /* A number of floating-point operations. The device computes so many in about the time in which the host enqueues
+       one kernel. If the products of a list are smaller, binding pays even for a single pass. */
     double small;
-    /* Prepares all that does not depend on addresses; fills in list->prepared. The list must be finished. Communication
-       gets `share` / `whole` of the multiprocessors; 0 / 0: the device chooses. */
+    /* Prepares all that does not depend on addresses; fills in list->prepared. op_list_finish must have been called.
+       Communication gets `share` / `whole` of the multiprocessors; 0 / 0: the device chooses. */
     Status (*prepare)(Device *device, OpList *list, uint32_t share, uint32_t whole, Error *error);
     /* Binds a prepared list; `bases` as in op_run. Equal addresses give the same BoundList. Its memory counts in
        Device.bound_bytes; if there is no room for it, the list runs one operation after the other. If it makes a new
@@ -161,7 +166,7 @@ typedef struct DeviceTable {
     Status (*probe)(Error *error);
     /* `index` selects one of several such devices, modulo their number. */
     Status (*open)(int index, Device **opened, Error *error);
-    void (*close)(Device *device); /* does not free the kernels */
+    void (*close)(Device *device); /* device_close has freed the kernels before */
     Status (*make_kernel)(Device *device, const KernelShape *shape, Kernel **kernel, Error *error);
     void (*free_kernel)(Device *device, Kernel *kernel);
 
@@ -196,25 +201,25 @@ typedef struct DeviceTable {
                     void *moment2, void *elements, Error *error);
 } DeviceTable;
 
-/* The time spent in matrix products. Counts while `on`. The reader sets it back to zero. Products of attention count on
-   the CPU only. On a GPU `nanoseconds` stays 0. */
+/* The number, time and size of the matrix products that ran while `on` was true, since the reader set them to 0. The
+   products of attention count on the CPU only. On a GPU `nanoseconds` stays 0. */
 typedef struct ProductClock {
     bool on;
     uint64_t calls;
     int64_t nanoseconds;
-    double operations; /* floating-point: 2 m n k per product */
+    double operations; /* floating-point operations: 2 m n k per product */
 } ProductClock;
 
 struct Device {
     const DeviceTable *run;
     Kernel *kernels;
     ProductClock products;
-    size_t bound_bytes, bound_most; /* device memory that bound lists take, and the most that they may take */
-    uint64_t stages;                /* number of stages opened on it so far */
+    size_t bound_bytes, bound_most; /* bytes of device memory that all BoundLists take, and may take at most */
+    uint64_t stages;                /* number of stages opened on this device so far */
 };
 
-/* The device's name for "auto": the GPU's if there is one, else the CPU's. Other known names are returned unchanged.
-   NULL: unknown name. */
+/* Returns the name of a device: for "auto" that of the GPU ("cuda") if there is one, else "cpu"; a known name
+   unchanged; NULL for an unknown name. */
 const char *device_choose(const char *name);
 /* STATUS_BAD_USAGE: unknown name; the error lists the known ones. STATUS_RUN_FAILED: the device does not start. `index`
    counts devices of one kind from 0. */

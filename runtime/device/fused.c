@@ -5,20 +5,20 @@
 
 /* --- what tiles cost --- */
 
-/* The cost of a tile is a time, given in bytes: those that one multiprocessor transfers in that time while all
-   multiprocessors transfer. The ratios are of a GPU with TMA and wgmma. */
+/* What a tile costs is a time. Its unit is a byte: the time in which one multiprocessor transfers a byte while all
+   multiprocessors transfer. The ratios below are those of a GPU with TMA and wgmma. */
 enum {
-    TILE_BYTES = 40000, /* overhead of a tile */
+    TILE_BYTES = 40000, /* overhead of a tile, in this unit */
     BYTE_FLOAT = 12,
-    /* floating-point operations of a bfloat16 product that take as long as one byte; BYTE_FLOAT: of a float product */
+    /* floating-point operations of a bfloat16 product in the time of one byte; BYTE_FLOAT: of a float product */
     BYTE_BF16 = 160,
     MEMORY_PART = 3 /* 1 / MEMORY_PART of the multiprocessors saturates the memory's bandwidth */
 };
 
 static double product_operations(const Product *p) { return 2.0 * p->m * p->n * p->k; }
 
-/* The floating-point operations of `products` matrix products over the pairs of a query and a key. Causal attention has
-   half of all pairs. */
+/* The number of floating-point operations of `products` matrix products over (query, key) pairs: two per pair and
+   column, but causal attention has only half of all pairs. */
 static double attention_operations(const Attention *p, double products)
 {
     return products * p->rows * p->sequence * p->columns;
@@ -70,14 +70,18 @@ Status fused_shapes(Operation *operations, unsigned count, unsigned element_size
                     Error *error)
 {
     if (count > FUSED_OPERATIONS_MOST || blocks > FUSED_BLOCKS_MOST || blocks == 0)
-        return error_set(error, STATUS_BAD_INPUT, "%u operations on %u blocks", count, blocks);
+        return error_set(error, STATUS_BAD_INPUT,
+                         "a fused GPU launch has %u operations on %u blocks: at most %d on 1 to %d", count, blocks,
+                         FUSED_OPERATIONS_MOST, FUSED_BLOCKS_MOST);
     shapes->count = count;
     shapes->blocks = blocks;
     for (unsigned i = 0; i < count; i++) {
         Operation *o = &operations[i];
         struct FusedShape *shape = &shapes->of[i];
         if (o->after_count > OPERATION_AFTER)
-            return error_set(error, STATUS_BAD_INPUT, "operation %u comes after %u others", i, o->after_count);
+            return error_set(error, STATUS_BAD_INPUT,
+                             "operation %u of a fused GPU launch waits for %u others: at most %d", i, o->after_count,
+                             OPERATION_AFTER);
         o->tiles = operation_tiles(o, element_size);
         memset(shape, 0, sizeof *shape);
         set_costs(o, element_size, shape);
@@ -86,7 +90,8 @@ Status fused_shapes(Operation *operations, unsigned count, unsigned element_size
         for (unsigned a = 0; a < o->after_count; a++) {
             if (o->after[a] >= i)
                 return error_set(error, STATUS_BAD_INPUT,
-                                 "operation %u comes after operation %u, which is no earlier one", i, o->after[a]);
+                                 "operation %u of a fused GPU launch waits for operation %u, which is not before it", i,
+                                 o->after[a]);
             shape->after[a] = o->after[a];
         }
     }
@@ -100,7 +105,7 @@ bool fused_same(const FusedShapes *a, const FusedShapes *b)
 
 /* --- the order of the tiles --- */
 
-/* Tiles of one operation that begin and end at the same time. */
+/* Tiles of one operation that begin and end at the same times, each on its own thread block. */
 typedef struct Wave {
     double end;
     unsigned operation, tiles;
@@ -129,7 +134,7 @@ static void begin_tiles(Planning *p, unsigned index, unsigned tiles)
     p->operations_left -= p->begun[index] == shape->tiles;
 }
 
-/* Marks the operations that may begin because all they depend on are done. */
+/* Marks the operations that may begin: all operations that they depend on are done. */
 static void let_begin(Planning *p)
 {
     for (unsigned i = 0; i < p->shapes->count; i++) {
@@ -165,8 +170,7 @@ static unsigned wanted(const Planning *p, unsigned *index)
     return second < shapes->count ? shapes->of[second].tiles - p->begun[second] : 0;
 }
 
-/* Whether one more run may be added to the plan, so that each operation with tiles left can still get a run of its
-   own. */
+/* Whether the plan has room for one more run besides one run for each operation with tiles left. */
 static bool has_room(const Planning *p) { return p->run_count + p->operations_left < FUSED_RUNS_MOST; }
 
 static void occupy(Planning *p)
@@ -181,7 +185,7 @@ static void occupy(Planning *p)
     }
 }
 
-/* Advances the clock to the next end of a wave, and ends the waves that end then. */
+/* Advances the clock to the next time at which a wave ends, and frees the thread blocks of all waves that end then. */
 static void advance(Planning *p)
 {
     bool ended = false;

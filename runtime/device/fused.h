@@ -14,15 +14,15 @@ enum { FUSED_RUNS_MOST = 1024, FUSED_BLOCKS_MOST = 1024 };
 /* All that the order of a launch's tiles depends on. It contains no pointers, so launches with equal shapes share an
    order. */
 typedef struct FusedShapes {
-    unsigned count, blocks; /* blocks of the launch */
+    unsigned count, blocks; /* number of operations; number of thread blocks of the launch */
     struct FusedShape {
-        double cost, bytes; /* of a tile; see fused_time */
+        double cost, bytes; /* of a tile: its time without memory traffic, and its memory traffic; see fused_time */
         unsigned tiles, after_count, after[OPERATION_AFTER];
     } of[FUSED_OPERATIONS_MOST];
 } FusedShapes;
 
-/* The time that a tile takes, in bytes of memory traffic (fused.c). `moving` of the `blocks` thread blocks compute
-   tiles bound by memory and share its bandwidth; a tile bound by memory is one of them. */
+/* The time that a tile takes, in the unit of fused.c (the time of a byte). `moving`: how many of the launch's `blocks`
+   thread blocks compute tiles that are bound by memory and so share its bandwidth, this tile's block included. */
 double fused_time(const struct FusedShape *shape, unsigned moving, unsigned blocks);
 
 /* The order in which a launch draws its tiles, computed in advance from what tiles cost. A free block takes a tile of
@@ -41,7 +41,8 @@ Status fused_shapes(Operation *operations, unsigned count, unsigned element_size
                     Error *error);
 bool fused_same(const FusedShapes *a, const FusedShapes *b);
 void fused_plan(const FusedShapes *shapes, FusedPlan *plan);
-/* The table points to the operations and to `runs`, which are the plan's or a copy. The caller sets the counters. */
+/* The parameters of a launch of the plan. They point to `operations` and `runs`: plan->runs or a copy of it. The caller
+   sets the counters. */
 Fused fused_table(const FusedPlan *plan, const Operation *operations, const TileRun *runs);
 
 #endif

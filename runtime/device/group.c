@@ -129,10 +129,10 @@ EXCHANGE(counts_wait)
     return STATUS_OK;
 }
 
-/* Posts the all-to-all of rows. Each member sends one piece to every member and gets one piece from it. `begins` has
-   the first row of each expert among the rows of this member's tokens; `each` consecutive experts are on one member.
-   `held` has the first row of each block among the rows of the experts held here; `each` consecutive blocks are the
-   rows of one member's tokens. */
+/* Posts the all-to-all of rows, with one piece to and from every member. `begins` has the first row of each expert
+   among the rows of this member's tokens: the rows of `each` consecutive experts are the piece of the member that holds
+   them. `held` has the first row of each block among the rows of this member's experts: the rows of `each` consecutive
+   blocks are the piece of the member that owns their tokens. */
 EXCHANGE(rows_post)
 {
     const size_t members = members_of(op->exchange), each = op->exchange->experts / members;

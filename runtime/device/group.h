@@ -17,9 +17,9 @@
 
 /* The members that share the experts of a stage. All of them post their all-to-alls in the same order. */
 typedef struct ExpertGroup {
-    int members, self; /* self: the index of this member; `members` divides the physical experts of a layer */
+    int members, self; /* self: index of this member. The number of physical experts is a multiple of `members` */
     uint32_t replicas; /* how many more physical experts than experts a layer has */
-    bool moves;        /* the host moves experts between members. With this or `replicas`, layers have ExpertCopies */
+    bool moves;        /* the host moves experts between members. If this or `replicas`, layers have ExpertCopies */
     void *context;
     Status (*post)(void *context, AllToAll *all_to_all, Error *error);
     Status (*wait)(void *context, AllToAll *all_to_all, Error *error);
@@ -28,45 +28,46 @@ typedef struct ExpertGroup {
     Flights *flights; /* where to note the times of all-to-alls; NULL: not wanted */
 } ExpertGroup;
 
-/* Which expert each physical expert of a layer is. A member holds an equal number of consecutive physical experts. */
+/* Of which expert each physical expert of a layer is a copy. Each member holds as many consecutive physical experts. */
 struct ExpertCopies {
     uint32_t experts, physical;
-    /* the index of this member. If an expert has n copies, copy self % n gets the first of its rows in a pass */
+    /* index of this member. It sends the rows for an expert with n copies to the copies in turn, beginning with copy
+       self % n in each pass */
     uint32_t self;
-    uint32_t *expert;   /* [physical] */
-    uint32_t *begins;   /* [experts + 1] where the copies of each expert begin in `copies` */
-    uint32_t *copies;   /* [physical] the physical experts, sorted by (expert, physical expert) */
-    uint32_t *rows;     /* [physical] how many rows of this member's tokens each got since the host set it to 0 */
-    uint32_t *next;     /* [experts] scratch of choose_copies: which copy of the expert gets its next row */
-    uint32_t numbers[]; /* the arrays */
+    uint32_t *expert;   /* [physical]: the expert of each physical expert */
+    uint32_t *begins;   /* [experts + 1]: where the copies of each expert begin in `copies` */
+    uint32_t *copies;   /* [physical]: the physical experts, sorted by (expert, physical expert) */
+    uint32_t *rows;     /* [physical]: rows of this member's tokens that each got since the host set it to 0 */
+    uint32_t *next;     /* [experts]: scratch memory of choose_copies; modulo n, the copy that gets the next row */
+    uint32_t numbers[]; /* the memory of these arrays */
 };
 
 /* Makes a table in which physical expert p is expert p % experts. NULL: no memory. The caller releases it by free(). */
 ExpertCopies *group_make_copies(uint32_t experts, uint32_t physical, uint32_t self);
-/* Changes which expert each physical expert is: placement[p] becomes the expert of physical expert p. Each expert must
-   have a physical expert. Call it only while no list runs that uses the table. */
+/* Changes the placement: physical expert p becomes a copy of expert placement[p]. Each expert must have a physical
+   expert. Call it only while no list runs that uses `copies`. */
 void group_place_copies(ExpertCopies *copies, const uint32_t *placement);
 
 /* One all-to-all of a list of operations, with its tables. All runs of the list use the same GroupExchange. */
 struct GroupExchange {
     const ExpertGroup *group;
-    char name[40];    /* in messages: "dispatch of layer 3" */
-    size_t experts;   /* physical experts of the layer, all members together */
-    size_t row_bytes; /* of a token's row */
-    size_t room;      /* the most rows that the experts of this member may get */
-    size_t equal;     /* rows that they get when all experts are chosen equally often */
-    bool back;        /* true: rows go back to the members that own their tokens */
-    Flight flight;    /* which all-to-all it is; without times */
+    char name[40];    /* its name in errors: "dispatch of layer 3" */
+    size_t experts;   /* number of physical experts of the layer, all members together */
+    size_t row_bytes; /* bytes of a token's row */
+    size_t room;      /* the most rows that the experts of this member together may get */
+    size_t equal;     /* rows that they get if all experts are chosen equally often */
+    bool back;        /* combine: rows go back to the members that own their tokens; false: dispatch */
+    Flight flight;    /* layer, component and pass of the all-to-all; its times are not set */
     /* The same all-to-all for the second half of an F&F. If both halves are of one stage, both all-to-alls may be in
        flight at once */
     GroupExchange *second;
-    AllToAll posted; /* points into `begins` */
-    size_t number;   /* of the last post, in group->flights */
-    size_t begins[]; /* [2][members + 1] */
+    AllToAll posted; /* the last post; its offsets are in `begins` */
+    size_t number;   /* number of the last post in group->flights */
+    size_t begins[]; /* [2][members + 1]: send_begins and receive_begins of `posted` */
 };
 
-/* Makes an exchange and its second; copies the fields before `second`. NULL: no memory. The caller releases both by one
-   free(). */
+/* Makes an exchange and its `second`, both with the values that `fields` has before `second`. NULL: no memory. The
+   caller releases both by one free(). */
 GroupExchange *group_make_exchange(const GroupExchange *fields);
 
 /* The functions of the GROUP_OPERATIONs of operations.def, for devices whose operations are done when their calls

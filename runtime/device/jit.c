@@ -86,8 +86,8 @@ static void append_log(const Nvrtc *nvrtc, NvrtcProgram program, Error *error)
 
 enum { NVRTC_INVALID_OPTION = 5 };
 
-/* Compiles on several threads, function by function. The number of parts is fixed, so the machine code does not depend
-   on the machine that compiles. */
+/* Compiles a source with NVRTC, which may divide the functions among threads. The number of parts (16) is fixed, so the
+   machine code does not depend on the machine that compiles. */
 static int compile_program(const Nvrtc *nvrtc, NvrtcProgram program, const JitSource *source)
 {
     char architecture[64], macro[64];
@@ -100,7 +100,7 @@ static int compile_program(const Nvrtc *nvrtc, NvrtcProgram program, const JitSo
     }
     options[count] = "--split-compile=16";
     const int code = nvrtc->CompileProgram(program, count + 1, options);
-    /* an older NVRTC does not know the last option, so it is left out */
+    /* an older NVRTC does not know --split-compile: compile without it */
     return code == NVRTC_INVALID_OPTION ? nvrtc->CompileProgram(program, count, options) : code;
 }
 
@@ -134,15 +134,15 @@ static Status compile(const Nvrtc *nvrtc, const JitSource *source, JitImage *ima
 
 /* --- the cache folder --- */
 
-/* The cache key: 128 bits of everything that the machine code depends on. It is the hash of Fowler, Noll and Vo from
-   two different starts. */
+/* The cache key: a 128-bit hash of everything that the machine code depends on. Each half is a 64-bit FNV hash (Fowler,
+   Noll and Vo), with a start value of its own. */
 typedef struct Key {
     uint64_t half[2];
 } Key;
 
 static void key_add(Key *key, const char *text)
 {
-    do /* includes the terminating 0, so that adjacent texts do not run together */
+    do /* hashes the terminating 0, too, so that "ab", "c" and "a", "bc" have different keys */
         for (int h = 0; h < 2; h++)
             key->half[h] = (key->half[h] ^ (unsigned char)*text) * 1099511628211u;
     while (*text++);
@@ -164,7 +164,7 @@ static Key key_of(const JitSource *source, int major, int minor)
     return key;
 }
 
-/* The header of a cache file. A file is read only on the machine that wrote it. */
+/* The header of a cache file. It is in the byte order of the machine: the cache is not for other machines. */
 typedef struct Head {
     char magic[8];
     Key key;
@@ -194,7 +194,7 @@ static bool load(const char *path, const Key *key, JitImage *image)
     }
     fclose(stream);
     if (whole) {
-        utimensat(AT_FDCWD, path, NULL, 0); /* marks it as recently used, so it is trimmed last */
+        utimensat(AT_FDCWD, path, NULL, 0); /* sets its time to now, so that jit_trim deletes it last */
     } else {
         free(image->code);
         image->code = NULL;
@@ -218,7 +218,7 @@ static void keep(const char *path, const Key *key, const JitImage *image)
 {
     Head head = {.key = *key, .bytes = image->bytes, .check = check_of(image->code, image->bytes)};
     memcpy(head.magic, magic, sizeof magic);
-    Error unheard; /* errors are ignored: without the cache everything works, only slower */
+    Error unheard; /* nobody reads it: without the cache file the next start is only slower */
     OutputFile file;
     if (file_begin(path, &file, &unheard) != STATUS_OK)
         return;
@@ -229,9 +229,9 @@ static void keep(const char *path, const Key *key, const JitImage *image)
 }
 
 /* Locks the folder while this process compiles; the lock ends when the descriptor is closed or the process ends. If
-   another process holds the lock for longer than LOCK_WAIT_MILLISECONDS, this process compiles without the lock: each
-   file still appears whole. Returns the descriptor of the lock file, with or without the lock; -1: the file cannot be
-   opened. */
+   another process holds the lock for longer than LOCK_WAIT_MILLISECONDS, this process compiles without the lock, which
+   is safe: files of the cache appear whole or not at all. Returns the descriptor of the lock file, with or without the
+   lock; -1: the file cannot be opened. */
 enum { LOCK_WAIT_MILLISECONDS = 60000 };
 static int lock(const char *folder)
 {
@@ -309,7 +309,7 @@ typedef struct Job {
     const JitSource *source;
     JitImage *image;
     Key key;
-    char path[PATH_MAX]; /* "": there is no cache folder */
+    char path[PATH_MAX]; /* of its cache file; "": there is no cache folder */
     bool threaded, made;
     pthread_t thread;
     Status status;
@@ -335,7 +335,8 @@ static void plan(Job *job, const Nvrtc *nvrtc, const char *folder, int major, in
         *job->path = '\0';
 }
 
-/* Loads the machine code of the jobs that have none yet and are in the cache. Returns how many jobs have theirs now. */
+/* For each job that has no machine code yet, loads it from the cache if it is there. Returns how many jobs have machine
+   code now. */
 static size_t load_all(size_t count, Job *jobs)
 {
     size_t there = 0;

@@ -24,17 +24,17 @@ typedef struct Nvrtc {
     int (*GetProgramLog)(NvrtcProgram program, char *log);
 } Nvrtc;
 
-/* Opens libnvrtc.so once per process; *nvrtc becomes its table. It stays open. STATUS_RUN_FAILED: not found (the error
-   lists the names that were tried), or too old. */
+/* Opens NVRTC's library once per process; *nvrtc becomes the table of its functions. The library stays open.
+   STATUS_RUN_FAILED: it is not found (the error lists the names that were tried), or too old. */
 Status jit_open(const Nvrtc **nvrtc, Error *error);
 
 typedef struct JitSource {
     const char *name, *text;
     int headers;
-    /* [headers]; header_names are the names as the sources write them after #include */
+    /* [headers]; header_names: as written after #include in the sources */
     const char *const *header_names, *const *header_texts;
     const char *architecture; /* such as sm_90a */
-    const char *macro;        /* defined as 1; NULL: none */
+    const char *macro;        /* a macro to define as 1, such as ONLY_bf16; NULL: none */
 } JitSource;
 
 typedef struct JitImage {
@@ -42,19 +42,20 @@ typedef struct JitImage {
     size_t bytes;
 } JitImage;
 
-/* Makes the machine code of `count` sources. On a cache hit in `folder` (same bytes, same compiler) it is loaded from
-   there; otherwise it is compiled now, each source on its own thread, and stored there. If several processes start
-   together, one compiles and the others wait for its files, but at most a minute. A damaged file is compiled again; a
-   folder that cannot be written only costs time. `folder` may be "": there is no cache. STATUS_RUN_FAILED: there are no
-   images; if a source does not compile, the error has the beginning of the compiler's log. */
+/* Makes the machine code of `count` sources. Machine code that is in the cache `folder` (same source, same compiler) is
+   loaded from there; the other sources are compiled, each on its own thread, and stored there. If several processes
+   start together, one compiles and the others wait for its files, but at most a minute. If a cache file is damaged, its
+   source is compiled again; if the folder cannot be written, the only loss is time. `folder` "": there is no cache.
+   STATUS_RUN_FAILED: `images` has none; if a source does not compile, the error has the beginning of the compiler's
+   log. */
 Status jit_compile(const Nvrtc *nvrtc, const char *folder, size_t count, const JitSource *sources, JitImage *images,
                    Error *error);
 
 /* $XDG_CACHE_HOME/dprun or ~/.cache/dprun; "" if neither is defined. */
 void jit_folder(char *path, size_t size);
 
-/* Deletes the .cubin files of the folder that have not been used for the longest time, until the rest of them has at
-   most so many bytes. */
+/* Deletes .cubin files of the folder, the least recently used first, until those that are left have at most
+   `most_bytes` bytes in all. */
 void jit_trim(const char *folder, size_t most_bytes);
 enum { JIT_FOLDER_BYTES = 64 << 20 };
 

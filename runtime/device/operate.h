@@ -2,8 +2,9 @@
 #error "define OPERATION_FUNCTION(name), the device's function for an operation"
 #endif
 
-/* Defines DeviceTable.operate, which calls OPERATION_FUNCTION(name) for an operation of operations.def. Each device
-   includes this file once. */
+/* Defines the function for DeviceTable.operate. It calls OPERATION_FUNCTION(name) for an OPERATION or CPU_OPERATION of
+   operations.def, and group_NAME (group.h) for a GROUP_OPERATION. A device without functions for these last two kinds
+   defines CPU_OPERATION as a `case` that refuses the operation. Each device includes this file once. */
 
 static Status operate(Device *device, const Op *op, const OpMemory *memory, Error *error)
 {

@@ -25,7 +25,8 @@ void op_append(OpList *list, const Op *op)
     *own = *op;
     for (int i = 0; i < OPERATION_OPERANDS; i++) {
         if (op_info[op->kind].operands[i].effect == EFFECT_NONE)
-            own->operands[i] = no_address; /* operands that APPEND did not list have undefined content in the union */
+            /* the kind has no such operand, so APPEND has left these bytes of the union undefined */
+            own->operands[i] = no_address;
         if (own->operands[i].base > list->bases)
             list->bases = own->operands[i].base;
     }
@@ -40,25 +41,25 @@ void op_list_free(OpList *list)
 /* --- dependences --- */
 
 /* The uses of one address so far. A use is an operand of an operation, numbered operation * OPERATION_OPERANDS +
-   operand. The fields below have 1 + the number of an operation or use; 0 is none. */
+   operand. */
 typedef struct Uses {
     Address address;
-    uint32_t changed; /* the latest operation so far that wrote to the address or added to it */
-    uint32_t read;    /* the latest use after `changed` that only reads */
+    uint32_t changed; /* 1 + the index of the latest operation that wrote to the address or added to it; 0: none */
+    uint32_t read;    /* 1 + the number of the latest use after operation `changed` that only reads; 0: none */
 } Uses;
 
 typedef struct Order {
     OpList *list;
     Uses *table; /* hash table */
     size_t places;
-    /* [uses] for a use that only reads: 1 + the previous use that reads the same address since its last change; 0:
-       none */
+    /* [uses] for a use that only reads: 1 + the number of the previous use that reads the same address since its last
+       change; 0: none */
     uint32_t *earlier;
-    /* [operations] wanted: the latest operation that must come after this one. reached: the latest operation that comes
-       after this one because of dependences found so far */
+    /* [operations] wanted[i]: the latest operation that must come after operation i. reached[i]: the latest operation
+       that comes after operation i through the dependences found so far */
     uint32_t *wanted, *reached;
-    /* 1 + the newest and the oldest operation that the present operation must come after; 0 and UINT32_MAX: there is
-       none */
+    /* the last and the first of the operations that must come before the present one, as 1 + its index; 0 and
+       UINT32_MAX if there is none */
     uint32_t newest, oldest;
 } Order;
 
@@ -112,8 +113,8 @@ static void add_use(Order *order, uint32_t index, uint32_t operand)
 }
 
 /* Finds the direct dependences of an operation. Visits the operations that it must come after, from the newest to the
-   oldest, and skips those that it already follows through other dependences. Operations that may be left out of a run
-   do not count as such a path. False: too many direct dependences. */
+   oldest, and skips those that it already follows through other dependences. A path through an operation that may be
+   left out of a run does not count. False: too many direct dependences. */
 static bool order_one(Order *order, uint32_t index)
 {
     Op *ops = order->list->ops, *op = &ops[index];
@@ -142,7 +143,7 @@ static Status order_all(Order *order, Error *error)
     for (uint32_t i = 0; i < order->list->count; i++)
         if (!order_one(order, i))
             return error_set(error, STATUS_RUN_FAILED,
-                             "operation %u of a list, %s, comes directly after more than %d others", i,
+                             "operation %u of a list, %s, waits directly for more than %d others", i,
                              op_info[order->list->ops[i].kind].name, OPERATION_AFTER_MOST);
     return STATUS_OK;
 }

@@ -14,7 +14,7 @@ typedef struct Device Device;
 typedef struct Kernel Kernel;
 typedef struct GroupExchange GroupExchange; /* group.h */
 typedef struct ExpertCopies ExpertCopies;   /* group.h */
-typedef struct PreparedList PreparedList;   /* defined by the device: DeviceFusion */
+typedef struct PreparedList PreparedList;   /* defined by a device with a DeviceFusion */
 
 typedef enum OpKind {
 #define OPERATION(name, OPERANDS) OPERATION_##name,
@@ -43,12 +43,13 @@ typedef struct OpOperand {
 
 typedef struct OpInfo {
     const char *name;
-    OpOperand operands[OPERATION_OPERANDS]; /* in the order of the table; the remaining ones are EFFECT_NONE */
+    OpOperand operands[OPERATION_OPERANDS]; /* in the order of operations.def; unused ones have EFFECT_NONE */
 } OpInfo;
 
 extern const OpInfo op_info[OPERATION_KINDS];
 
-/* Memory whose address is known when a list runs: `offset` bytes after a base. Bases are numbered from 1; 0 is NULL. */
+/* The memory of an operand, known only when a list runs: `offset` bytes after a base. Bases are numbered from 1; base 0
+   is a NULL operand. */
 typedef struct Address {
     uint32_t base;
     size_t offset;
@@ -73,7 +74,7 @@ typedef struct Op {
 #include "runtime/device/operations.def"
         Address operands[OPERATION_OPERANDS];
     };
-    /* The operations of the list that this one directly depends on. Filled in by op_list_order */
+    /* The indices of the operations that this one directly depends on. Filled in by op_list_order */
     uint32_t after[OPERATION_AFTER_MOST], after_count;
 } Op;
 
@@ -91,15 +92,16 @@ typedef union OpMemory {
 typedef struct OpList {
     Op *ops;
     size_t count, room;
-    uint32_t bases;         /* the highest base of any operand */
-    bool failed;            /* op_append had no memory for an operation */
+    uint32_t bases;         /* the highest number of a base */
+    bool failed;            /* op_append ran out of memory */
     PreparedList *prepared; /* NULL: the list runs one operation after the other */
-    size_t steps;           /* work done by op_list_order: addresses compared and operations visited */
+    /* the work of op_list_order, for a test: how many addresses it compared and how many operations it visited */
+    size_t steps;
 } OpList;
 
 /* Appends a copy of the operation. If there is no memory for it, sets list->failed. */
 void op_append(OpList *list, const Op *op);
-/* Appends an operation that has a kernel and, in the order of the table, these operands. */
+/* Appends an operation that has a kernel and, in the order of operations.def, these operands. */
 #define APPEND(list, name, its_kernel, ...) \
     op_append(list, &(Op){.kind = OPERATION_##name, .kernel = (its_kernel), .name = {__VA_ARGS__}})
 void op_list_free(OpList *list);
@@ -117,13 +119,13 @@ Status op_list_finish(OpList *list, Error *error);
 Status op_list_order(OpList *list, Error *error);
 
 /* Runs operations begin .. end - 1 of the list in order. An operand is `offset` bytes after bases[base - 1], or NULL if
-   that base is NULL. An operation is left out if its IF_WANTED operand is NULL. STATUS_RUN_FAILED also if a required
-   operand is NULL; the error names it. */
+   that base is NULL. An operation is left out if its IF_WANTED operand is NULL. STATUS_RUN_FAILED also if an operand
+   that must have memory is NULL; the error names it. */
 Status op_run(Device *device, const OpList *list, size_t begin, size_t end, void *const *bases, Error *error);
-/* Runs one operation whose memory is known; ignores the addresses in `op`. */
+/* Runs one operation with the operands in `memory`; ignores the addresses in `op`. */
 Status op_run_one(Device *device, const Op *op, const OpMemory *memory, Error *error);
 
-/* The head of a device's function for an operation. `o` has the addresses of the operands; `op` has everything else. */
+/* The head of a device's function for an operation. `o` has the pointers to the operands; `op` has everything else. */
 #define UNUSED __attribute__((unused))
 #define OPERATION_HEAD(function, name)                                                                  \
     Status function(UNUSED Device *device, UNUSED const Op *op, UNUSED const struct name##_operands *o, \

@@ -34,7 +34,7 @@ static double sum_of_chosen(const Routing *routing, const double *logits, const 
     return sum;
 }
 
-/* The position of values[index] if all values are sorted in descending order, equal values by index. */
+/* The position of values[index] in descending order; equal values are in the order of their index. */
 static size_t position(const double *values, size_t count, size_t index)
 {
     size_t before = 0;
@@ -43,7 +43,7 @@ static size_t position(const double *values, size_t count, size_t index)
     return before;
 }
 
-/* Sums the two largest values of each group. */
+/* sums[g] = the sum of the two largest values of group g. */
 static void sum_groups(const Routing *routing, const double *biased, double *sums)
 {
     const size_t size = routing->experts / routing->groups;
@@ -109,7 +109,8 @@ ORACLE(route)
     return STATUS_OK;
 }
 
-/* The gradient of a token's score through the gates and through the balance loss. */
+/* The gradient of the loss with respect to a token's score of `expert`, through the gates and through the balance
+   loss. */
 static double score_gradient(const KernelShape *shape, double scale, const double *logits, const int32_t *chosen,
                              const double *dgates, size_t token, size_t expert)
 {
@@ -151,7 +152,7 @@ ORACLE(route_backward)
     return STATUS_OK;
 }
 
-/* A row's place is the number of rows with a lower expert, or with the same expert and a lower token. */
+/* places: the number of rows with a lower expert, or with the same expert and a lower token. */
 ORACLE(group_rows)
 {
     const size_t rows = op->kernel->shape.rows * op->kernel->shape.routing.chosen;

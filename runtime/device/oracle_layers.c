@@ -156,9 +156,9 @@ ORACLE(linear_gelu_backward_input)
     return STATUS_OK;
 }
 
-/* Offsets of one head of one sequence in its matrices. */
+/* Where one head of one sequence begins in qkv (q, k, v), in y and in the probabilities, in elements. */
 typedef struct Head {
-    size_t sequence, width, pitch; /* pitch: elements from one row of qkv to the next */
+    size_t sequence, width, pitch; /* pitch: elements between two rows of qkv */
     size_t q, k, v, y, probabilities;
     double scale;
 } Head;

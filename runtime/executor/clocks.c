@@ -37,8 +37,8 @@ static ClockName clock_name(void)
 }
 
 /* Asks rank 0 for its time QUESTIONS times and keeps the quickest answer. A question is two gathers of all ranks: rank
-   0 reads its clock between them and sends the time in the second one. So it read the clock after this rank began the
-   first gather, and before this rank finished the second. */
+   0 reads its clock between them and sends the time in the second one. So rank 0 read its clock after this rank began
+   the first gather, and before this rank finished the second. */
 static Status ask(World *world, int64_t *times, ClockSample *sample, Error *error)
 {
     int64_t shortest = INT64_MAX;
@@ -117,7 +117,7 @@ Status clocks_compare(World *world, bool computes, ClockSample *sample, uint32_t
     free(samples);
     free(times);
     if (status != STATUS_OK)
-        error_prefix(error, "rank %d, comparing clocks: ", world->number);
+        error_prefix(error, "%s, comparing clocks: ", world_member_name(&world->config, world->number).text);
     return status;
 }
 

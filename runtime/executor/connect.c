@@ -10,7 +10,7 @@ typedef struct Joining {
     Mesh mesh;
     int rank, replica;
     Device *device;
-    int *members; /* [all members of the world] */
+    int *members; /* room for all members of the world: the members of the communicator that is made next */
     RankCommunicators *made;
 } Joining;
 
@@ -21,7 +21,7 @@ static Status connect_pipeline(const Joining *joining, Error *error)
         .members = joining->members, .count = joining->mesh.ranks, .messages_in_flight = 1, .device = joining->device};
     for (uint32_t r = 0; r < program->rank_count; r++) {
         joining->members[r] = mesh_member(joining->mesh, (int)r, joining->replica);
-        /* each message in flight has a message slot */
+        /* each message in flight has a message slot of its own */
         if ((int)program->ranks[r].slots[SLOT_MESSAGE] > config.messages_in_flight)
             config.messages_in_flight = (int)program->ranks[r].slots[SLOT_MESSAGE];
     }
@@ -71,8 +71,8 @@ static Status connect_sums(const Joining *joining, uint32_t chunk, const ChunkPl
     return connect_sum(joining, stage, true, plan, plan->sharded, &made->sharded_sums[chunk], error);
 }
 
-/* Makes the communicator for all-to-alls among the replicas of this rank that together hold all shards. Each half of an
-   F&B or F&F has at most one all-to-all in flight. */
+/* Makes the communicator for all-to-alls among the replicas of this rank that together hold all shards. At most two
+   all-to-alls are in flight: one for each half of an F&B or F&F. */
 static Status connect_shards(const Joining *joining, Error *error)
 {
     const CommunicatorConfig config = {

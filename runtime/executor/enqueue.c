@@ -6,8 +6,9 @@
 
 #include <time.h>
 
-/* Waits until the device has reached timing event `mark`, at most until the deadline. Meanwhile calls progress of the
-   transport. `peer`: the rank whose message the device waits for before this event, for the error; -1: none. */
+/* Waits until the device has reached timing event `mark`. Fails after config.deadline seconds. Meanwhile lets the
+   transport progress. `peer`: the rank whose message the device waits for before this event, for the error; -1 if it
+   waits for none. */
 static Status await_mark(Executor *executor, size_t mark, int peer, Error *error)
 {
     enum { LOOKS = 200, SLEEP = 20000 }; /* after LOOKS queries of the event, sleep SLEEP ns between queries */
@@ -39,7 +40,7 @@ Status executor_mark(Executor *executor, size_t number, Error *error)
 Status executor_settle(Executor *executor, Error *error)
 {
     Device *device = executor->config.device;
-    const size_t spare = executor->clocks; /* the number of a timing event that is not one of executor_clock */
+    const size_t spare = executor->clocks; /* a timing event after all those of executor_clock; nobody reads its time */
     if (!device || !device->run->async)
         return STATUS_OK;
     TRY(device->run->async->mark(device, spare, error));
@@ -55,12 +56,12 @@ static Status follow(Executor *executor, size_t number, Error *error)
     return status == STATUS_OK ? STATUS_OK : walk_failed(walk, number, status, error);
 }
 
-/* Whether the host waits for the whole device in this instruction. Then it first waits for the earlier instructions one
-   by one, so that a timeout is reported at the instruction that waits for a peer. */
+/* Whether the host waits for the whole device in this instruction. The host then first waits for the earlier
+   instructions one by one, so that a timeout is reported at the instruction that waits for a peer. */
 static bool comes_after_all(uint8_t opcode) { return opcode == OP_NORM || opcode == OP_ASYNC_UPDATE; }
 
-/* Reads the times of the `count` instructions of the stream, and of the middles of its F&Bs, into executor->clock.
-   `begun`: when the host began the stream. */
+/* Reads the device's timing events into executor->clock: the ends of the `count` instructions of the stream, and the
+   ends of the first F of its F&Bs and F&Fs. `begun`: when the host began the stream. */
 static Status read_marks(Executor *executor, size_t count, int64_t begun, Error *error)
 {
     const size_t middles = executor_middles(executor), end = (size_t)(executor->middle - executor->clock);
@@ -76,7 +77,8 @@ static Status read_marks(Executor *executor, size_t count, int64_t begun, Error 
     return STATUS_OK;
 }
 
-/* Runs an instruction: by the passes that the host has bound to it, if there are any. */
+/* Runs an instruction: what StageTable.bind stored for it in `bound`, or if it stored nothing, the function of its
+   opcode. */
 static Status run_instruction(Executor *executor, const Instruction *instruction, void *const bound[2], Error *error)
 {
     const ExecutorConfig *config = &executor->config;
@@ -105,7 +107,7 @@ Status executor_enqueue(Executor *executor, Error *error)
         Status status = run_instruction(executor, next, bound ? bound[walk->place] : NULL, error);
         if (status == STATUS_OK)
             status = executor_mark(executor, walk->place + 1, error);
-        /* no call of progress between consecutive posts: the transport may run them as one group */
+        /* progress is not called between consecutive posts: the transport may run these as one group */
         if (status == STATUS_OK && next->opcode != OP_END && !opcode_is_post(next[1].opcode))
             status = executor_progress(executor, error);
         if (status != STATUS_OK)

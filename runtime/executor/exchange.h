@@ -14,13 +14,14 @@ typedef struct ExchangeSum {
     /* the communicator among the copies with the same shard; NULL: sharded elements are not summed */
     Communicator *sharded;
     char *buffer;
-    /* `elements` numbers that `among` sums, then `sharded_elements` that `sharded` sums; size: bytes of a number */
+    /* `buffer` has `elements` numbers that `among` sums, then `sharded_elements` numbers that `sharded` sums; size:
+       bytes of a number */
     size_t elements, sharded_elements, size;
 } ExchangeSum;
 
 typedef struct Exchange {
     Communicator *pipeline; /* the communicator among all ranks of the program; member r is rank r */
-    Message *messages;      /* [message slots]; the communicator may exchange the blocks of these */
+    Message *messages;      /* [message slots]; a communicator may replace the block of a message (Message.block) */
     ExchangeSum *sums;      /* [the rank's chunks] */
 } Exchange;
 

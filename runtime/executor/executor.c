@@ -24,8 +24,8 @@ static uint32_t count_pairs(const RankProgram *own)
     return count;
 }
 
-/* Finds the number of slots and clocks that suffice for both streams, that of a step and the forward-only one, and the
-   bytes of a slot of each class. */
+/* Finds how many slots of each class and how many entries of `clock` suffice for both streams, that of a step and the
+   forward-only one, and the bytes of a slot of each class. */
 static void survey(Executor *executor)
 {
     const LoadedProgram *loaded = executor->config.loaded;
@@ -117,7 +117,7 @@ static Status open_tables(Executor *executor, Error *error)
 {
     Device *device = executor->config.device;
     if (!make_tables(executor))
-        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its tables, %zu MiB", executor->walk.name.text,
+        return error_set(error, STATUS_RUN_FAILED, "%s has no memory for its tables, %zu MiB", executor->walk.name.text,
                          executor->table_bytes >> 20);
     return enqueues(executor) ? device->run->async->make_marks(device, executor->clocks + 1, error) : STATUS_OK;
 }

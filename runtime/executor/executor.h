@@ -6,9 +6,9 @@
    data and its optimizer belong to the host. The trainer is a host, the simulator another one; tests/executor/toy.h is
    the smallest.
 
-   program_load, then for each rank of this process: executor_connect, executor_open, memory for the slots,
-   executor_bind, executor_run once a step, executor_close, executor_disconnect. An executor is used by one thread at a
-   time. */
+   Order of calls: program_load; then for each rank of this process executor_connect, executor_open, executor_use_memory
+   (optional), executor_bind, executor_run once a step, executor_close, executor_disconnect. An executor is used by one
+   thread at a time. */
 
 #include "runtime/base/arena.h"
 #include "runtime/base/progress.h"
@@ -22,16 +22,16 @@
 
 /* --- programs (load.c) --- */
 
-/* The program that a step runs, and the forward-only program made from it that an evaluation runs. Both are verified
-   here, and nothing checks them again later. They use the same slots. */
+/* The program that a step runs, and the forward-only program made from it that an evaluation runs. program_load and
+   program_derive verify both, and nothing checks them again later. Both use the same slots. */
 typedef struct LoadedProgram {
     /* the program as in the file; or its reference (LoadOptions.reference), or its forward half
        (LoadOptions.forward_only) */
     Program *program;
     Program *forward;  /* the forward half of `program`; equal to `program` if that is forward-only */
     uint32_t replicas; /* copies of the pipeline that run the program; 1 for a reference */
-    uint32_t shards;   /* as in LoadOptions, but at least 1; in a reference, too */
-    Mesh reference;    /* for a reference: the mesh whose work its one rank does; otherwise zeros */
+    uint32_t shards;   /* LoadOptions.shards, but at least 1; also for a reference */
+    Mesh reference; /* for a reference: the mesh of the run that the reference repeats on one rank; otherwise zeros */
 } LoadedProgram;
 
 /* How to run a program. All zero: the program of the file, by one pipeline. */
@@ -73,21 +73,27 @@ typedef struct PassSlots {
     uint32_t stage;      /* the chunk's stage */
     uint32_t microbatch; /* number of the microbatch in the chunk's pipe */
     uint32_t number;     /* number of the microbatch in the step, over all pipes and replicas; it selects the data */
-    uint16_t weights;    /* slot of the version of the weights that F, B and I read; SLOT_NONE: W */
+    uint16_t weights;    /* slot of the version of the weights that F, B and I read; SLOT_NONE for a W */
     /* input and output activation, both messages. x is NULL at the first stage, y at the last stage */
     void *x, *y;
     void *dx, *dy;  /* their gradients */
     void *context;  /* activations saved for the input gradient */
     void *stash;    /* activations saved for the weight gradient */
-    void *gradient; /* what I saves for a deferred W */
+    void *gradient; /* what I saves for the deferred weight gradient (W) */
+    /* W only: the components of a layer whose weight gradients the recipe of an F&B puts off, as bits 1 << ModelPart;
+       0: none. A W within the F&B computes all others; the W after the F&B computes these alone (only_put_off) */
+    uint32_t put_off;
+    bool only_put_off;
 } PassSlots;
 
 /* An F&B, the F of one microbatch and the backward of another; or an F&F, the F of two microbatches. */
 typedef struct PassPair {
     PassSlots forward, backward; /* in an F&F `backward` is the second F */
     bool both_forward;           /* an F&F */
-    bool weights;                /* true: the backward is a B; false: it is an I */
-    /* `overlap` stores here how many ns of the pair its first F took; 0: both halves ran at once */
+    /* whether the backward computes weight gradients: true for a B, or an I whose recipe puts only some of them off;
+       false for an I alone */
+    bool weights;
+    /* `overlap` stores here how many ns the first F took; 0 if both halves ran at once */
     int64_t forward_time;
 } PassPair;
 
@@ -99,7 +105,7 @@ typedef enum StagePass {
     STAGE_OVERLAP
 } StagePass;
 
-/* The functions of the host. Each gets the host's own context. A function may be NULL if there is nothing to do, except
+/* The functions of the host. Each gets ExecutorConfig.host. A function may be NULL if there is nothing to do, except
    forward, backward_input and backward_weight. An error ends the run; the executor adds rank and instruction to its
    message. */
 typedef struct StageTable {
@@ -107,13 +113,13 @@ typedef struct StageTable {
     Status (*backward_input)(void *host, const PassSlots *slots, Error *error);
     Status (*backward_weight)(void *host, const PassSlots *slots, Error *error);
     Status (*backward)(void *host, const PassSlots *slots, Error *error); /* NULL: I, then W */
-    /* NULL: the executor runs one half after the other */
+    /* NULL: the executor runs the first half, then the second */
     Status (*overlap)(void *host, PassPair *pair, Error *error);
 
-    /* Called before the first step for every F&B and F&F and, if the device only enqueues, for every other pass. Of
-       `work` only the halves that the pass has are filled in. On a device that only enqueues, slots never move, and the
-       host may store one or two pointers in `bound`: then `run_bound` runs first bound[0] and then bound[1]. If both
-       stay NULL, and on other devices always, the functions above run the pass. */
+    /* Called before the first step for every F&B and F&F and, if the device only enqueues, for every other pass. `work`
+       has only the halves that the pass has. On a device that only enqueues, slots never move, and the host may store
+       one or two pointers in `bound`: then the executor calls `run_bound` with bound[0], then with bound[1], instead of
+       the functions above. If both stay NULL, or on another device, the functions above run the pass. */
     Status (*bind)(void *host, StagePass pass, const PassPair *work, void *bound[2], Error *error);
     Status (*run_bound)(void *host, void *bound, Error *error);
 
@@ -121,29 +127,29 @@ typedef struct StageTable {
        chunk whose gradient is summed; the memory does not move afterwards. */
     void *(*weight_gradient)(void *host, uint32_t chunk);
 
-    /* Runs a NORM. All gradients of this rank are complete. Every rank calls it once in a step, so it may be a
-       collective. */
+    /* NORM: all gradients of this rank are complete, so the host computes their norm. Every rank calls it once in a
+       step, so it may be a collective. */
     Status (*norm)(void *host, Error *error);
-    /* UPDATE: one optimizer step of a chunk. Its gradient is zero afterwards. */
+    /* UPDATE: one optimizer step of a chunk. It must leave the chunk's gradient zero. */
     Status (*update)(void *host, uint32_t chunk, Error *error);
-    /* U of an asynchronous program: an optimizer step with the gradient of `microbatches` microbatches, from the
-       version of the weights in slot `newest` to the one in `next`, which may be the same slot. */
+    /* U of an asynchronous program: an optimizer step with the gradient of `microbatches` microbatches. Reads the
+       version of the weights in slot `newest` and writes the next version to slot `next`, which may be the same
+       slot. */
     Status (*update_async)(void *host, uint32_t chunk, uint32_t microbatches, uint16_t newest, uint16_t next,
                            Error *error);
 
-    /* A message from `peer` has arrived in `block`. */
+    /* Called after the WAIT of a receive: the message from `peer` is in `block`. */
     Status (*received)(void *host, int peer, const void *block, Error *error);
 } StageTable;
 
 /* The bytes that a chunk needs in a slot of each class. All slots of a class on a rank are as large as its largest
    chunk needs, because any chunk may use any slot. */
 typedef struct ChunkPlan {
-    size_t message; /* the same for all chunks of all ranks */
+    size_t message; /* bytes of a message; equal for all chunks of all ranks */
     size_t context, stash, gradient;
-    /* how many elements the weight gradient has that REDUCE sums over all copies of the stage, including `sharded`; 0:
-       nothing is summed */
+    /* elements of the weight gradient that REDUCE sums over the copies of the stage; 0 if nothing is summed */
     size_t weight_gradient;
-    size_t sharded; /* how many of these, the last ones, are summed only over the copies with the same shard */
+    size_t sharded; /* how many of these elements, the last ones, are summed only over the copies with the same shard */
     size_t element; /* bytes of an element of the weight gradient: 4 or 8 */
 } ChunkPlan;
 
@@ -155,10 +161,11 @@ typedef struct ExecutorConfig {
     const ChunkPlan *chunks; /* [the rank's chunks] */
     /* the communicator among all ranks of the program; member r is rank r. See executor_connect */
     Communicator *pipeline;
-    /* [chunks of the rank]: the communicator among all copies of the chunk's stage in all replicas. An element may be
-       NULL, and the pointer itself, if nothing is summed */
+    /* [chunks of the rank]: the communicator among all copies of the chunk's stage in all replicas; NULL for a chunk
+       whose gradient is not summed. The pointer itself is NULL if the rank sums no gradients */
     Communicator *const *sums;
-    Communicator *const *sharded_sums; /* the same for sharded elements: among the copies with the same shard */
+    /* the same for sharded elements: communicators among the copies with the same shard */
+    Communicator *const *sharded_sums;
     /* the device whose memory has the slots; NULL: slots are in the host's memory, and a pass is done when its function
        returns */
     Device *device;
@@ -168,9 +175,9 @@ typedef struct ExecutorConfig {
 
 /* --- communicators (connect.c) --- */
 
-/* The communicators that a member of the world needs for its program: for messages among all ranks of its replica, and
-   for sums over the copies of each stage in all replicas, added replica after replica. All members make them together,
-   in the same order. Their numbers (CommunicatorConfig.number) are 0 to 2 * Program.stages + 1. */
+/* The communicators that a member of the world needs for its program: one for messages among all ranks of its replica,
+   and those for sums over the copies of each stage in all replicas. Sums add replica after replica. All members make
+   them together, in the same order. Their numbers (CommunicatorConfig.number) are 0 to 2 * Program.stages + 1. */
 typedef struct RankCommunicators {
     Communicator *pipeline;
     /* [chunks of the rank]; NULL: the stage has no other copies, or nothing is to be summed */
@@ -179,12 +186,12 @@ typedef struct RankCommunicators {
     /* for all-to-alls: among the members with this rank in the consecutive replicas that together hold all shards, in
        the order of the shards; NULL: there is only one shard */
     Communicator *shards;
-    size_t bytes; /* the sum of Communicator.bytes */
+    size_t bytes; /* the sum of Communicator.bytes of all of these */
 } RankCommunicators;
 
 /* Makes the communicators of this member. The world has Program.rank_count members for each replica (world_mesh).
    `shards` consecutive replicas together hold one copy of sharded parameters. `device` as in ExecutorConfig. After a
-   failure, executor_disconnect releases what was made before it. */
+   failure, executor_disconnect releases the communicators made so far. */
 Status executor_connect(World *world, const Program *program, int shards, const ChunkPlan *chunks, Device *device,
                         RankCommunicators *made, Error *error);
 void executor_disconnect(RankCommunicators *communicators);
@@ -195,8 +202,8 @@ typedef struct Executor Executor;
 
 /* What `config` points to must outlive the executor, except `chunks`, `sums` and `sharded_sums`. */
 Status executor_open(const ExecutorConfig *config, Executor **opened, Error *error);
-/* Closes an executor. Call it, and free the memory of the slots, only after every rank of this process has ended its
-   last run: threads exchange blocks of this memory. NULL does nothing. */
+/* Closes an executor; NULL does nothing. Call it, and free the memory of the slots, only after every rank of this
+   process has ended its last run: until then, threads exchange blocks of this memory. */
 void executor_close(Executor *executor);
 
 /* The bytes of all slots. The host may allocate this memory, aligned to 64 bytes and zeroed, and pass it to
@@ -216,14 +223,14 @@ Status executor_run(Executor *executor, bool evaluating, uint64_t step, Error *e
 /* Waits until the device has done everything that was enqueued. Fails if the deadline passes first. */
 Status executor_settle(Executor *executor, Error *error);
 
-/* The times of the last run, in ns of this rank's clock. [0]: its beginning; [1 + i]: the end of instruction i;
-   [executor_middles() + k]: the end of the first F of the k-th F&B or F&F; if the components of its halves took turns,
-   its beginning plus the time that the F took in total; 0 if both halves ran at once. */
+/* The times of the last run, in ns of this rank's clock. [0]: when the run began. [1 + i]: when instruction i ended.
+   [executor_middles() + k], for the k-th F&B or F&F: when its first F ended. If components of both halves alternated,
+   this entry is the instruction's beginning plus the total time of its first F; if both halves ran at once, it is 0. */
 const int64_t *executor_clock(const Executor *executor);
 size_t executor_clocks(const Executor *executor); /* how many */
 size_t executor_middles(const Executor *executor);
 
-/* The bytes of a message; and where the block of a message slot is stored, for measurements between runs. */
+/* For measurements between runs: the bytes of a message, and the pointer to the block of a message slot. */
 size_t executor_message_bytes(const Executor *executor);
 void **executor_block(Executor *executor, uint32_t slot);
 

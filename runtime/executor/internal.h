@@ -8,30 +8,31 @@
 #include "runtime/executor/executor.h"
 #include "runtime/executor/walk.h"
 
-/* One stage that the rank holds. */
+/* A chunk that the rank holds. */
 typedef struct HeldChunk {
     uint32_t stage;
-    uint32_t first; /* the number of the pipe's first microbatch among all microbatches of the step */
+    /* the number of the pipe's first microbatch among the microbatches of the step, over all pipes and replicas */
+    uint32_t first;
     ChunkPlan plan;
 } HeldChunk;
 
 struct Executor {
     ExecutorConfig config;
     HeldChunk *chunks; /* [the rank's chunks] */
-    /* [0] of the program, [1] of its forward half: [instructions], what the host has bound to each instruction. NULL
-       unless the device only enqueues and the host has `bind` */
+    /* [0] of the program, [1] of its forward half: [instructions], the pointers that StageTable.bind stored for each
+       instruction. NULL unless the device only enqueues and the host has `bind` */
     void *(*bound[2])[2];
-    uint32_t slots[SLOT_CLASSES]; /* how many, for both streams */
+    uint32_t slots[SLOT_CLASSES]; /* slots of each class; enough for both streams */
     size_t bytes[SLOT_CLASSES];   /* bytes of one slot; unused for the class WEIGHTS */
-    /* [message slots]; the communicator may exchange these pointers with those of other ranks */
+    /* [message slots]; a communicator may exchange these pointers with those of other ranks */
     void **blocks;
     Exchange exchange;
-    char *memory[SLOT_CLASSES]; /* of the classes CONTEXT, STASH and GRADIENT: slot after slot */
+    char *memory[SLOT_CLASSES]; /* [class] of CONTEXT, STASH and GRADIENT: memory of all slots, one after the other */
     uint32_t longest_stream;
-    size_t clocks; /* 1 + longest_stream + the most F&Bs or F&Fs of a stream */
+    size_t clocks; /* entries of `clock`: 1 + longest_stream + the most F&Bs or F&Fs of a stream */
     Walk walk;
     int64_t *clock;     /* [clocks] */
-    int64_t *middle;    /* where in `clock` the middle of the next F&B or F&F goes */
+    int64_t *middle;    /* the entry of `clock` for the end of the first F of the next F&B or F&F */
     Progress unwatched; /* used as config.progress if the host gave none */
     void *own_memory;   /* memory of the slots, if the host gave none */
     Arena tables;
@@ -47,7 +48,7 @@ static inline Status executor_progress(const Executor *executor, Error *error)
     return pipeline->run->progress ? pipeline->run->progress(pipeline, error) : STATUS_OK;
 }
 
-/* What an instruction does. */
+/* The function of an opcode: runs one instruction. */
 typedef Status Execute(Executor *executor, const Instruction *instruction, Error *error);
 extern Execute *const executor_execute[OPCODE_COUNT];
 
@@ -60,8 +61,7 @@ Status executor_take_memory(Executor *executor, Error *error);
 
 /* Runs the whole stream that executor->walk has just begun. */
 Status executor_enqueue(Executor *executor, Error *error);
-/* Records timing event `number`, whose time goes to clock[number]. Does nothing on a device that does not only
-   enqueue. */
+/* Records timing event `number`, whose time goes to clock[number]. Does nothing unless the device only enqueues. */
 Status executor_mark(Executor *executor, size_t number, Error *error);
 
 #endif

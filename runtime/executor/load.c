@@ -1,4 +1,4 @@
-/* File to proven program. */
+/* Reads a program file and verifies the program and those derived from it. */
 #include "runtime/executor/executor.h"
 
 #include "runtime/base/counted.h"

@@ -16,7 +16,7 @@ static void *slot_memory(const Executor *executor, SlotClass class, uint16_t slo
     return slot == SLOT_NONE ? NULL : executor->memory[class] + slot * executor->bytes[class];
 }
 
-/* PassSlots of a pass. Field `y` of Instruction also is dx: it is y in an F and dx in a backward. */
+/* The buffers of a pass. Instruction.y and Instruction.dx are the same field: y in an F, dx in a backward. */
 static inline PassSlots slots_of(const Executor *executor, const Instruction *pass, bool is_forward)
 {
     const HeldChunk *chunk = &executor->chunks[pass->chunk];
@@ -57,13 +57,25 @@ EXECUTE(BACKWARD)
 
 EXECUTE(BACKWARD_INPUT)
 {
-    const PassSlots slots = slots_of(executor, instruction, false);
-    return executor->config.stages->backward_input(executor->config.host, &slots, error);
+    const StageTable *stages = executor->config.stages;
+    PassSlots slots = slots_of(executor, instruction, false);
+    TRY(stages->backward_input(executor->config.host, &slots, error));
+    slots.put_off = instruction->put_off;
+    return instruction->put_off ? stages->backward_weight(executor->config.host, &slots, error) : STATUS_OK;
+}
+
+/* PassSlots of a W. After an F&B that put weight gradients off, the W computes only those. */
+static PassSlots weight_slots(const Executor *executor, const Instruction *pass)
+{
+    PassSlots slots = slots_of(executor, pass, false);
+    slots.put_off = pass->put_off;
+    slots.only_put_off = pass->put_off != 0;
+    return slots;
 }
 
 EXECUTE(BACKWARD_WEIGHT)
 {
-    const PassSlots slots = slots_of(executor, instruction, false);
+    const PassSlots slots = weight_slots(executor, instruction);
     return executor->config.stages->backward_weight(executor->config.host, &slots, error);
 }
 
@@ -77,7 +89,7 @@ static Status run_half(Executor *executor, const Instruction *half, Execute *exe
     return status;
 }
 
-/* Runs one half of a pair after the other, if the host has no `overlap`. */
+/* Runs the first half of a pair, then the second, for a host without `overlap`. */
 static Status run_in_turn(Executor *executor, const Instruction *pair, Error *error)
 {
     TRY(run_half(executor, pair, execute_FORWARD, error));
@@ -93,7 +105,7 @@ static PassPair pair_of(const Executor *executor, const Instruction *forward)
         .forward = slots_of(executor, forward, true),
         .backward = slots_of(executor, forward->second, opcode_is_forward(forward->second->opcode)),
         .both_forward = forward->opcode == OP_OVERLAP_FORWARD,
-        .weights = forward->second->opcode == OP_BACKWARD,
+        .weights = forward->second->opcode == OP_BACKWARD || forward->second->put_off,
     };
 }
 
@@ -116,7 +128,7 @@ EXECUTE(OVERLAP)
 
 EXECUTE(OVERLAP_FORWARD) { return execute_OVERLAP(executor, instruction, error); }
 
-/* --- binding: the host prepares passes before the first step --- */
+/* --- binding: StageTable.bind prepares each pass before the first step --- */
 
 static StagePass kind_of(const Instruction *pass)
 {
@@ -131,8 +143,10 @@ static PassPair work_of(const Executor *executor, const Instruction *pass)
 {
     if (pass->second)
         return pair_of(executor, pass);
-    return opcode_is_forward(pass->opcode) ? (PassPair){.forward = slots_of(executor, pass, true)}
-                                           : (PassPair){.backward = slots_of(executor, pass, false)};
+    if (opcode_is_forward(pass->opcode))
+        return (PassPair){.forward = slots_of(executor, pass, true)};
+    return (PassPair){.backward = pass->opcode == OP_BACKWARD_WEIGHT ? weight_slots(executor, pass)
+                                                                     : slots_of(executor, pass, false)};
 }
 
 static Status bind_stream(const Executor *executor, const Program *program, void *(*bound)[2], Error *error)
@@ -150,7 +164,7 @@ static Status bind_stream(const Executor *executor, const Program *program, void
     return STATUS_OK;
 }
 
-/* Asks the host once for the weight gradients that sums use: their memory never moves. */
+/* Asks the host, once, for the weight gradients that are summed: their memory never moves. */
 static void find_gradients(Executor *executor)
 {
     const ExecutorConfig *config = &executor->config;

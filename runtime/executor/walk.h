@@ -13,14 +13,14 @@ typedef struct Walk {
     const Program *program;
     const RankProgram *own; /* the stream */
     uint32_t rank;
-    MemberName name; /* of the rank, in messages */
+    MemberName name; /* name of the rank in messages */
     uint32_t place;  /* index of the instruction that runs now or comes next */
     uint64_t step;
     Progress *progress;
 } Walk;
 
 /* Begins a walk over the stream of a rank. `own` is the rank's stream in the program, or a version of that stream whose
-   messages are posted early. The caller has set rank, name and progress. */
+   messages are posted early. The caller has already set rank, name and progress. */
 static inline void walk_begin(Walk *walk, const Program *program, const RankProgram *own, uint64_t step)
 {
     walk->program = program;
@@ -46,7 +46,7 @@ static inline void walk_idle(const Walk *walk)
     atomic_store_explicit(&walk->progress->place, PROGRESS_IDLE, memory_order_relaxed);
 }
 
-/* Moves on after an instruction that has run. False: it was END, and the walk is over. */
+/* Moves on after an instruction has run. False: it was END, and the walk is over. */
 static inline bool walk_done(Walk *walk)
 {
     if (walk->own->instructions[walk->place++].opcode != OP_END)
@@ -58,8 +58,8 @@ static inline bool walk_done(Walk *walk)
 /* Puts the rank and the instruction at `place` before the message of a failure, and returns the status. */
 Status walk_failed(const Walk *walk, size_t place, Status status, Error *error);
 
-/* The rank at the other end of the message (SEND or RECEIVE) that the WAIT at `place` waits for. -1: the instruction is
-   no WAIT. */
+/* The peer of the message (SEND or RECEIVE) that the WAIT at `place` waits for; -1 if the instruction there is no
+   WAIT. */
 int walk_awaited(const Instruction *instructions, size_t place);
 
 #endif

@@ -1,4 +1,5 @@
-/* A rank's position in words, for messages of failures and for watchers. */
+/* Where a rank is in its program, as text: for messages of failures, and for the parts of the launcher that watch the
+   ranks (watchdog.c, guard.c, fatal.c). */
 #include "runtime/executor/executor.h"
 #include "runtime/executor/walk.h"
 

@@ -16,7 +16,7 @@ enum { STACK_BYTES = 1 << 16 }; /* the frame of a signal handler takes 11 KiB on
 static _Thread_local const Progress *own;
 static _Thread_local const ProgressWords *own_words;
 static atomic_bool ending, over;
-static char limit[128]; /* as text; "": none */
+static char limit[128]; /* the end of each message: the memory limit; "" if there is none */
 
 static void append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 static void append(char *text, size_t size, const char *format, ...)
@@ -83,7 +83,8 @@ void fatal_begin(void)
         snprintf(limit, sizeof limit, "; memory has probably run out: the limit is %llu MiB (ulimit -v)",
                  (unsigned long long)memory.rlim_cur >> 20);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL) /* else a sanitizer handles it */
+        /* otherwise a sanitizer has a handler: keep it */
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
             sigaction(numbers[i], &action, NULL);
     atexit(take_exit);
 }

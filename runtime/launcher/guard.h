@@ -9,11 +9,11 @@
 
 #include <stdbool.h>
 
-/* Forks. Returns false in the child, which runs the rank and writes its position to *progress. If no guard can be made,
-   also returns false, in the only process there is; *progress may then be left unchanged. Returns true in the guard
-   after the child has ended, with the exit status to use. If the child was killed, the guard has printed at which
-   instruction, unless it had forwarded a signal that ends a run. `expected_member`: the member that this process will
-   be. */
+/* Forks. Returns false in the child, which runs the rank and writes its position to *progress. Also returns false if no
+   guard can be made: this process then runs the rank, and *progress may be unchanged. Returns true in the guard after
+   the child has ended, with the exit status to use. If the child was killed, the guard has printed at which
+   instruction, unless the guard had forwarded a signal that ends a run. `expected_member`: the member to name if the
+   child dies before it knows its own. */
 bool guard_begin(const ProgressWords *words, int expected_member, Progress **progress, Status *status);
 
 #endif

@@ -26,9 +26,8 @@ static int first_of(const char *const *names, size_t count, int otherwise)
     return otherwise;
 }
 
-/* A launcher may also start a single process: then the result is 1, and later checks report a wrong number of
-   processes. Slurm sets its variables even in the shell of a job, so under Slurm only a step of several tasks counts as
-   launched. */
+/* mpirun may start a single process: the result is then 1, and later checks report a wrong number of processes. Slurm
+   sets its variables even in the shell of a job, so under Slurm only a step of several tasks counts as launched. */
 int launched_processes(void)
 {
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
@@ -86,7 +85,7 @@ void launched_missing(LaunchedName *name, const void *context, char *text, size_
 {
     const int count = launched_processes();
     const char *job = getenv("PMIX_NAMESPACE"), *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-    enum { UNSEEN, MOVES = -1 }; /* values of `found`; > 0: the id of the process, which is stopped */
+    enum { UNSEEN, MOVES = -1 }; /* values of found[rank]; > 0: the rank's process is stopped, and this is its id */
     *text = '\0';
     DIR *processes = job && count > 0 ? opendir("/proc") : NULL;
     int *found = processes ? calloc((size_t)count, sizeof *found) : NULL;

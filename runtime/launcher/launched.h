@@ -9,11 +9,12 @@
 int launched_processes(void);
 /* The number of this process among the processes that were started together, from 0; -1: it was started alone. */
 int launched_number(void);
-/* The number of this process among those on this machine, from 0. */
+/* The number of this process among those on this machine, from 0; 0 if it was started alone. */
 int launched_place_on_machine(void);
-/* Writes ": rank 2 is stopped (process 4711), rank 3 has ended", as far as this can be seen on this machine, else "".
-   `name` writes the name of a process. */
+/* Writes the name of a process, such as "rank 2", into `text`. */
 typedef void LaunchedName(const void *context, int process, char *text, size_t size);
+/* Writes which processes of the run are stopped or have ended, as far as this can be seen on this machine: ": rank 2 is
+   stopped (process 4711), rank 3 has ended"; "" if none is. */
 void launched_missing(LaunchedName *name, const void *context, char *text, size_t size);
 /* Waits until the launcher has read everything that this process has printed, at most two seconds. Standard output and
    error are pipes to a launcher, and a launcher that ends a run drops what is still in them. */

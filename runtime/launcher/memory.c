@@ -93,8 +93,8 @@ static void add_groups(const char *root, const char *mount, const char *top, cha
 {
     const size_t above = strcmp(top, "/") == 0 ? 0 : strlen(top);
     if (strncmp(group, top, above) != 0 || (group[above] && group[above] != '/'))
-        /* the path of the group is not below `top`, because it is as seen from outside of this mount: the mounted group
-           is used instead */
+        /* In a container the kernel may show the group's path as it is outside of the container, so that it is not
+           below `top`. The group mounted at `mount` is used then */
         strcpy(group, top);
     for (;;) {
         char folder[PATH_SIZE];

@@ -37,7 +37,7 @@ static void take_signal(int number)
     atomic_store(stop_asked, true);
     if (atomic_compare_exchange_strong(&first_signal, &first, now)) {
         if ((in_place && write(STDERR_FILENO, "\n", 1) < 0) || write(STDERR_FILENO, notice, strlen(notice)) < 0)
-            in_place = false; /* nobody would see it */
+            in_place = false; /* the write failed, so nobody would see the notice */
     } else if (now - first >= SAME_SIGNAL && number != SIGUSR1) {
         end_at_once(number);
     }

@@ -21,7 +21,7 @@ typedef struct Worker {
     pthread_t thread;
     uint64_t seen; /* the rank's position when moved() looked last */
     int64_t used;  /* the processor time of the rank's thread when moved() looked last, in ns */
-    bool started;  /* the thread was started, so it has to be joined or detached */
+    bool started;  /* the thread that runs the rank was started, so it has to be joined or detached */
     bool finished;
 } Worker;
 
@@ -101,7 +101,7 @@ static bool moved(Workers *workers)
     return any || !streams;
 }
 
-/* Appends the positions of ranks that have not returned, at most four. */
+/* Appends the positions of ranks that have not returned and are at an instruction, at most four. */
 static void append_places(const Workers *workers, Error *error)
 {
     int listed = 0;
@@ -132,8 +132,8 @@ static void wait_seconds(Workers *workers, double seconds)
     pthread_cond_timedwait(&workers->changed, &workers->lock, &until);
 }
 
-/* Waits until all ranks have returned, one has failed, or none has made progress for longer than the deadline. The
-   caller holds the lock. */
+/* Waits until all ranks have returned, one has failed, or none has made progress for longer than the deadline; in the
+   last case records the failure and aborts the run. The caller holds the lock. */
 static void watch(Workers *workers)
 {
     const double deadline = workers->threads.deadline;
@@ -149,16 +149,16 @@ static void watch(Workers *workers)
         if (moved(workers)) {
             last_move = now;
         } else if ((double)(now - last_move) > deadline * 1e9 && workers->status == STATUS_OK && workers->running > 0) {
-            workers->status =
-                error_set(&workers->error, STATUS_RUN_FAILED, "no rank has moved for %g s (--deadline): ", deadline);
+            workers->status = error_set(&workers->error, STATUS_RUN_FAILED,
+                                        "no rank has made progress for %g s (--deadline): ", deadline);
             append_places(workers, &workers->error);
             workers->threads.abort(workers->worker[0].watched->rank, workers->error.text);
         }
     }
 }
 
-/* After a failure, waits up to GRACE_SECONDS for all ranks to return. Appends the ranks that have not returned to the
-   error. Returns whether all have. */
+/* After a failure, waits up to GRACE_SECONDS for all ranks to return. Returns whether all have. If not, appends those
+   that have not to the error, unless the error already lists ranks without progress. */
 static bool all_came_back(Workers *workers)
 {
     const int64_t until = clock_nanoseconds() + (int64_t)(GRACE_SECONDS * 1e9);

@@ -1,8 +1,8 @@
 #ifndef LAUNCHER_WATCHDOG_H
 #define LAUNCHER_WATCHDOG_H
 
-/* Runs ranks as threads of this process and watches them. The first failure ends all ranks, and so does a time without
-   progress of any rank. */
+/* Runs ranks as threads of this process and watches them. The first failure ends all ranks. So does a time in which no
+   rank makes progress, if it exceeds the deadline. */
 
 #include "runtime/base/progress.h"
 #include "runtime/base/status.h"
@@ -24,7 +24,8 @@ typedef struct RankThreads {
 } RankThreads;
 
 /* Runs `work` for each rank in its own thread until all have returned. The first failure ends the other ranks, and is
-   returned. *stuck: a rank did not return; its thread still uses the ranks, their progress and the program. */
+   returned. *stuck: whether a rank did not return; its thread then still uses the ranks, their progress and the
+   program. */
 Status watchdog_run(const RankThreads *threads, bool *stuck, Error *error);
 
 #endif

@@ -5,13 +5,12 @@
 enum { GAIN, SHIFT, QKV, QKV_BIAS, PROJECTION, PROJECTION_BIAS };
 enum { NORM, TO_QKV, ATTENTION, PROJECT };
 
-/* Addresses of the tensors that a pass saves for a later pass of the same microbatch. First row: F saves them for I;
-   second row: F for W, and all but `normed` for I, too; third row: I for W. Last row: scratch memory of I. */
+/* Addresses of intermediate results of a microbatch. */
 typedef struct Parts {
-    Address qkv, probabilities;
-    Address normed, statistics, mixed;
-    Address dqkv, dnormed;
-    Address dmixed;
+    Address qkv, probabilities;        /* saved from F to I */
+    Address normed, statistics, mixed; /* saved from F to W; I reads statistics and mixed, too */
+    Address dqkv, dnormed;             /* saved from I to W */
+    Address dmixed;                    /* scratch memory of I */
 } Parts;
 
 static Parts parts_of(const Component *c, const PassAddresses *at)

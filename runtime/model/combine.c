@@ -5,7 +5,7 @@
 #include "runtime/model/experts.h"
 
 enum { PERMUTE };
-enum { BACK, OUT }; /* indices of its exchanges */
+enum { BACK, OUT }; /* indices in Component.exchanges */
 
 static Status open(Component *c, Error *error)
 {

@@ -21,7 +21,7 @@ typedef enum KeyType { KEY_U32, KEY_ROUTER, KEY_U64, KEY_REAL } KeyType;
 /* OF_WEIGHTS: the weights depend on the setting. OF_EXPERTS: only models with experts have the setting. */
 enum { OF_WEIGHTS = 1, OF_EXPERTS = 2, OF_EXPERT_WEIGHTS = OF_WEIGHTS | OF_EXPERTS };
 
-/* A key: its field and its range. */
+/* A setting: its field in ModelConfig and its range. */
 typedef struct Key {
     const char *name;
     KeyType type;
@@ -152,7 +152,8 @@ static Status set_value(void *context, const char *name, const char *value, Erro
         return STATUS_OK;
     }
     const unsigned long long whole = strtoull(value, &end, 10);
-    if (!isdigit((unsigned char)*value) || *end || errno == ERANGE) /* strtoull accepts a sign and negates the value */
+    /* strtoull would accept a sign and negate the value */
+    if (!isdigit((unsigned char)*value) || *end || errno == ERANGE)
         return bad_value(key, value, error);
     if (key->type == KEY_U64) {
         *(uint64_t *)field = whole;
@@ -190,8 +191,10 @@ static Status load_value(void *context, const char *name, const char *value, Err
 static Status assign_value(void *context, const char *name, const char *value, Error *error)
 {
     if (strcmp(name, "model") == 0)
-        return error_set(error, STATUS_BAD_INPUT, "model = %s: a model sets all keys and comes first: --model %s",
-                         value, value);
+        return error_set(
+            error, STATUS_BAD_INPUT,
+            "model = %s: --set does not choose the model; use --model %s, at any place on the command line", value,
+            value);
     return set_value(context, name, value, error);
 }
 
@@ -231,7 +234,7 @@ static void contradict(Error *contradictions, const char *key, const char *there
              there, here);
 }
 
-/* Changes to another model's defaults, but keeps the settings that were given. */
+/* Changes to the defaults of another model, but keeps the settings that were given. */
 static void change_model(ModelConfig *config, const ModelSpec *model)
 {
     const ModelConfig before = *config;
@@ -260,7 +263,7 @@ typedef struct ValueText {
     char text[32];
 } ValueText;
 
-/* The value as a file of settings has it. */
+/* The value of a setting, as a file of settings has it. */
 static ValueText value_of(const ModelConfig *config, const Key *key)
 {
     ValueText value;
@@ -287,7 +290,8 @@ Status model_config_adopt(ModelConfig *config, const char *name, const char *val
     ModelConfig there = *config;
     TRY(set_value(&there, name, value, error));
     if (!(key->of & OF_WEIGHTS))
-        return error_set(error, STATUS_BAD_INPUT, "%s is no setting of weights", name);
+        return error_set(error, STATUS_BAD_INPUT,
+                         "%s does not belong in a file of weights: dprun --save writes no such line", name);
     char *const own = (char *)config + key->offset, *const saved = (char *)&there + key->offset;
     if ((config->given & given_bit(key)) && memcmp(own, saved, key_sizes[key->type]) != 0)
         contradict(contradictions, name, value, value_of(config, key).text);

@@ -1,4 +1,4 @@
-/* The physical experts of a stage's layers, for a host that moves them between the members of the group. */
+/* The physical experts of a stage's layers, for a host that moves them between the members of an expert group. */
 
 #include "runtime/model/experts.h"
 #include "runtime/model/stage.h"
@@ -18,7 +18,7 @@ ExpertCopies *stage_copies(const Stage *stage, size_t index)
     return part ? part->component.copies : NULL;
 }
 
-/* The bytes of one expert's matrix in parameter `index`. */
+/* The bytes of one expert's matrix in the component's parameter `index`. */
 static size_t matrix_bytes(const Component *component, size_t index)
 {
     return component->of_experts[index] / component->config.experts * component->device->run->size[COMPUTE_TYPE];

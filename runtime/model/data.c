@@ -59,7 +59,7 @@ Status dataset_open(const ModelConfig *config, const char *path, Dataset **opene
     *opened = NULL;
     Dataset *dataset = calloc(1, sizeof *dataset);
     if (!dataset)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+        return error_set(error, STATUS_RUN_FAILED, "no memory to open the data");
     dataset->config = *config;
     const Status status = config->model->data->open(dataset, path, error);
     if (status != STATUS_OK) {
@@ -96,7 +96,7 @@ static void window_at(const Dataset *dataset, size_t sample, size_t start, int32
 
 static void draw_text(const Dataset *dataset, uint64_t key, void *inputs, void *targets)
 {
-    /* the windows may start at these many bytes: the last window's last target is the last training byte */
+    /* the number of bytes at which a window may start: the last target of the last window is the last training byte */
     const size_t starts = dataset->training - dataset->config.sequence;
     for (uint32_t sample = 0; sample < dataset->config.microbatch_size; sample++)
         window_at(dataset, sample, random_bits(key, sample) % starts, inputs, targets);
@@ -125,7 +125,7 @@ void dataset_microbatch(const Dataset *dataset, uint64_t step, uint32_t number, 
 
 uint64_t dataset_windows(const Dataset *dataset)
 {
-    /* the last target is one byte after the last input */
+    /* a window needs one byte after its last input, as the last target */
     return dataset->text ? (dataset->size - dataset->training - 1) / dataset->config.sequence : 0;
 }
 

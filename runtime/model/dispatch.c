@@ -6,7 +6,7 @@
 #include "runtime/model/experts.h"
 
 enum { ROUTE, PERMUTE };
-enum { COUNTS, OUT, BACK }; /* indices of its exchanges */
+enum { COUNTS, OUT, BACK }; /* indices in Component.exchanges */
 
 static Status open(Component *c, Error *error)
 {
@@ -36,7 +36,7 @@ static void forward(const Component *c, const PassAddresses *at, OpList *list)
                               .count = c->rows * c->config.experts_per_token,
                               .choose_copies = {f.chosen, f.placed}});
     APPEND(list, group_rows, c->kernels[ROUTE], f.placed, f.places, f.begins);
-    if (c->exchanges[COUNTS]) /* this all-to-all is in flight while the rows are copied */
+    if (c->exchanges[COUNTS]) /* the counts are exchanged while permute copies the rows */
         op_append(list, &(Op){.kind = OPERATION_counts_post,
                               .exchange = c->exchanges[COUNTS],
                               .counts_post = {f.begins, f.counts_sent, f.counts_received}});

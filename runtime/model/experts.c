@@ -6,7 +6,7 @@
 enum { WIDE, NARROW }; /* parameters */
 enum { TO_WIDE, SWIGLU, TO_NARROW };
 
-/* Adds a parameter with a matrix of `each` elements for each expert that this stage holds. */
+/* Adds a parameter with a matrix of `each` elements for each physical expert that this stage holds. */
 static void add_parameter(Component *c, const char *name, size_t each, double deviation)
 {
     c->of_experts[c->parameter_count] = c->config.experts * each;

@@ -15,38 +15,45 @@ typedef struct ExpertsFrame {
     /* saved from F to I */
     Address logits, gates; /* [T, experts], [T, K] */
     /* int32 [T, K] each. chosen: the experts of each token. placed: the physical experts that compute them (the same
-       memory as `chosen` if no expert has copies). places: the index of each row when rows are sorted by physical
+       memory as `chosen` if no expert has copies). places: the index of each row when all rows are sorted by physical
        expert */
     Address chosen, placed, places;
-    /* [R, 2 expert_hidden] input of SwiGLU; [T K, hidden] results of the experts, as the tokens' member gets them */
+    /* wide: [R, 2 expert_hidden] input of SwiGLU. results: [T K, hidden] results of the experts for this member's
+       tokens, in the order of `sent` */
     Address wide, results;
-    /* [R, hidden] results of the experts held here; [T K, hidden] rows of n, sorted by expert, as this member sends
-       them. In a group `sent` is the memory of `results`: the rows have been sent when the results arrive */
+    /* made: [R, hidden] results of the experts held here. sent: [T K, hidden] rows of n, sorted by physical expert, as
+       this member sends them. In a group `sent` is the memory of `results`: the rows have been sent when the results
+       arrive */
     Address made, sent;
-    /* int32 [physical experts] each: the number of rows that this member sends to each physical expert; the number of
-       rows in each block that it receives. Only with a group */
+    /* only in a group; int32 [physical experts] each. counts_sent: the number of rows that this member sends to each
+       physical expert. counts_received: the number of rows in each block that it receives */
     Address counts_sent, counts_received;
-    /* [T, 2 shared_width] input of the shared experts' SwiGLU; [T, hidden] x + shared(n) */
+    /* shared_wide: [T, 2 shared_width] input of the shared experts' SwiGLU. residual: [T, hidden] x + shared(n) */
     Address shared_wide, residual;
     /* saved from F to W; I reads some of them, too */
-    Address normed, statistics; /* [T, hidden] n; what the norm saves (kernel->context elements), last in the stash */
-    /* int32 [physical experts + 1]: first row of each physical expert in `sent`; [1] the balance loss */
+    /* normed: [T, hidden] n. statistics: what the norm saves (kernel->context elements); last in the stash */
+    Address normed, statistics;
+    /* begins: int32 [physical experts + 1], the first row of each physical expert in `sent`. balance: [1], the balance
+       loss */
     Address begins, balance;
-    Address held; /* int32 [physical experts + 1]: first row of each block of the experts held here */
-    /* [R, hidden] input of the experts held here, in the order of `held`; [R, expert_hidden] output of SwiGLU */
+    Address held; /* int32 [physical experts + 1]: first row of each block that the experts held here get */
+    /* rows: [R, hidden] input of the experts held here, in the order of `held`. active: [R, expert_hidden] output of
+       SwiGLU */
     Address rows, active;
     Address shared_active;
     /* within I */
-    /* [T K, hidden] gradient of `sent`; [T, K]; the gradients of n from the shared experts and from the router,
-       [T, hidden] each */
+    /* drows: [T K, hidden] gradient of `sent`. dgates: [T, K]. dshared, drouted: [T, hidden], the gradients of n from
+       the shared experts and from the router */
     Address drows, dgates, dshared, drouted;
-    /* [R, hidden] gradient of `rows`; [T K, hidden] gradient of `results`, in a group in the memory of `drows` */
+    /* dmade: [R, hidden] gradient of `rows`. dsent: [T K, hidden] gradient of `results`; in a group in the memory of
+       `drows` */
     Address dmade, dsent;
-    Address dactive, shared_dactive; /* like active, shared_active */
+    Address dactive, shared_dactive; /* gradients of active, shared_active */
     /* saved from I to W */
-    Address dresults, dwide, shared_dwide; /* [R, hidden] gradient of `made`; like wide, shared_wide */
+    Address dresults, dwide, shared_dwide; /* gradients of `made`, `wide`, `shared_wide` */
     Address dlogits, dnormed;
-    size_t context, stash, gradient; /* total elements; stash: without the statistics */
+    /* elements of each buffer; stash without `statistics`, whose size only the norm's kernel knows */
+    size_t context, stash, gradient;
 } ExpertsFrame;
 
 ExpertsFrame experts_frame(const Component *component, const PassAddresses *at);
@@ -62,15 +69,17 @@ bool experts_have_copies(const ModelConfig *config);
 Routing experts_routing(const ModelConfig *config);
 /* The number of physical experts of a layer: its experts and their further copies (ExpertGroup.replicas). */
 uint32_t experts_physical(const ModelConfig *config);
-/* The number of physical experts of a layer that this stage holds: all, or those of its member of the group. */
+/* The number of physical experts of a layer that this stage holds: all, or in a group those of this member. */
 uint32_t experts_held(const ModelConfig *config);
 /* The most rows that the experts of this stage can get in a pass; if ModelConfig.expert_rows limits them, that
    limit. */
 size_t experts_room(const Component *component);
-/* For `open`: makes all-to-all `number` of the component; nothing without a group. `what`: its name in messages.
-   `back`: as in GroupExchange. `pass`: RECIPE_F or RECIPE_B. STATUS_RUN_FAILED: out of memory. */
+/* For ComponentKind.open: makes the all-to-all exchanges[number] of the component; does nothing without a group.
+   `what`: its name in messages. `back`: as in GroupExchange. `pass`: RECIPE_F or RECIPE_B. STATUS_RUN_FAILED: out of
+   memory. */
 Status experts_exchange(Component *component, int number, const char *what, bool back, RecipePass pass, Error *error);
-/* Appends the post of an all-to-all that sends rows from x to y, and its wait; nothing without a group. */
+/* Appends two operations: the post of an all-to-all that sends rows from x to y, and its wait. Appends nothing without
+   a group. */
 void experts_send_rows(const Component *component, const ExpertsFrame *frame, int exchange, Address x, Address y,
                        OpList *list);
 

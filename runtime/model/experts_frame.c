@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Divides one of the stage's buffers into consecutive parts. */
+/* Divides one of the stage's buffers into consecutive tensors. */
 typedef struct Cursor {
     const Component *component;
     Address begin;
@@ -23,7 +23,7 @@ static Address take_numbers(Cursor *cursor, size_t count)
     return take(cursor, (count * sizeof(int32_t) + size - 1) / size);
 }
 
-/* Takes memory from the cursor if a group divides the experts; otherwise returns `same`. */
+/* A tensor of its own if a group divides the experts. Otherwise `same`: without a group both tensors are one. */
 static Address take_apart(Cursor *cursor, size_t elements, Address same)
 {
     return cursor->component->config.expert_group ? take(cursor, elements) : same;

@@ -6,11 +6,11 @@
 enum { GAIN, SHIFT, VOCABULARY };
 enum { NORM, TO_LOGITS, LOSS };
 
-/* Addresses of the tensors that a pass saves for a later pass of the same microbatch. First row: F saves them for W,
-   and all but `normed` for I, too; second row: I for W. After F `logits` holds the gradient of the logits. */
+/* Addresses of intermediate results of a microbatch. */
 typedef struct Parts {
+    /* saved from F to W; I reads statistics and logits, too. After F, `logits` holds the gradient of the logits */
     Address normed, statistics, logits;
-    Address dnormed;
+    Address dnormed; /* saved from I to W */
 } Parts;
 
 static Parts parts_of(const Component *c, const PassAddresses *at)

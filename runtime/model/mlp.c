@@ -5,12 +5,11 @@
 enum { GAIN, SHIFT, UP, UP_BIAS, DOWN, DOWN_BIAS };
 enum { NORM, TO_WIDE, GELU, TO_NARROW };
 
-/* Addresses of the tensors that a pass saves for a later pass of the same microbatch. First row: F saves them for I;
-   second row: F for W, and `statistics` for I, too; third row: I for W. */
+/* Addresses of intermediate results of a microbatch. */
 typedef struct Parts {
-    Address wide;
-    Address normed, statistics, active;
-    Address dwide, dnormed;
+    Address wide;                       /* saved from F to I */
+    Address normed, statistics, active; /* saved from F to W; I reads statistics, too */
+    Address dwide, dnormed;             /* saved from I to W */
 } Parts;
 
 static Parts parts_of(const Component *c, const PassAddresses *at)

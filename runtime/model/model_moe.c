@@ -5,7 +5,7 @@
 #include "runtime/model/experts.h"
 #include "runtime/model/spec.h"
 
-static const double weights_most = 0x1p44; /* most weights of all experts; their bytes still fit in a size_t */
+static const double weights_most = 0x1p44; /* the most weights of all experts: their bytes still fit in a size_t */
 
 static Status check_sizes(const ModelConfig *config, Error *error)
 {
@@ -16,7 +16,9 @@ static Status check_sizes(const ModelConfig *config, Error *error)
                          INT32_MAX);
     if (3 * widths * config->layers * ((double)config->experts + config->shared_experts) > weights_most ||
         routed * config->layers * 8.0 * ((double)config->hidden + config->expert_hidden) > weights_most)
-        return error_set(error, STATUS_BAD_INPUT, "this model is too large: its experts, or the rows of a microbatch");
+        return error_set(
+            error, STATUS_BAD_INPUT,
+            "this model is too large: make experts, expert_hidden, hidden, layers or microbatch_size smaller");
     return STATUS_OK;
 }
 
@@ -28,7 +30,7 @@ static Status check(const ModelConfig *config, Error *error)
         return error_set(error, STATUS_BAD_INPUT, "expert_groups = %u does not divide experts = %u", groups,
                          config->experts);
     if (config->groups_per_token > groups)
-        return error_set(error, STATUS_BAD_INPUT, "groups_per_token = %u of expert_groups = %u",
+        return error_set(error, STATUS_BAD_INPUT, "groups_per_token = %u, but there are only expert_groups = %u",
                          config->groups_per_token, groups);
     const uint32_t choice = config->experts / groups * config->groups_per_token;
     if (config->experts_per_token > config->experts)
@@ -36,7 +38,7 @@ static Status check(const ModelConfig *config, Error *error)
                          config->experts_per_token, counted(config->experts, "expert").text);
     if (config->experts_per_token > choice)
         return error_set(error, STATUS_BAD_INPUT,
-                         "experts_per_token = %u of %u experts: a token may choose among %s of %s",
+                         "experts_per_token = %u, but a token chooses among only %u experts: %s of %s",
                          config->experts_per_token, choice, counted(config->groups_per_token, "group").text,
                          counted(config->experts / groups, "expert").text);
     return check_sizes(config, error);
@@ -53,7 +55,7 @@ const ModelSpec model_moe = {
                  BYTE_MODEL_DEFAULTS,
                  .experts = 8,
                  .experts_per_token = 2,
-                 /* with the shared expert, three active experts have as many products as gpt's MLP */
+                 /* three active experts (two routed, one shared) need about as many multiply-adds as gpt's MLP */
                  .expert_hidden = 85,
                  .shared_experts = 1,
                  .expert_groups = 1,

@@ -1,4 +1,4 @@
-/* Merges the lists of the halves of an F&B or F&F into one, in the order of the recipe. */
+/* Merges the lists of operations of the two halves of an F&B or F&F, in the order of the recipe. */
 
 #include "runtime/base/clock.h"
 #include "runtime/model/experts.h"
@@ -7,55 +7,56 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Consecutive components of a stage that belong to one part of a layer. */
+/* Components begin .. end - 1 of a stage, which belong to one part of a layer. */
 typedef struct Range {
     size_t begin, end; /* equal: none */
 } Range;
 
-/* The operations of a component that come after its last post of an all-to-all: the wait, and what uses the result.
+/* The operations of a component's pass after its last post of an all-to-all: the wait, and what uses the received rows.
    They are delayed until right before the next component of the same half that needs them or posts an all-to-all
-   itself, so that other components compute meanwhile. */
+   itself. So other components compute while the all-to-all is in flight. */
 typedef struct Rest {
     RecipePass pass;
-    /* index: of the component; begin, end: its operations in the stage's list. begin == end: there are none */
+    /* index: of the component; begin, end: its delayed operations in the stage's list. begin == end: there are none */
     size_t index, begin, end;
 } Rest;
 
-/* Operations of an F that a recipe orders as one entry: all of a component. If the recipe divides attention, a piece is
-   the operations before the attention core (RECIPE_QKV), or the other operations of a component of attention
+/* Operations of an F that a recipe orders as one entry: the F of a component. If the recipe divides attention, a piece
+   is the operations before the attention core (RECIPE_QKV), or the other operations of one component of attention
    (RECIPE_CORE). */
 typedef struct Piece {
     ModelPart part; /* the name of the piece in the recipe; RECIPE_NAMES: the piece is outside the layers */
-    uint32_t index; /* of the component in its stage */
+    uint32_t index; /* index of the component in its stage */
     uint32_t layer;
-    size_t begin, end; /* operations of the stage's list */
-    /* asked: the recipe has reached the entry of this piece; done: its operations are in the merged list */
+    size_t begin, end; /* operations begin .. end - 1 of the stage's list of F */
+    /* asked: the recipe walk has reached this piece's entry; done: its operations are in the merged list */
     bool asked, done;
 } Piece;
 
 typedef struct ForwardHalf {
     const Stage *stage;
-    Piece *pieces; /* [count], in the order of the F */
+    Piece *pieces; /* [count], in the order in which an F alone runs them */
     size_t count;
-    uint8_t half, pass; /* half: 0 or 1; pass: the value of RecipeEntry.pass in the entries of this half */
+    uint8_t half, pass; /* half: 0 or 1; pass: RecipeEntry.pass of this half's entries */
 } ForwardHalf;
 
-/* The list of a pair while it is made. */
+/* State while the merged list of a pair is made. */
 typedef struct Overlap {
     const StagePair *pair;
     const Recipe *recipe;
     PairList *made;
-    ForwardHalf forwards[2]; /* of an F&B only the first one; the other has no pieces */
-    /* the index of the component whose B was appended last; B of all components from it on is in the list */
+    ForwardHalf forwards[2]; /* the F of an F&B, or both F of an F&F; for an F&B forwards[1].pieces is NULL */
+    /* for an F&B: all components of the backward stage from this index on already have their B in the list */
     size_t backward;
-    Range waiting[RECIPE_COMPONENTS]; /* components whose W is still to come */
-    Rest rests[2];                    /* of each half */
+    /* [component of the recipe] its components whose B is in the list, but not their W */
+    Range waiting[RECIPE_COMPONENTS];
+    Rest rests[2]; /* [half] */
 } Overlap;
 
 static const Stage *stage_of(const Overlap *o, uint8_t half) { return half ? o->pair->backward : o->pair->forward; }
 
-/* Appends operations of a component's pass. Operations of the second half use the bases after those of the first half,
-   and all-to-alls of their own. */
+/* Appends operations begin .. end - 1 of a component's pass. Operations of the second half use the bases after those of
+   the first half, and all-to-alls of their own. */
 static void append_operations(Overlap *o, uint8_t half, size_t index, RecipePass pass, size_t begin, size_t end)
 {
     const Stage *stage = stage_of(o, half);
@@ -82,7 +83,7 @@ static void append_rest(Overlap *o, uint8_t half)
     *rest = (Rest){.begin = 0};
 }
 
-/* The index after the last operation that posts an all-to-all of rows, among operations begin .. end - 1; `end` if none
+/* Among operations begin .. end - 1: the index after the last one that posts an all-to-all of rows; `end` if none
    does. */
 static size_t end_of_posts(const OpList *list, size_t begin, size_t end)
 {
@@ -102,8 +103,8 @@ static bool use_one_address(const Op *one, const Op *other)
     return false;
 }
 
-/* Whether operations begin .. end - 1 come after the rest in the pass and have an operand in common with it. An operand
-   that both sides only read counts as well. */
+/* Whether operations begin .. end - 1 come after the rest in their pass and share an operand with it. An operand that
+   both only read counts as well. */
 static bool needs_rest(const OpList *list, const Rest *rest, size_t begin, size_t end)
 {
     for (size_t i = begin; begin >= rest->end && i < end; i++)
@@ -114,7 +115,8 @@ static bool needs_rest(const OpList *list, const Rest *rest, size_t begin, size_
 }
 
 /* Appends operations begin .. end - 1 of an F or B up to the last one that posts an all-to-all. The operations after
-   that post become the rest of this half. */
+   that post become the rest of this half. The rest that the half had before is appended first if these operations need
+   it or post an all-to-all. */
 static void append_posting(Overlap *o, uint8_t half, size_t index, RecipePass pass, size_t begin, size_t end)
 {
     const OpList *list = &stage_of(o, half)->lists[pass];
@@ -152,8 +154,9 @@ static void add_piece(ForwardHalf *half, uint32_t index, ModelPart part, size_t 
         (Piece){.part = part, .index = index, .layer = half->stage->parts[index].layer, .begin = begin, .end = end};
 }
 
-/* The part of a layer whose recipe entry has a component's F. If the recipe divides attention, it is the part with the
-   operations from the attention core on. */
+/* The name of the recipe entries that order a component's F: RECIPE_CORE or RECIPE_SHARED if the recipe names them,
+   otherwise the component's part; RECIPE_NAMES outside the layers. For an attention that the recipe divides, this is
+   the name of the operations from the attention core on. */
 static ModelPart name_of(const Recipe *recipe, const Part *part, uint8_t pass)
 {
     const ComponentKind *kind = part->component.kind;
@@ -164,7 +167,7 @@ static ModelPart name_of(const Recipe *recipe, const Part *part, uint8_t pass)
     return kind == &component_shared && recipe_has(recipe, RECIPE_SHARED, pass) ? RECIPE_SHARED : kind->part;
 }
 
-/* Divides an F into pieces. False: out of memory. */
+/* Divides the F of half `number` into pieces. False: out of memory. */
 static bool cut_forward(const Stage *stage, const Recipe *recipe, uint8_t number, uint8_t pass, ForwardHalf *half)
 {
     *half = (ForwardHalf){
@@ -181,9 +184,10 @@ static bool cut_forward(const Stage *stage, const Recipe *recipe, uint8_t number
     return half->pieces;
 }
 
-/* Whether a piece must come after a piece that is earlier in the F. Within a layer the shared experts take their input
-   from the router, as dispatch does. So the shared experts need neither dispatch nor the other experts, and these do
-   not need the shared experts. Combine adds up the result of the shared experts, but only after its all-to-all. */
+/* Whether a piece must come after another one that comes earlier in the F. Within a layer the shared experts take their
+   input from the router, as dispatch does. So the shared experts need neither dispatch nor the other experts, and these
+   do not need the shared experts. Combine adds the result of the shared experts. With an all-to-all it does so only
+   after the wait, so combine itself may come before them. */
 static bool follows(const ForwardHalf *half, const Piece *piece, const Piece *earlier)
 {
     const bool shares = piece->part == RECIPE_SHARED || earlier->part == RECIPE_SHARED;
@@ -216,8 +220,8 @@ static bool append_piece(Overlap *o, const ForwardHalf *half, Piece *piece)
     return true;
 }
 
-/* Handles a recipe entry of an F: appends its pieces in layer `layer`, and pieces of earlier entries that had to wait
-   for them. */
+/* Handles an entry of a recipe that orders an F: appends its pieces in layer `layer`, and pieces of earlier entries
+   that had to wait for these. */
 static void append_forward(Overlap *o, ForwardHalf *half, RecipeEntry entry, uint32_t layer)
 {
     for (size_t i = 0; i < half->count; i++) {
@@ -238,8 +242,8 @@ static void finish_forward(Overlap *o, ForwardHalf *half)
 
 /* --- B and W --- */
 
-/* Appends B of components o->backward - 1 down to `end`, and in a full backward also their W. The recipe names none of
-   these components. */
+/* Appends B of components o->backward - 1 down to `end`, none of which the recipe names. If the pair computes weight
+   gradients, also appends W of each. */
 static void append_backward(Overlap *o, size_t end)
 {
     while (o->backward > end) {
@@ -264,8 +268,8 @@ static Range find_part(const Stage *stage, uint32_t layer, ModelPart kind)
     return found;
 }
 
-/* Handles a recipe entry of a backward: appends B or W of its component in layer `layer`. Appends nothing if that layer
-   does not have the component. */
+/* Handles an entry of a recipe that orders a backward: appends B or W of its component in layer `layer`, counted from
+   the stage's last layer. Appends nothing if that layer does not have the component. */
 static void append_backward_entry(Overlap *o, RecipeEntry entry, uint32_t layer)
 {
     Range *waiting = &o->waiting[entry.component];
@@ -322,7 +326,8 @@ static bool cut_forwards(Overlap *o)
 
 static Status make_list(const StagePair *pair, const Recipe *recipe, PairList **list, Error *error)
 {
-    const size_t parts = 2 * pair->forward->part_count + 3 * pair->backward->part_count; /* at most: with rests */
+    /* at most: a component's F has two parts, its backward B, a rest of B, and W */
+    const size_t parts = 2 * pair->forward->part_count + 3 * pair->backward->part_count;
     PairList *made = calloc(1, sizeof *made + parts * sizeof *made->parts);
     Overlap o = {.pair = pair, .recipe = recipe, .made = made, .backward = pair->backward->part_count};
     if (!made || !cut_forwards(&o)) {
@@ -373,6 +378,8 @@ static Status run_part(const StagePair *pair, const PairList *list, const PairPa
                        void *const *bases, Error *error)
 {
     const Stage *stage = part->half ? pair->backward : pair->forward;
+    if (stage->spans)
+        stage->spans->half = part->half;
     const Status status =
         stage_run_part(stage, part->index, part->pass, part->first, &list->list, begin, part->end, bases, error);
     if (status != STATUS_OK)
@@ -393,6 +400,8 @@ static Status run_parts(const StagePair *pair, const PairList *list, void *const
     }
     if (pair->forward_time)
         *pair->forward_time = forward;
+    if (pair->forward->spans)
+        pair->forward->spans->half = 0;
     return STATUS_OK;
 }
 

@@ -11,8 +11,8 @@ enum { TO_WIDE, GELU, TO_NARROW };
 static Status open(Component *c, Error *error)
 {
     const size_t rows = c->rows, hidden = c->config.hidden, wide = 4 * hidden;
-    /* the standard deviation of a uniform distribution from -1 / sqrt(inputs) to 1 / sqrt(inputs), with which
-       frameworks initialise linear layers */
+    /* the standard deviation of a uniform distribution from -1 / sqrt(inputs) to 1 / sqrt(inputs), which frameworks use
+       to initialise linear layers */
     component_parameter(c, (Parameter){"perceptron.up", hidden * wide, true, 1 / sqrt(3 * (double)hidden), 0});
     component_parameter(c, (Parameter){"perceptron.down", wide * hidden, true, 1 / sqrt(3 * (double)wide), 0});
     const KernelShape to_wide = {.kind = KERNEL_LINEAR, .rows = rows, .columns = hidden, .outputs = wide};

@@ -1,9 +1,9 @@
 /* Begins the second half of a layer with experts: n = norm(x), and a score of each expert for each token. The scores
-   decide which experts get the token, and their gates. In a recipe it is a part of attention, as in DeepSeek's
+   decide which experts get the token, and their gates. In a recipe the router is a part of attention, as in DeepSeek's
    training.
 
-   The bias affects only the choice and has no gradient. W counts each expert's tokens in its gradient buffer, and after
-   the step the bias moves towards equal loads (stage_update). */
+   The router's bias affects only the choice of experts and has no gradient. Instead, W counts the tokens of each expert
+   in the bias's gradient buffer, and after the step the bias moves towards equal loads (stage_update). */
 
 #include "runtime/model/experts.h"
 
@@ -44,8 +44,8 @@ static void forward(const Component *c, const PassAddresses *at, OpList *list)
                           .route = {f.logits, component_weights(c, at, ROUTER_BIAS), f.chosen, f.gates, f.balance}});
 }
 
-/* The gradient of n has three terms: from the dispatched rows and from the shared experts, which are already in
-   dnormed, and from the logits, by way of the gates and the balance loss. */
+/* The gradient of n has three terms. dnormed already has the sum of two: from the dispatched rows and from the shared
+   experts. This adds the third, from the logits, which the gates and the balance loss depend on. */
 static void backward_input(const Component *c, const PassAddresses *at, OpList *list)
 {
     const ExpertsFrame f = experts_frame(c, at);

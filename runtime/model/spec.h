@@ -1,7 +1,7 @@
 #ifndef MODEL_SPEC_H
 #define MODEL_SPEC_H
 
-/* A built-in model. To add one: a file that defines its ModelSpec, and its row in MODEL_LIST. */
+/* A built-in model. To add one: a file that defines its ModelSpec, and a row in MODEL_LIST. */
 
 #include "runtime/model/component.h"
 #include "runtime/model/data.h"
@@ -10,19 +10,21 @@ enum { LAYER_COMPONENTS = 6, MODEL_SIZES = 15 };
 
 struct ModelSpec {
     const char *name;
-    ModelConfig defaults; /* its `model` is this one */
+    ModelConfig defaults; /* its `model` is this ModelSpec */
     /* layer: the components of a layer in the order of its forward; NULL after the last one */
     const ComponentKind *first, *layer[LAYER_COMPONENTS], *last;
-    /* A second kind of layers, such as dense layers among layers with experts. NULL: there are none. */
+    /* A second kind of layer, such as dense layers among layers with experts. is_other: whether layer `layer` is of
+       this kind; NULL if there is no second kind. */
     const ComponentKind *other_layer[LAYER_COMPONENTS];
     bool (*is_other)(const ModelConfig *config, uint32_t layer);
     const DataSource *data;
-    const char *sizes[MODEL_SIZES]; /* the settings that its weights depend on, besides layers and hidden */
-    /* Checks the settings that concern only this model; STATUS_BAD_INPUT. NULL: no check. */
+    /* the settings that the weights depend on, besides layers and hidden; NULL after the last one */
+    const char *sizes[MODEL_SIZES];
+    /* Checks the settings that concern only this model; fails with STATUS_BAD_INPUT. NULL: nothing to check. */
     Status (*check)(const ModelConfig *config, Error *error);
 };
 
-/* Default settings that gpt and moe share: a small model of bytes, and its training. */
+/* Default settings that gpt and moe share: the sizes of a small model on bytes, and its optimizer. */
 #define BYTE_MODEL_DEFAULTS                                                                                       \
     .hidden = 96, .heads = 4, .sequence = 64, .microbatch_size = 1, .vocabulary = 256, .seed = 1,                 \
     .learning_rate = 4e-3, .warmup_steps = 20, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, \

@@ -1,5 +1,5 @@
-/* The last component of the mlp model: the mean squared error of its rows. F saves their gradient, so I needs no
-   targets. */
+/* The last component of the mlp model: the mean squared error of its rows. F saves the gradient of the rows, so I needs
+   no targets. */
 
 #include "runtime/model/component.h"
 

@@ -62,8 +62,8 @@ static Status add_components(Stage *stage, uint32_t number, uint32_t stages, uin
 }
 
 /* Begins a new block: sets where its parts of the buffers begin. `between`: another block comes before it in the stage.
-   Then the stash gets room for the activation between the two, and the gradient buffer for its gradient if
-   `learns_before`. */
+   Then the stash gets room for the activation between the two blocks, and if `learns_before`, the gradient buffer gets
+   room for the gradient of that activation. */
 static void begin_block(StageSizes *sizes, Part *part, bool between, bool learns_before)
 {
     const size_t message = component_round(sizes->message);
@@ -80,7 +80,7 @@ static void begin_block(StageSizes *sizes, Part *part, bool between, bool learns
     part->gradient = sizes->gradient;
 }
 
-/* Sets the offsets of the parameters: first those of all other components, then those of experts. */
+/* Sets the offsets of the parameters. Those of experts come after all others. */
 static void lay_out_parameters(Stage *stage)
 {
     StageSizes *sizes = &stage->sizes;
@@ -128,7 +128,7 @@ static PassAddresses addresses_of(const Stage *stage, size_t index)
 {
     const Part *part = &stage->parts[index];
     const Component *c = &part->component;
-    size_t begin = index, end = index + 1; /* of its block */
+    size_t begin = index, end = index + 1; /* the components of its block: begin .. end - 1 */
     while (stage->parts[begin].component.kind->continues)
         begin--;
     while (end < stage->part_count && stage->parts[end].component.kind->continues)
@@ -202,7 +202,7 @@ static void data_sizes(Stage *stage, bool first, bool last)
     sizes->outputs = last ? ends->outputs : 0;
 }
 
-/* Allocates host memory that is large enough for any tally of the stage and its parameter. */
+/* Allocates host memory for the largest tally of the stage and for the parameter of that tally. */
 static Status make_counts(Stage *stage, Error *error)
 {
     size_t most = 0;
@@ -265,7 +265,7 @@ void stage_close(Stage *stage)
         free(stage->parts[i].component.copies);
     }
     free(stage->counts);
-    free(stage); /* the device owns its kernels */
+    free(stage); /* the device owns the stage's kernels */
 }
 
 static uint32_t checksum_on(uint32_t checksum, const OpList *list)

@@ -8,16 +8,14 @@
 #include "runtime/device/operation.h"
 #include "runtime/model/component.h"
 
-enum { NO_LAYER = UINT32_MAX };
-
-/* A component, and where its parts of the buffers begin, in elements. Components of a block (ComponentKind.continues)
-   share these except the parameters. */
+/* A component, and the offsets in elements at which its parts of the stage's buffers begin. All components of a block
+   (ComponentKind.continues) have the same offsets, except those of the parameters. */
 typedef struct Part {
     Component component;
     uint32_t layer; /* index in the stage; NO_LAYER: outside the layers */
     size_t parameters, context, stash, gradient;
-    /* offsets of the input in the stash and of its gradient in the gradient buffer; unused in the first block, whose
-       input is the stage's */
+    /* offset of the component's input in the stash, and of the gradient of that input in the gradient buffer; unused in
+       the first block, whose input is the stage's */
     size_t x, dx;
     bool learns_before; /* an earlier component or stage needs the gradient dx of this component's input */
     struct {
@@ -25,13 +23,15 @@ typedef struct Part {
     } ops[RECIPE_PASSES]; /* the operations of each pass: begin .. end - 1 of the stage's list of that pass */
 } Part;
 
-/* Consecutive operations in the merged list of an F&B or F&F: a pass of one component, or a part of it. */
+/* Consecutive operations in the merged list of an F&B or F&F. They belong to one pass (F, I or W) of one component of a
+   stage (Stage.parts), and are all operations of that pass or some of them. */
 typedef struct PairPart {
     uint32_t index; /* index of the component in its stage */
     RecipePass pass;
     uint8_t half; /* 0: of StagePair.forward, 1: of StagePair.backward */
     bool first;   /* it includes the first operation of the component's pass */
-    /* 1 + the index of its last operation; its first operation follows the last one of the previous part */
+    /* 1 + the index of its last operation in the merged list; its first operation follows the last one of the previous
+       PairPart */
     size_t end;
 } PairPart;
 
@@ -40,7 +40,7 @@ typedef struct PairPart {
 typedef struct PairList PairList;
 struct PairList {
     PairList *next;
-    uint64_t backward; /* number of the backward stage */
+    uint64_t backward; /* Stage.number of the backward stage */
     bool weights, both_forward;
     Recipe recipe;
     OpList list;
@@ -56,10 +56,11 @@ struct Stage {
     bool first;                  /* first stage of the model: no dx */
     uint32_t first_layer;        /* index of its first layer in the whole model */
     PartTimes *times;            /* times of its parts; NULL: not measured */
+    PartSpans *spans;            /* when its components ran; NULL: not wanted */
     OpList lists[RECIPE_PASSES]; /* the operations of F, of I and of W */
     /* merged lists of F&Bs and F&Fs whose first half is this stage; each is made before or at its first run */
     PairList *pairs;
-    float *counts; /* host memory for one tally and its parameter; NULL: the stage has no tallies */
+    float *counts; /* host memory for one tally and its parameter; NULL if the stage has no tallies */
     size_t part_count;
     Part parts[];
 };
@@ -72,14 +73,15 @@ bool stage_joins(const Stage *stage, size_t index);
    core. */
 size_t stage_core(const Stage *stage, const Part *part);
 
-/* The merged list of a pair. The forward stage owns it. */
+/* Finds the merged list of a pair, or makes it at the first call. The forward stage owns it. */
 Status stage_pair_list(const StagePair *pair, const Recipe *recipe, PairList **list, Error *error);
 /* Lets the device bind a list to `bases` if the list is prepared; otherwise *bound is NULL. */
 Status stage_bind_list(Device *device, const OpList *list, void *const *bases, BoundPass **bound, Error *error);
 /* Makes the lists of a stage whose buffers are laid out: F from the first component to the last, I and W in reverse. */
 Status stage_list_operations(Stage *stage, Error *error);
 /* Runs operations begin .. end - 1 of a list, which belong to a pass of the `index`-th component. `first`: the first
-   operation of the pass is among them. Adds their time if the stage's parts are timed. */
+   operation of the pass is among them. Adds their time if the stage's parts are timed, and notes their span if spans
+   are wanted. */
 Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, bool first, const OpList *list, size_t begin,
                       size_t end, void *const *bases, Error *error);
 /* Adds the time since `begun` to a pass (RECIPE_F, ..., PART_U) of the `index`-th component, and counts the pass if

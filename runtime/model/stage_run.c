@@ -1,21 +1,25 @@
-/* Runs the passes of a stage, and measures the times of their parts. */
+/* Runs the passes of a stage, and measures their parts: the sums of their times, or when each ran. */
 #include "runtime/base/clock.h"
 #include "runtime/model/experts.h"
 #include "runtime/model/stage.h"
 
 #include <string.h>
 
-/* The PartTime to which the time of a pass is added; NULL: the part has no such pass. If nothing before a part needs
-   dx, its I is shorter: in a layer the time of such an I is kept separately; outside the layers there is no such I. */
-static PartTime *time_of(const Stage *stage, const Part *part, int pass)
+/* The name under which a pass of a part is measured; MODEL_PARTS: the pass takes no time. If nothing before a component
+   needs dx, its I is shorter: in a layer it is measured as PART_FIRST_LAYER; outside the layers there is no such I. */
+static ModelPart measured_part(const Part *part, int pass)
 {
-    PartTime(*times)[PART_PASSES] = stage->times->parts[stage->times->in_pair];
     const ModelPart kind = part->component.kind->part;
     if (pass == RECIPE_B && !part->learns_before)
-        return kind < RECIPE_COMPONENTS ? &times[PART_FIRST_LAYER][RECIPE_B] : NULL;
-    if ((pass == RECIPE_W || pass == PART_U) && !part->component.parameter_count)
-        return NULL;
-    return &times[kind][pass];
+        return kind < RECIPE_COMPONENTS ? PART_FIRST_LAYER : MODEL_PARTS;
+    return (pass == RECIPE_W || pass == PART_U) && !part->component.parameter_count ? MODEL_PARTS : kind;
+}
+
+/* The PartTime to which the time of a pass is added; NULL: the pass takes no time. */
+static PartTime *time_of(const Stage *stage, const Part *part, int pass)
+{
+    const ModelPart measured = measured_part(part, pass);
+    return measured == MODEL_PARTS ? NULL : &stage->times->parts[stage->times->in_pair][measured][pass];
 }
 
 void stage_note_time(const Stage *stage, size_t index, int pass, bool first, int64_t begun)
@@ -25,6 +29,19 @@ void stage_note_time(const Stage *stage, size_t index, int pass, bool first, int
         return;
     time->nanoseconds += clock_nanoseconds() - begun;
     time->count += first && !stage_joins(stage, index);
+}
+
+static void note_span(const Stage *stage, size_t index, RecipePass pass, int64_t begun)
+{
+    const Part *part = &stage->parts[index];
+    const ModelPart measured = measured_part(part, (int)pass);
+    if (measured != MODEL_PARTS)
+        part_spans_note(stage->spans,
+                        &(PartSpan){.layer = part->layer == NO_LAYER ? NO_LAYER : stage->first_layer + part->layer,
+                                    .part = (uint8_t)measured,
+                                    .pass = (uint8_t)pass,
+                                    .start = begun,
+                                    .end = clock_nanoseconds()});
 }
 
 bool stage_joins(const Stage *stage, size_t index)
@@ -37,7 +54,7 @@ bool stage_joins(const Stage *stage, size_t index)
 Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, bool first, const OpList *list, size_t begin,
                       size_t end, void *const *bases, Error *error)
 {
-    const int64_t begun = stage->times ? clock_nanoseconds() : 0;
+    const int64_t begun = stage->times || stage->spans ? clock_nanoseconds() : 0;
     const ExpertGroup *group = stage->config.expert_group;
     if (!group || !group->progress)
         TRY(op_run(stage->device, list, begin, end, bases, error));
@@ -47,10 +64,18 @@ Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, bool fi
     }
     if (stage->times)
         stage_note_time(stage, index, (int)pass, first, begun);
+    if (stage->spans)
+        note_span(stage, index, pass, begun);
     return STATUS_OK;
 }
 
 void stage_time_parts(Stage *stage, PartTimes *times) { stage->times = times; }
+
+void stage_note_spans(Stage *stage, PartSpans *spans) { stage->spans = spans; }
+
+/* A component has at most two spans in a pass. In a merged list it has two if it is attention that the recipe
+   divides, or if some of its operations come after its all-to-all. */
+size_t stage_spans_most(const Stage *stage) { return 2 * stage->part_count; }
 
 size_t stage_core(const Stage *stage, const Part *part)
 {
@@ -61,7 +86,7 @@ size_t stage_core(const Stage *stage, const Part *part)
 }
 
 /* A component's F may begin with operations that are also timed separately: qkv of attention, or all operations of the
-   shared experts. Returns the index after them; the beginning of the F if there are none. */
+   shared experts. Returns the index after them; if there are none, the beginning of the F. */
 static size_t end_inside(const Stage *stage, const Part *part)
 {
     if (part->component.kind == &component_shared)
@@ -69,8 +94,8 @@ static size_t end_inside(const Stage *stage, const Part *part)
     return part->component.kind == &component_attention ? stage_core(stage, part) : part->ops[RECIPE_F].begin;
 }
 
-/* Runs the operations of an F up to `end`, which are timed separately (end_inside). Their time is added to the
-   component's time, and also to the separate one. */
+/* Runs the operations of a component's F up to `end`, which are timed separately (end_inside). Adds their time to the
+   component and to that separate part. */
 static Status run_inside(const Stage *stage, size_t index, size_t end, void *const *bases, Error *error)
 {
     const Part *part = &stage->parts[index];
@@ -93,6 +118,8 @@ static Status run_pass(const Stage *stage, RecipePass pass, const PassBuffers *b
         const size_t index = pass == RECIPE_F ? i : stage->part_count - 1 - i;
         const Part *part = &stage->parts[index];
         const size_t begin = part->ops[pass].begin, end = part->ops[pass].end;
+        if (pass == RECIPE_W && buffers->left_out >> part->component.kind->part & 1)
+            continue;
         const size_t cut = stage->times && pass == RECIPE_F ? end_inside(stage, part) : begin;
         if (cut > begin)
             TRY(run_inside(stage, index, cut, bases, error));

@@ -62,8 +62,8 @@ static Loads loads_of(const float *counts, size_t experts)
     return loads;
 }
 
-/* Adds one tally of the gradient buffer to `tallies`. A TALLY_LOADS is also copied to the first moment of its bias,
-   which the optimizer does not use, and stays there until the bias is updated. */
+/* Adds one tally of the gradient buffer to `tallies`, and sets it to 0 in the buffer. A TALLY_LOADS is also copied to
+   the first moment of its bias, which AdamW does not use; balance reads it there. */
 static Status take_tally(Stage *stage, Tally tally, size_t count, char *gradient, char *moment, StageTallies *tallies,
                          Error *error)
 {
@@ -120,8 +120,8 @@ Status stage_gradient_norm(Stage *stage, const StageWeights *weights, double *su
                                               sum_of_squares, error);
 }
 
-/* Adds to *sum the squares of the experts first .. first + count - 1 of a segment, expert by expert. `cell`: device
-   memory for one double. */
+/* Adds to *sum the squares of the values of experts first .. first + count - 1 in a segment, expert by expert. `cell`:
+   device memory for one double. */
 static Status add_experts(Stage *stage, const StageSegment *segment, const char *values, size_t first, size_t count,
                           double *cell, double *sum, Error *error)
 {
@@ -137,8 +137,8 @@ static Status add_experts(Stage *stage, const StageSegment *segment, const char 
     return STATUS_OK;
 }
 
-/* Writes to `cell`, in device memory, the sum of squares of the experts of one member. `members` is 1 if this stage
-   holds only the experts of its own member of the group. */
+/* Writes to `cell`, in device memory, the sum of squares of the experts of member `member` of `members`, which this
+   stage holds. If the stage holds only the experts of one member, `members` is 1. */
 static Status squares_of_member(Stage *stage, const void *values, uint32_t members, uint32_t member, double *cell,
                                 Error *error)
 {

@@ -46,8 +46,8 @@ typedef struct Key {
     KeyIndex index;
     KeyNumber number;
     double least, most;
-    size_t all; /* its offset in Costs */
-    size_t one; /* where the value with an index goes: for a link the offset in LinkCost, for a stage the StageCost */
+    size_t all; /* offset in Costs of the value without an index */
+    size_t one; /* of a value with an index: for a link the offset in LinkCost, for a stage the StageCost */
 } Key;
 
 #define STAGE_TIME(name, cost)                                                        \
@@ -63,7 +63,7 @@ typedef struct Key {
     {                                                                                     \
         name, INDEX_NONE, NUMBER_ANY, 0, time_most, offsetof(Costs, parts[part][pass]), 0 \
     }
-/* A key for each pass of a part that takes time, from the last column of the table of parts. */
+/* A key for each pass of a part that takes time, as the last column of MODEL_PART_LIST says. */
 #define KEY_NONE(name, part)
 #define KEY_F(name, part) PART_TIME(name ".F", part, RECIPE_F),
 #define KEY_B(name, part) PART_TIME(name ".B", part, RECIPE_B),
@@ -110,7 +110,7 @@ const char *stage_cost_name(StageCost cost)
     return key->name;
 }
 
-/* Costs that are being read. */
+/* The costs that costs_set is reading. */
 typedef struct Reading {
     Costs *costs;
     Arena *arena;
@@ -132,7 +132,8 @@ static Status read_value(const Key *key, const char *text, double *value, Error 
     return STATUS_OK;
 }
 
-/* Reads the number of a stage or rank at *text, and moves *text to the character after the number. */
+/* Reads the number of a stage or rank at *text, and moves *text to the character after the number. False: there
+   is no number, or it is larger than INDEX_MAX. */
 static bool read_index(const char **text, uint32_t *number)
 {
     char *end;
@@ -168,7 +169,7 @@ static Status set_stage(const Reading *reading, const Key *key, const char *name
     return STATUS_OK;
 }
 
-/* How many entries of costs->links sort before the link from->to; this is its own index if it is there. */
+/* How many entries of costs->links sort before the link from->to. If the link is listed, this is its index. */
 static uint32_t links_before(const Costs *costs, uint32_t from, uint32_t to)
 {
     uint32_t low = 0, high = costs->link_count;
@@ -202,7 +203,7 @@ static Status set_link(const Reading *reading, const Key *key, const char *name,
                          "%s: the brackets hold the sending and the receiving rank, from 0 to %d, as in %s[0->1]", name,
                          INDEX_MAX, key->name);
     if (from == to)
-        return error_set(error, STATUS_BAD_INPUT, "%s: there are no messages within one rank", name);
+        return error_set(error, STATUS_BAD_INPUT, "%s: a rank sends no messages to itself", name);
     if (!find_link(costs, from, to)) {
         costs->links = arena_extend(reading->arena, costs->links, costs->link_count, sizeof *costs->links);
         if (!costs->links)
@@ -216,15 +217,8 @@ static Status set_link(const Reading *reading, const Key *key, const char *name,
     return STATUS_OK;
 }
 
-static ModelPart part_named(const char *name, size_t length)
-{
-    ModelPart part = 0;
-    while (part < MODEL_PARTS && (strncmp(part_names[part], name, length) != 0 || part_names[part][length]))
-        part++;
-    return part;
-}
-
-/* Says which passes of the part take time. `word` is the name of the part, a dot and something else. */
+/* Fails with an error that lists the passes of the part that take time. `word`: what was given, the name of the part, a
+   dot and something else. */
 static Status unknown_pass(const char *word, ModelPart part, Error *error)
 {
     const size_t length = strlen(part_names[part]);
@@ -273,7 +267,8 @@ static Status set_value(void *context, const char *name, const char *text, Error
     case INDEX_STAGE: return set_stage(reading, key, name, name + length + 1, value, error);
     case INDEX_LINK: return set_link(reading, key, name, name + length + 1, value, error);
     default:
-        return error_set(error, STATUS_BAD_INPUT, "%s: %s has one value for all stages and ranks", name, key->name);
+        return error_set(error, STATUS_BAD_INPUT,
+                         "%s: %s has one value for all stages and ranks: write it without brackets", name, key->name);
     }
 }
 
@@ -323,7 +318,8 @@ double costs_pass(const Costs *costs, uint32_t stage, StageCost kind)
     return kind == COST_B && time < 0 ? costs_given(costs, stage, COST_I) + costs_given(costs, stage, COST_W) : time;
 }
 
-/* The time of an F&F: the mean of the FF of the two stages; if one of them has none, `overlap` of the sum of both F. */
+/* The time of an F&F: the mean of the FF of the two stages; if one of them has no FF, `overlap` times the sum of both
+   F. */
 static double forward_pair(const Costs *costs, uint32_t first, uint32_t second)
 {
     const double both = costs_pass(costs, first, COST_F) + costs_pass(costs, second, COST_F);
@@ -356,7 +352,8 @@ double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, Stage
         return share[0] * first + share[1] * second;
     if (pair[0] < 0 || turn[0] <= 0)
         return overlap * (first + second);
-    /* so computed, the result is FB itself, to the last bit, if both halves are of one stage and the backward is a B */
+    /* in this order of operations the result is FB to the last bit, if both halves are of one stage and the backward is
+       a B */
     return pair[0] * (first + second) / turn[0];
 }
 

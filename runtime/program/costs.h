@@ -4,34 +4,39 @@
 /* The modelled costs of passes and messages: times in any one unit, sizes in bytes. --cost of dpc and dprun reads them.
    A cost file has one setting per line (runtime/base/settings.h). On the command line commas separate the settings.
 
-     F = 1                 times of passes: F forward, I and W the halves of a backward, B a full backward, U an update
-     F[3] = 1.2            of the weights, FB an F&B, FF an F&F; [3]: only of stage 3. All copies of a stage have the
+     F = 1                 the time of an F
+     I, W, B, U            the same for I and W, the halves of a backward; for B, a full backward; for U, an update of
+                           the weights
+     FB                    the time of an F&B, without the weight gradients that its recipe puts off
+     FF                    the time of an F&F
+     F[3] = 1.2            the time of an F of stage 3 only; likewise I[3] and so on. All copies of a stage have the
                            same costs
      overlap = 0.8         if FB or FF is not given: the time of a pair, as a share of the sum of its halves
-     memory_I = 34M        bytes of a stage that a microbatch holds from its F to the end of its I or B,
-     memory_W = 32M        and from then to the end of its W
-     comm = 0.1            latency of a message between two ranks, and
-     comm[0->1] = 0.5      of one from rank 0 to rank 1
-     bytes = 96M           of a message, which takes comm + bytes / bandwidth
-     bandwidth = 25G       bytes per unit of time, or per second if `unit` is given; also [0->1]
-     gradients = 400M      bytes of a stage's gradient, summed over all copies of the stage (dpc compare --replicas)
-     unit = 1e-3           seconds
+     memory_I = 34M        the bytes of a stage that a microbatch holds from its F to the end of its I or B
+     memory_W = 32M        the bytes of a stage that a microbatch holds from the end of its I to the end of its W
+     comm = 0.1            the latency of a message between two ranks
+     comm[0->1] = 0.5      the latency of a message from rank 0 to rank 1
+     bytes = 96M           the bytes of a message. A message takes comm + bytes / bandwidth
+     bandwidth = 25G       bytes per unit of time, or per second if `unit` is given; also bandwidth[0->1]
+     gradients = 400M      the bytes of a stage's gradient, which all copies of the stage sum (dpc compare --replicas)
+     unit = 1e-3           the seconds of a unit of time
      stages = 8            the times and the memory of stages are those of a model in 8 stages; in a schedule with
                            another number of stages, each stage has its share of these
-     attention.F = 0.3     of a component of a layer (base/parts.h): F, B (its input half), W, U. If some are
-                           given, the others take no time
-     layers = 4            layers of a stage: F, I, W of the stage follow from its components, and FB or FF from
+     attention.F = 0.3     the time of a component of a layer (base/parts.h): F, B (its input half), W, U. If some
+                           components have times, the others take none
+     layers = 4            the layers of a stage: F, I, W of the stage follow from its components, and FB or FF from
                            the recipe if there is one
-     compute_share = 0.85  the share of the multiprocessors on which computation was measured: beside communication
-     multiprocessors = 20  with which communication within a layer takes its time, if the recipe keeps a share for it;
-                           with fewer it takes longer (recipe_times.h)
+     compute_share = 0.85  the share of the multiprocessors on which computation was measured; the others were
+                           reserved for communication
+     multiprocessors = 20  the number of multiprocessors on which communication within a layer takes its time. If a
+                           recipe reserves fewer for it, it takes longer (recipe_times.h)
 
-     model_layers = 8      layers of the whole model: F, I, W and U of every stage are the sums over its parts, for any
-                           number of stages. `layers` has no effect then
-     qkv.F = 0.1           of what comes before the core of attention; attention.F includes it
-     shared.F = 0.2        of the shared experts; mlp.F includes it
-     head.F = 0.5          of a part of the model: the components, with U too, and embedding, rows, first_layer, head,
-                           squared_error (base/parts.h); dprun --profile measures them
+     model_layers = 8      the layers of the whole model: F, I, W and U of every stage are the sums over its parts, for
+                           any number of stages. `layers` has no effect then
+     qkv.F = 0.1           the time of what comes before the core of attention; attention.F includes it
+     shared.F = 0.2        the time of the shared experts; mlp.F includes it
+     head.F = 0.5          the time of a part outside the layers (embedding, rows, first_layer, head, squared_error) in
+                           one of its passes (base/parts.h). dprun --profile measures the times of all parts
 
    If a setting is given more than once, the last one counts. Bytes may end in K, M, G or T, powers of 1024. */
 
@@ -42,7 +47,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The costs that may be given per stage. The first ones are the times of passes. */
+/* The costs that may be given per stage. The first seven are the times of passes. */
 typedef enum StageCost {
     COST_F,
     COST_B,
@@ -59,15 +64,15 @@ typedef enum StageCost {
 
 typedef struct LinkCost {
     uint32_t from, to;         /* ranks */
-    double latency, bandwidth; /* < 0: as for all */
+    double latency, bandwidth; /* < 0: that of all links */
 } LinkCost;
 
-/* One kind of cost for the stages for which it was not given. It was derived from other costs; or it is the default,
+/* One kind of cost, for the stages for which it was not given. It was derived from other costs, or it is the default
    although some stages have costs of their own. */
 typedef struct DerivedCost {
     StageCost cost;
     uint32_t count;
-    const uint32_t *stages; /* [count], ascending: the stages, as the costs number them */
+    const uint32_t *stages; /* [count], ascending: the stages, numbered as in the given costs */
     const double *values;   /* [count] */
     const char *where;      /* the stages as text: "[0..3,5]"; "" if costs are given for all stages alike */
     const char *rule;       /* as text */
@@ -77,7 +82,7 @@ typedef struct DerivedCost {
 typedef struct Costs Costs;
 struct Costs {
     double all[STAGE_COSTS]; /* the cost of every stage that has none of its own in `stages`; < 0: not given */
-    /* [stage_count], owned by the arena: costs of single stages; < 0: the cost is that of `all` */
+    /* [stage_count], owned by the arena: costs of single stages; < 0: the stage has the cost in `all` */
     double (*stages)[STAGE_COSTS];
     uint32_t stage_count;
     double overlap;            /* < 0: not given, which means 1 */
@@ -88,20 +93,19 @@ struct Costs {
     double unit;  /* in seconds; < 0: not given */
     /* the time of a part's pass; for parts of a layer, in one layer; < 0: not given */
     double parts[MODEL_PARTS][PART_PASSES];
-    double layers;       /* of a stage; < 1: one */
-    double model_stages; /* the number of stages that the costs are for; 0: not given, as many as the schedule
-                                   has */
-    double model_layers; /* of the whole model; < 1: not given */
+    double layers;       /* layers of a stage; < 1: one */
+    double model_stages; /* number of stages that the costs are for; 0: not given, so as many as the schedule has */
+    double model_layers; /* layers of the whole model; < 1: not given */
     /* how many multiprocessors communication within a layer needs to take its time; 0: any number is enough */
     double multiprocessors;
-    double compute_share;       /* the share of the multiprocessors on which computation was measured; 0: all */
-    bool follows_recipe;        /* from costs_resolve: the time of each pair is that of its recipe, with the times of
-                                   `parts` */
-    uint32_t said;              /* bits 1 << StageCost: given for all stages, not a default */
-    const DerivedCost *derived; /* [derived_count], owned by the arena; from costs_resolve */
+    double compute_share; /* the share of the multiprocessors on which computation was measured; 0: all */
+    /* set by costs_resolve: the time of each pair follows from its recipe and the times of `parts` */
+    bool follows_recipe;
+    uint32_t said;              /* bits 1 << StageCost: which costs of `all` were given, and are no default */
+    const DerivedCost *derived; /* [derived_count], owned by the arena; set by costs_resolve */
     uint32_t derived_count;
-    const Recipes *recipes;    /* from costs_resolve: of the schedule; NULL: none */
-    const Costs *with_recipes; /* [recipes->count]: the same costs, FB or FF as the recipe of certain chunks says */
+    const Recipes *recipes;    /* set by costs_resolve: the recipes of the schedule; NULL: none */
+    const Costs *with_recipes; /* [recipes->count]: these costs with the FB or FF that follows from recipes->own[i] */
 };
 
 extern const Costs costs_unit; /* F = I = W = 1, U = comm = 0 */
@@ -114,29 +118,30 @@ Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error);
 /* "F", "memory_I": the key of a cost. */
 const char *stage_cost_name(StageCost cost);
 
-/* Whether a cost is given for all stages or for any one. */
+/* Whether a cost is given for all stages or for any single stage. */
 bool costs_have(const Costs *costs, StageCost cost);
-/* The cost that is given for the stage; if there is none, the one given for all stages; if there is none, the default.
-   < 0: there is no default. */
+/* The cost that is given for the stage; if there is none, the one given for all stages; if there is none either, the
+   default. < 0: there is no default. */
 double costs_given(const Costs *costs, uint32_t stage, StageCost cost);
 /* The time of a pass. If no B is given for the stage or for all stages, the time of a B is I + W. < 0: `kind` is FB or
    FF, and it is not given. */
 double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);
-/* The costs of a pair whose halves are of these chunks: those with its recipe. */
+/* The costs that hold for a pair whose halves are of these chunks: an element of with_recipes if the chunks have a
+   recipe of their own, otherwise `costs`. */
 const Costs *costs_of_pair(const Costs *costs, uint32_t first_chunk, uint32_t second_chunk);
-/* The time of an F&B or F&F: the F of stage `forward` and a B, I (F&B) or F (F&F) of stage `backward`. In an F&B it is
-   the sum over the halves of the half's own time, multiplied by FB / (F + B) of its stage; if FB is not given, by
-   `overlap`. In an F&F it is the mean of the FF of both stages; if one of them is not given, the sum of both F,
-   multiplied by `overlap`. Call it with costs_of_pair if a recipe is of certain chunks. */
+/* The time of an F&B or F&F: the F of stage `forward` and a B, I (F&B) or F (F&F) of stage `backward`. An F&B takes the
+   sum over its halves of: the time of the half, multiplied by FB / (F + B) of its stage, or by `overlap` if FB is not
+   given. An F&F takes the mean of the FF of both stages; if one of them is not given, the sum of both F multiplied by
+   `overlap`. Call it with the result of costs_of_pair if chunks may have recipes of their own. */
 double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, StageCost backward_kind);
 /* The time of a message between two ranks; 0 if from == to. */
 double costs_message(const Costs *costs, uint32_t from, uint32_t to);
 /* COST_MEMORY_I: the bytes that a microbatch holds on the stage from its F to its I or B; COST_MEMORY_W: from then to
    its W; COST_GRADIENTS: the bytes of the stage's gradient. 0: not given. */
 double costs_memory(const Costs *costs, uint32_t stage, StageCost memory);
-/* The bytes that each of `copies` copies of a stage sends for the sum of their gradients, and the time of the sum (a
-   reduce-scatter and an all-gather). Each copy adds up one slice of the gradient: it gets this slice from every other
-   copy, and sends the sum to all others. */
+/* The bytes that each copy of a stage sends in the sum of the gradients over its `copies` copies, and the time of the
+   sum. The sum is a reduce-scatter and an all-gather: each copy adds up one slice of the gradient, which it gets from
+   every other copy, and sends the sum of the slice to all others. */
 double costs_sum_bytes(const Costs *costs, uint32_t stage, uint32_t copies);
 double costs_sum(const Costs *costs, uint32_t stage, uint32_t copies);
 /* A checksum of the times and sizes. */

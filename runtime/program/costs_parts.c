@@ -58,7 +58,7 @@ static double ends_time(const Costs *costs, uint32_t stages, uint32_t stage, int
         if (part_roles[part] == PART_ENDS ? stage + 1 == stages : stage == 0)
             sum += part_time(costs, part, pass);
     if (stage == 0 && pass == RECIPE_B && costs->parts[PART_FIRST_LAYER][RECIPE_B] >= 0)
-        /* the I of the first layer is given separately, as first_layer.B, and replaces that of an ordinary layer */
+        /* the I of the first layer has a cost of its own, first_layer.B, which replaces that of an ordinary layer */
         sum -= layer_time(costs, pass);
     return sum;
 }
@@ -68,7 +68,7 @@ static double stage_time(const Costs *costs, uint32_t stages, uint32_t stage, in
     return costs_stage_layers(costs, stages, stage) * layer_time(costs, pass) + ends_time(costs, stages, stage, pass);
 }
 
-/* Whether the recipe orders a component. In an F&F it may name the two parts of attention instead. */
+/* Whether the recipe orders a component. In an F&F it may name the parts of attention instead of attention. */
 static bool is_ordered(const Recipe *recipe, int part, uint8_t pass)
 {
     const uint8_t named = recipe_is_forward(recipe) ? (uint8_t)RECIPE_FIRST : pass;
@@ -83,6 +83,26 @@ double costs_outside_recipe(const Costs *costs, const Recipe *recipe, uint32_t s
         if (!is_ordered(recipe, part, (uint8_t)pass))
             of_layer += part_time(costs, part, (int)pass);
     return costs_stage_layers(costs, stages, stage) * of_layer + ends_time(costs, stages, stage, (int)pass);
+}
+
+double costs_put_off(const Costs *costs, uint32_t stages, uint32_t stage, uint32_t components)
+{
+    const double all = stage_time(costs, stages, stage, RECIPE_W);
+    double of_layer = 0;
+    if (all <= 0 || costs_given(costs, stage, COST_FB) < 0)
+        return 0;
+    for (int part = 0; part < RECIPE_COMPONENTS; part++)
+        if (components >> part & 1)
+            of_layer += part_time(costs, part, RECIPE_W);
+    return costs_pass(costs, stage, COST_W) / all * (costs_stage_layers(costs, stages, stage) * of_layer);
+}
+
+double costs_longest_put_off(const Costs *costs, uint32_t stages, const Recipe *recipe)
+{
+    double longest = 0;
+    for (uint32_t s = 0; s < stages; s++)
+        longest = fmax(longest, costs_put_off(costs, stages, s, recipe_put_off(recipe)));
+    return longest;
 }
 
 static double pair_time(const Costs *costs, const Recipe *recipe, uint32_t stages, uint32_t stage, Arena *arena)

@@ -12,7 +12,7 @@ bool costs_have_parts(const Costs *costs);
    not that of its component (attention.F). */
 Status costs_check_parts(const Costs *costs, Error *error);
 
-/* The layers of a stage; if the costs are those of a whole model, of the stage that has the most. */
+/* The number of layers of a stage; with the costs of a whole model, of the stage that has the most. */
 uint32_t costs_layers(const Costs *costs, uint32_t stages);
 /* The first layer of stage number `stage`, and the number of its layers. */
 uint32_t costs_stage_first_layer(const Costs *costs, uint32_t stages, uint32_t stage);
@@ -22,12 +22,20 @@ uint32_t costs_stage_layers(const Costs *costs, uint32_t stages, uint32_t stage)
    components of layers that it does not name. */
 double costs_outside_recipe(const Costs *costs, const Recipe *recipe, uint32_t stages, uint32_t stage, RecipePass pass);
 
+/* The time of the W that comes after an F&B of the stage, if its recipe puts off the weight gradients of these
+   components (bits 1 << ModelPart): a share of the stage's W, in proportion to the times of the components. FB is the
+   time of the F&B without that W. 0 if FB or the times of components are not given: then nothing says how much shorter
+   the F&B is. */
+double costs_put_off(const Costs *costs, uint32_t stages, uint32_t stage, uint32_t components);
+/* The same for what the recipe puts off, in the stage in which it takes longest. */
+double costs_longest_put_off(const Costs *costs, uint32_t stages, const Recipe *recipe);
+
 /* Sets F, I, W and U of each stage to the sum over the parts of the stage, and B to I + W if none of these three is
    given. `model_layers` are distributed over the stages, or every stage has `layers`; the first and the last stage also
    have the parts outside the layers. Parts without a time take none. With a recipe, FB (FF if it is the recipe of an
-   F&F) follows from it, unless `overlap` is given. A cost that is given for a stage, or for all stages, is kept; but
-   `gradients` for all stages of a model in `model_stages` stages is converted to `stages`. `layers` of the result is
-   costs_layers, and `follows_recipe` is set if FB or FF of all stages follow from the recipe. The arena owns the
+   F&F) follows from the recipe, unless `overlap` is given. A cost that is given for a stage, or for all stages, is
+   kept; but `gradients` for all stages of a model in `model_stages` stages is converted to `stages`. `layers` of the
+   result is costs_layers. `follows_recipe` is set if FB or FF of all stages follow from the recipe. The arena owns the
    memory. */
 Costs costs_of_parts(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena);
 

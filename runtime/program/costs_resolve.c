@@ -9,7 +9,7 @@
 
 /* The rule by which a stage got a cost. */
 typedef enum Rule {
-    /* the cost was given, or it is the default and no stage has such a cost of its own: there is nothing to report */
+    /* nothing to report, for example because the cost was given; by_default says which defaults are reported */
     RULE_GIVEN,
     RULE_REST,
     RULE_NO_REST,
@@ -22,7 +22,7 @@ typedef enum Rule {
 } Rule;
 
 typedef struct Resolution {
-    const Costs *given; /* completed from components */
+    const Costs *given; /* the given costs, completed from the times of parts (costs_of_parts) */
     Arena *arena;
     uint32_t stages;
     double (*values)[STAGE_COSTS]; /* [stages] */
@@ -65,8 +65,8 @@ static Rule by_default(const Resolution *r, StageCost cost)
     return is_guess && !(r->given->said & 1u << cost) ? RULE_DEFAULT : RULE_GIVEN;
 }
 
-/* The given time of I or W (`half`) for a stage; < 0: not given. The time for all stages counts only for a stage
-   without a B of its own. */
+/* The given time of I or W (`half`) of a stage; < 0: not given. A time for all stages counts only for a stage without a
+   B of its own. */
 static double given_half(const Costs *costs, uint32_t stage, StageCost half)
 {
     const double own = own_cost(costs, stage, half);
@@ -255,7 +255,7 @@ void costs_put_derived_json(const Costs *costs, uint32_t used, FILE *stream)
 
 /* --- the same model cut into another number of stages --- */
 
-/* The cost of a whole stage, given or derived. */
+/* The cost of a stage that the costs are for, given or derived. */
 static double stage_cost(const Costs *costs, uint32_t stage, StageCost cost)
 {
     switch (cost) {
@@ -268,12 +268,12 @@ static double stage_cost(const Costs *costs, uint32_t stage, StageCost cost)
     }
 }
 
-/* The cost of stage `stage` if the model is divided into `to` stages. Each stage of the costs contributes the share of
-   it that this stage covers. */
+/* The cost of stage `stage` if the model is divided into `to` stages: the sum over the stages that the costs are for,
+   each multiplied by the fraction of it that lies in `stage`. */
 static double recut_cost(const Costs *costs, uint32_t to, uint32_t stage, StageCost cost)
 {
     const uint32_t from = costs->stage_count;
-    /* in units in which a stage of the costs has length `to`, and a stage of the schedule length `from` */
+    /* in units in which a stage that the costs are for has length `to`, and a stage of the schedule length `from` */
     const uint64_t begin = (uint64_t)stage * from, end = begin + from;
     double sum = 0;
     for (uint64_t s = begin / to; s * to < end; s++) {
@@ -286,7 +286,7 @@ static double recut_cost(const Costs *costs, uint32_t to, uint32_t stage, StageC
 static void recut(Costs *costs, uint32_t to, Arena *arena)
 {
     const Costs whole = *costs;
-    /* if FB or FF is not given at all, it stays so, and `overlap` determines the time of pairs */
+    /* FB or FF that is not given stays so: then `overlap` determines the time of pairs */
     const bool none[STAGE_COSTS] = {[COST_FB] = !costs_have(costs, COST_FB), [COST_FF] = !costs_have(costs, COST_FF)};
     costs->stages = arena_array(arena, to, sizeof *costs->stages);
     costs->stage_count = to;
@@ -339,8 +339,8 @@ Costs costs_resolve(const Costs *given, uint32_t stages, const Recipes *recipes,
     return result;
 }
 
-/* Whether I or W (`half`) is given for all stages without effect: each stage has its own time of the half, or a B of
-   its own from which the half follows; the latter at least one stage. */
+/* Whether an I or W (`half`) that is given for all stages has no effect: every stage has its own time of this half, or
+   a B of its own from which the half follows, and at least one stage has only the B. */
 static bool is_overruled(const Costs *given, uint32_t stages, StageCost half)
 {
     bool overruled = false;

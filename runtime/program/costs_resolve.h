@@ -5,9 +5,9 @@
    derived from what was given:
 
      F, I, W, U    from the times of the stage's parts, if there are any (costs_parts.h); FB then from the recipe
-     I, W          B of the stage minus the other half, if that is given; else B in the ratio of I to W of the stages
-                   that have both; else half of B each. I = ... and W = ... for all stages count for a stage that has
-                   no B of its own
+     I, W          for a stage with a B of its own: B minus the other half, if that is given; else B divided in the
+                   ratio of I to W of the stages that have both; else half of B each. I = ... and W = ... for all
+                   stages count only for a stage that has no B of its own
      B             I + W
      FB            `overlap` of F + B
 
@@ -19,9 +19,9 @@
 
 #include <stdio.h>
 
-/* The costs for a schedule with this many stages. recipes: of its F&Bs or F&Fs; NULL: none. FB and FF follow from the
-   times of parts only with a recipe. `derived` of the result lists the derived costs. The arena owns the memory of the
-   result; it refers to that of `given` and to `recipes`. */
+/* The costs for a schedule with this many stages. `recipes`: those of its F&Bs or F&Fs; NULL: none. FB and FF follow
+   from the times of parts only with a recipe. `derived` of the result lists the derived costs. The arena owns the
+   memory of the result, which refers to that of `given` and to `recipes`. */
 Costs costs_resolve(const Costs *given, uint32_t stages, const Recipes *recipes, Arena *arena);
 
 /* Which costs are in `derived`, as bits 1 << StageCost. */

@@ -7,8 +7,8 @@
 
 /* --- the shortest cycle --- */
 
-/* Follows the waits breadth first, until one leads to `start`. reached[r] is the wait that led to rank r, so
-   reached[r].on is r. */
+/* Follows the waits breadth first from rank `start`, until a wait leads back to it. reached[r] is the wait that led to
+   rank r, so reached[r].on is r. False: no wait leads back. */
 static bool returns_to(uint32_t start, WaitList *const *lists, uint32_t ranks, Wait *reached, uint32_t *queue)
 {
     uint32_t count = 0;
@@ -66,7 +66,7 @@ static uint32_t group_of(const RankState *state, const Instruction *instruction)
     return sums ? state->chunks[instruction->chunk].group : GROUP_NONE;
 }
 
-/* Lists the ranks that have not arrived at the REDUCE or NORM where `rank` waits. */
+/* Lists the ranks that have not arrived at the REDUCE or NORM where `rank` waits. False: out of memory. */
 static bool list_absent(Verifier *verifier, const Instruction *instruction, uint32_t rank, WaitList *list)
 {
     const RankState *state = &verifier->ranks[rank];
@@ -83,7 +83,8 @@ static bool list_absent(Verifier *verifier, const Instruction *instruction, uint
     return list->waits;
 }
 
-/* What every rank waits for, [ranks]; NULL: out of memory. All ranks at the same collective share a list. */
+/* [ranks]: what each rank waits for; an element is NULL if the rank has ended. NULL: out of memory. All ranks at the
+   same collective share a list. */
 static WaitList **list_waits(Verifier *verifier)
 {
     const Program *program = verifier->program;
@@ -113,7 +114,7 @@ static WaitList **list_waits(Verifier *verifier)
 }
 
 /* The index of the instruction that rank wait->on must reach: the other end of the message at which wait->rank waits,
-   or the same collective. Only instructions that it has not run yet count. */
+   or the same collective. Looks only at instructions that rank wait->on has not run yet. */
 static uint32_t find_awaited(const Verifier *verifier, const Wait *wait)
 {
     const RankState *state = &verifier->ranks[wait->rank], *other = &verifier->ranks[wait->on];

@@ -11,24 +11,24 @@ enum { POSITION_NOWHERE = UINT32_MAX };
    order. */
 typedef struct Wait {
     uint32_t rank, at;  /* the rank that waits, and its position */
-    uint32_t on, until; /* the rank that it waits for, and the position which that rank has to reach */
+    uint32_t on, until; /* the rank that it waits for, and the position that this rank has to reach */
 } Wait;
 
-/* Everything that a rank waits for. Ranks that wait at the same collective may share a list, which a search follows
-   only once. */
+/* Everything that a rank waits for. Ranks that wait at the same collective may share a list; a search follows a shared
+   list only once. */
 typedef struct WaitList {
     Wait *waits;
     uint32_t count;
-    uint32_t followed; /* for deadlock_cycle; 0 at first */
+    uint32_t followed; /* used by deadlock_cycle; 0 at first */
 } WaitList;
 
 typedef struct Deadlock {
-    /* [count]. The first `cycle` waits are the cycle: the rank of each waits for the rank of the next one, the last for
-       the first */
+    /* [count]. The first `cycle` waits are the cycle: the rank of each wait waits for the rank of the next one, the
+       last one for the first */
     Wait *waits;
     uint32_t cycle; /* the number of ranks in the shortest cycle; 0: there is none */
-    /* the number of waiting ranks, including those of the cycle; if there is no cycle, the number of ranks that wait
-       for a rank that has ended */
+    /* the number of waiting ranks, including those of the cycle. Without a cycle: the number of ranks that wait for a
+       rank that has ended */
     uint32_t count;
     bool runs_buffered; /* there is a cycle, and the program runs if each link between two ranks buffers one message */
 } Deadlock;

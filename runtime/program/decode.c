@@ -2,14 +2,14 @@
 
 #include <string.h>
 
-/* Reads what encode.c writes (the form is described there). Every count is checked against the remaining bytes
-   before anything is allocated for it. */
+/* Reads what encode.c writes, which describes the format. Every count is checked against the remaining bytes before
+   anything is allocated for it. */
 
 enum {
     /* The smallest number of bytes that a pipe, a version and so on take in the file. */
     PIPE_BYTES = 3,
     VERSION_BYTES = 1,
-    RECIPE_BYTES = 6,
+    RECIPE_BYTES = 7,
     GROUP_BYTES = 2,
     MEMBER_BYTES = 2,
     RANK_BYTES = 1 + SLOT_CLASSES + 2,
@@ -80,6 +80,7 @@ static inline void get_instruction(ByteReader *reader, Instruction *instruction,
         case OPERAND_MICROBATCH: instruction->microbatch = get_up_to(reader, PROGRAM_MICROBATCHES_MAX - 1); break;
         case OPERAND_COUNT: instruction->microbatch = get_up_to(reader, PROGRAM_MICROBATCHES_MAX); break;
         case OPERAND_PEER: instruction->peer = (uint16_t)get_up_to(reader, PROGRAM_RANKS_MAX - 1); break;
+        case OPERAND_PUT_OFF: instruction->put_off = (uint16_t)get_up_to(reader, (1u << RECIPE_COMPONENTS) - 1); break;
         default: instruction->slot[operand->slot] = (uint16_t)(get_up_to(reader, PROGRAM_SLOTS_MAX) - 1); break;
         }
     }
@@ -125,7 +126,7 @@ static void get_recipe(ByteReader *reader, bool forward_only, Recipe *recipe)
     const uint32_t end = forward_only ? RECIPE_HALVES : RECIPE_PASSES;
     recipe->whole = (uint16_t)get_up_to(reader, RECIPE_SHARE_MAX);
     recipe->share = (uint16_t)get_up_to(reader, RECIPE_SHARE_MAX);
-    for (int s = 0; s < RECIPE_STREAMS; s++) {
+    for (int s = 0; s < RECIPE_LISTS; s++) {
         recipe->counts[s] = (uint8_t)get_up_to(reader, RECIPE_ENTRIES);
         for (uint32_t i = 0; i < recipe->counts[s]; i++) {
             const uint32_t entry = get_up_to(reader, (uint32_t)RECIPE_NAMES * RECIPE_PASSES - 1);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* The forward half of a program. */
+/* This file derives the forward half of a program. */
 
 Status derive_no_memory(Error *error) { return error_set(error, STATUS_RUN_FAILED, "no memory for the program"); }
 
@@ -42,8 +42,8 @@ static void *copy(Arena *arena, const void *array, size_t count, size_t size)
     return memory;
 }
 
-/* Makes *kept, the instruction of a forward-only program that replaces `old`; false: `old` is dropped. WAITs are
-   dropped too: slots_assign adds new ones. */
+/* Makes *kept, the instruction of a forward-only program that replaces `old`. False: `old` is dropped. WAITs are
+   dropped too, because slots_assign adds new ones. */
 static bool forward_only(const Instruction *old, Instruction *kept)
 {
     const Opcode opcode = opcode_is_forward(old->opcode) ? OP_FORWARD_ONLY : (Opcode)old->opcode;

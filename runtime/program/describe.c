@@ -1,6 +1,6 @@
 #include "runtime/program/operands.h"
 
-/* The documentation of the format, from the table. */
+/* This file writes the documentation of prog.bin (dpc --dump=opcodes) from the tables of opcodes and operands. */
 
 static void describe_slot(const Operand *operand, FILE *stream)
 {
@@ -34,7 +34,8 @@ static void describe_opcode(int opcode, FILE *stream)
         static const char *const numbers[] = {[OPERAND_CHUNK] = "<chunk>",
                                               [OPERAND_MICROBATCH] = " m<microbatch>",
                                               [OPERAND_PEER] = " r<rank>",
-                                              [OPERAND_COUNT] = " n<microbatches>"};
+                                              [OPERAND_COUNT] = " n<microbatches>",
+                                              [OPERAND_PUT_OFF] = " after=<components>"};
         if (operand_is_slot(operand))
             fprintf(stream, " %s<slot>", operand_letters(operand));
         else
@@ -61,9 +62,9 @@ void program_describe_opcodes(FILE *stream)
         "the\n"
         "    last recipe: that of all other pairs); of how many multiprocessors comm takes how many (0 of 0: not "
         "said);\n"
-        "    for each stream (",
+        "    for each list (",
         PROGRAM_VERSION);
-    for (int s = 0; s < RECIPE_STREAMS; s++)
+    for (int s = 0; s < RECIPE_LISTS; s++)
         fprintf(stream, "%s%s", s ? ", " : "", recipe_stream_names[s]);
     fprintf(stream, "):\n"
                     "    entry count; for each entry: 3 * component (");
@@ -83,6 +84,7 @@ void program_describe_opcodes(FILE *stream)
         "    for each instruction: opcode in one byte; its operands in the order below; the source line;\n"
         "      of an F&B or F&F then the same of its second half\n"
         "  CRC-32 of all before it in four bytes, little-endian\n"
+        "Components of after= are a number in which bit c is component c. It is not in the text if it is 0.\n"
         "A slot is its number + 1, 0 for none. A line is the difference d to that of the instruction before (0 before\n"
         "the first), as 2d where d >= 0 and as -2d-1 elsewhere; line 0 is no line.\n"
         "In the text of an instruction a rank with one chunk leaves the chunk out, one with one version of each "

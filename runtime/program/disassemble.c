@@ -2,27 +2,37 @@
 
 #include "runtime/base/counted.h"
 
-/* The text of an instruction:
+/* The text of an instruction, for example of an F and of an F&B:
 
      F1 m3 x2 y- c0 t4
-
-   of an F&B
-
      F1 m3 x2 y- c0 t4 & B0 m1 x1 dx3 c1 t2 dy5 g0
 
-   the opcode's text and, where the rank holds several chunks, the chunk; then the other operands in the order of the
-   table: m microbatch, r the other rank, n a count; slots by their letters and number, - for none:
+   It begins with the opcode's text and, if the rank holds several chunks, the number of the chunk. The other operands
+   follow in the order of the table (opcodes.def): m microbatch, r the other rank, n a count, after= components whose
+   weight gradients are put off. A slot is its letters and its number, or - for none:
 
      x INPUT   y OUTPUT   dx DINPUT   dy DOUTPUT   c CONTEXT   t STASH   g GRADIENT   w WEIGHTS
 
-   and s for a message slot that may hold any of these (WAIT). x, y, dx, dy and s count the same slots, those of
-   messages. A rank that keeps one version of each chunk's weights leaves w out.
+   The slot of a WAIT is s: it may hold any message. x, y, dx, dy and s number the same slots, those of messages. A rank
+   that keeps one version of each chunk's weights leaves w out.
 
-   A listing has a few lines about the program, with its recipes if it has any, and for each rank one about its
-   chunks, one about its slots and one for each instruction: index, text, source line.
-   The second half of an F&B or F&F has its own line, which begins with &. */
+   A listing has a few lines about the program, with its recipes if it has any. For each rank it has a line about the
+   chunks, a line about the slots, and a line for each instruction: index, text, source line. The second half of an F&B
+   or F&F has its own line, which begins with &. */
 
 enum { TEXT_SIZE = 160, TEXT_COLUMN = 36 };
+
+/* Writes " after=attention,mlp"; nothing if there are no components. */
+static int put_components(uint16_t components, char *text, size_t size)
+{
+    int length = 0;
+    for (int c = 0; c < RECIPE_COMPONENTS; c++)
+        if (components >> c & 1) {
+            const size_t used = (size_t)length < size ? (size_t)length : size;
+            length += snprintf(text + used, size - used, "%s%s", length ? "," : " after=", part_names[c]);
+        }
+    return length;
+}
 
 static int put_operand(const RankProgram *rank, const Instruction *instruction, const Operand *operand, char *text,
                        size_t size)
@@ -32,6 +42,7 @@ static int put_operand(const RankProgram *rank, const Instruction *instruction, 
     case OPERAND_MICROBATCH: return snprintf(text, size, " m%u", instruction->microbatch);
     case OPERAND_COUNT: return snprintf(text, size, " n%u", instruction->microbatch);
     case OPERAND_PEER: return snprintf(text, size, " r%u", instruction->peer);
+    case OPERAND_PUT_OFF: return put_components(instruction->put_off, text, size);
     default: break;
     }
     const uint16_t slot = instruction->slot[operand->slot];
@@ -97,7 +108,7 @@ static void disassemble_rank(const Program *program, uint32_t r, FILE *stream)
     }
 }
 
-/* Each line of a recipe begins with the pairs that follow it, such as F0&B1. */
+/* Each line of a recipe begins with the pairs that have this recipe, such as F0&B1. */
 static void put_recipes(const Recipes *recipes, FILE *stream)
 {
     for (uint32_t i = 0; i <= recipes->count; i++) {

@@ -1,13 +1,13 @@
 #include "runtime/program/operands.h"
 
-/* The form of prog.bin; decode.c reads the same in the same order.
+/* The format of prog.bin. decode.c reads it in the same order.
 
      magic, version u32
      text schedule, text source, forward_only | asynchronous << 1, stages, microbatches
      pipe count, then per pipe: microbatches, first, whether versions follow (0 or 1); the version of each microbatch
      recipe count, then per recipe: chunk of the first half + 1, chunk of the second half + 1 (0 and 0, only in the last
-       recipe: that of all other pairs), of how many multiprocessors comm takes how many, then per stream: entry count,
-       then per entry: component * 3 + pass; in an F&F component * 3 + half (0 or 1)
+       recipe: the recipe of all other pairs), Recipe.whole, Recipe.share, then per list (compute, comm, after): entry
+       count, then per entry: component * 3 + pass; in an F&F component * 3 + half (0 or 1)
      group count, then per group: stage, member count, then per member: rank, chunk
      rank count, then per rank:
        chunk count, then per chunk: pipe, stage
@@ -16,8 +16,8 @@
          the same of its second half
      CRC-32 u32 of all before it
 
-   Numbers are varints. A slot is its number + 1, 0 for none. A line is the zigzag difference to the line of the
-   instruction before, the first of a rank to 0. */
+   Numbers are varints. A slot is its number + 1; 0 for none. A source line is the zigzag difference to the line of
+   the previous instruction; for the first instruction of a rank, to 0. */
 
 static void put_line(ByteWriter *writer, uint32_t line, uint32_t previous)
 {
@@ -34,6 +34,7 @@ static void put_instruction(ByteWriter *writer, const Instruction *instruction)
         case OPERAND_COUNT:
         case OPERAND_MICROBATCH: bytes_put_varint(writer, instruction->microbatch); break;
         case OPERAND_PEER: bytes_put_varint(writer, instruction->peer); break;
+        case OPERAND_PUT_OFF: bytes_put_varint(writer, instruction->put_off); break;
         default: bytes_put_varint(writer, (instruction->slot[operand->slot] + 1u) & 0xffff); break;
         }
     }
@@ -45,7 +46,7 @@ static void put_recipe(ByteWriter *writer, uint32_t first, uint32_t second, cons
     bytes_put_varint(writer, second);
     bytes_put_varint(writer, recipe->whole);
     bytes_put_varint(writer, recipe->share);
-    for (int s = 0; s < RECIPE_STREAMS; s++) {
+    for (int s = 0; s < RECIPE_LISTS; s++) {
         bytes_put_varint(writer, recipe->counts[s]);
         for (uint32_t i = 0; i < recipe->counts[s]; i++)
             bytes_put_varint(writer, recipe->entries[s][i].component * (uint32_t)RECIPE_PASSES +

@@ -7,6 +7,7 @@
 #define MICROBATCH {OPERAND_MICROBATCH, 0, 0, 0},
 #define PEER {OPERAND_PEER, 0, 0, 0},
 #define COUNT {OPERAND_COUNT, 0, 0, 0},
+#define PUT_OFF {OPERAND_PUT_OFF, 0, 0, 0},
 #define READ(name, class, content) {OPERAND_READ, SLOT_INDEX(name), SLOT_##class, CONTENT_##content},
 #define FILL(name, class, content) {OPERAND_FILL, SLOT_INDEX(name), SLOT_##class, CONTENT_##content},
 #define TAKE(name, class, content) {OPERAND_TAKE, SLOT_INDEX(name), SLOT_##class, CONTENT_##content},

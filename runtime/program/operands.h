@@ -1,7 +1,7 @@
 #ifndef PROGRAM_OPERANDS_H
 #define PROGRAM_OPERANDS_H
 
-/* opcodes.def as arrays, which encode, decode, verify, disassemble and describe walk. */
+/* opcodes.def as arrays, for encode, decode, verify, disassemble and describe. */
 
 #include "runtime/program/program.h"
 
@@ -11,7 +11,8 @@ typedef enum OperandKind {
     OPERAND_MICROBATCH,
     OPERAND_PEER,
     OPERAND_COUNT,
-    /* the rest are slots */
+    OPERAND_PUT_OFF,
+    /* from here on, operands are slots */
     OPERAND_READ,
     OPERAND_FILL,
     OPERAND_TAKE,
@@ -25,7 +26,7 @@ typedef enum OperandKind {
 } OperandKind;
 
 typedef enum Content {
-    CONTENT_NONE, /* of SCRATCH, SETTLE and weights */
+    CONTENT_NONE, /* no content is named: SCRATCH, SETTLE and slots of weights */
     CONTENT_INPUT,
     CONTENT_OUTPUT,
     CONTENT_DINPUT,
@@ -62,8 +63,8 @@ typedef struct ContentInfo {
     const char *what;
     uint8_t label; /* LabelKind */
     int8_t maker;  /* the stage that computed the content, relative to the instruction's stage */
-    /* the stage that sends or receives the content as a message, relative to the instruction's stage; if there is no
-       such stage there is no such content. 0: the content is not sent */
+    /* relative to the instruction's stage: the stage that sends or receives the content as a message. At the first or
+       last stage, where there is no such stage, there is no such content. 0: the content is not sent */
     int8_t neighbour;
 } ContentInfo;
 
@@ -87,6 +88,6 @@ static inline bool opcode_is_forward_only(uint8_t opcode)
 
 /* --- the file's frame --- */
 #define PROGRAM_MAGIC "DPSPROG\n"
-enum { PROGRAM_MAGIC_SIZE = 8, PROGRAM_VERSION = 6 };
+enum { PROGRAM_MAGIC_SIZE = 8, PROGRAM_VERSION = 7 };
 
 #endif

@@ -2,15 +2,15 @@
 
 #include <string.h>
 
-/* Where the messages of a rank go. Position p in the stream is after the first p instructions of the old stream;
-   messages (SEND and RECEIVE) are then inserted at positions, and the other instructions keep their order. */
+/* Where the messages of a rank go. Position p is right after the first p instructions of the old stream. Messages (SEND
+   and RECEIVE) are inserted at positions; the other instructions keep their order. */
 typedef struct Stream {
-    /* [message slot]: the position after the last instruction that names it; if that is a SEND or RECEIVE, its own
-       position */
+    /* [message slot]: the position after the last instruction that names the slot; if that is a SEND or RECEIVE, the
+       new position of that message */
     uint32_t *used;
     /* [peer]: the position of the latest SEND to this rank, and of the latest RECEIVE from it */
     uint32_t *sent, *received;
-    uint32_t *first, *last; /* [position]: the first and the last message there, as 1 + index in `old`; 0: none */
+    uint32_t *first, *last; /* [position]: the first and the last message there: 1 + its index in `old`; 0: none */
     /* [index of a message in `old`]: 1 + the index of the next message at the same position; 0: none */
     uint32_t *next;
     Instruction *old;
@@ -25,8 +25,8 @@ static void put(Stream *stream, uint32_t message, uint32_t place)
     stream->last[place] = message + 1;
 }
 
-/* Records that instruction i, or one of its halves, uses its message slots. If it is a SEND or RECEIVE, also chooses
-   its position. */
+/* Records that an instruction, or a half of one, uses its message slots; `i` is the index of the instruction. For a
+   SEND or RECEIVE, also chooses its position. */
 static void place_message(Stream *stream, uint32_t i, const Instruction *instruction)
 {
     for (const Operand *operand = opcode_table[instruction->opcode].operands; operand->kind; operand++) {
@@ -83,8 +83,8 @@ static bool post_early(RankProgram *rank, uint32_t ranks, Arena *scratch)
 bool rank_post_early(RankProgram *rank, uint32_t ranks, Arena *arena)
 {
     rank->numbers = arena_array(arena, rank->instruction_count, sizeof *rank->numbers);
-    /* opened after the last allocation from `arena`: if that allocation jumps out because memory is exhausted, no
-       scratch memory is left allocated */
+    /* allocates nothing until `arena` has allocated for the last time: if `arena` is exhausted and jumps out, no
+       scratch memory is lost */
     Arena scratch = {.functions = arena->functions};
     const bool good = post_early(rank, ranks, &scratch);
     arena_free(&scratch);

@@ -43,7 +43,8 @@ static inline bool opcode_is_post(uint8_t opcode)
            opcode == OP_RECEIVE_BACKWARD;
 }
 
-/* The opcodes that come from a schedule's order: passes, messages and U. The others are added to a stream. */
+/* The opcodes that come from a schedule's order: passes, messages and U. All others are added when the stream is
+   made. */
 static inline bool opcode_is_ordered(uint8_t opcode)
 {
     return opcode_is_pass(opcode) || opcode_is_post(opcode) || opcode == OP_ASYNC_UPDATE;
@@ -62,8 +63,8 @@ enum {
     PROGRAM_STAGES_MAX = 65535,
     PROGRAM_PIPES_MAX = 64,
     PROGRAM_CHUNKS_MAX = 255,           /* chunks per rank */
-    PROGRAM_MICROBATCHES_MAX = 1 << 20, /* all pipes together */
-    PROGRAM_SLOTS_MAX = 65534,          /* per class and rank */
+    PROGRAM_MICROBATCHES_MAX = 1 << 20, /* of a step, all pipes together */
+    PROGRAM_SLOTS_MAX = 65534,          /* slots of a class on a rank */
 };
 
 /* One instruction. An operand that its opcode does not have is 0, or SLOT_NONE if it is a slot. opcodes.def lists
@@ -71,14 +72,17 @@ enum {
 typedef struct Instruction {
     uint8_t opcode;
     uint8_t chunk;
-    uint16_t peer;
+    union {
+        uint16_t peer;
+        uint16_t put_off; /* I, W: bits 1 << ModelPart: the components whose weight gradients come after their F&B */
+    };
     uint32_t microbatch; /* or count */
     union {
         struct {
             union {
                 uint16_t x;       /* passes: the input activation */
                 uint16_t message; /* SEND, RECEIVE, WAIT */
-                uint16_t newest;  /* ASYNC_UPDATE: the newest weights */
+                uint16_t newest;  /* ASYNC_UPDATE: the newest version of the weights */
             };
             union {
                 uint16_t y;    /* F: the output activation */
@@ -91,9 +95,9 @@ typedef struct Instruction {
             uint16_t gradient; /* what I saves for the deferred weight gradient */
             uint16_t weights;  /* the version of the weights that F, B, I use */
         };
-        uint16_t slot[SLOT_OPERANDS]; /* the slots above, indexed by Operand.slot, for code that walks the table */
+        uint16_t slot[SLOT_OPERANDS]; /* the slots above, indexed by Operand.slot, for code that walks operands */
     };
-    uint32_t line; /* of the source, from 1; 0: none */
+    uint32_t line; /* source line, from 1; 0: none */
     /* the second half of a pair, with its own operands and line: in an F&B (OVERLAP) the B or I, in an F&F
        (OVERLAP_FORWARD) the second F, a FORWARD_ONLY. The first F is the instruction itself. NULL: no pair */
     struct Instruction *second;
@@ -107,8 +111,8 @@ _Static_assert(sizeof(Instruction) == 40, "the interpreter walks these: keep the
 typedef struct Pipe {
     uint32_t microbatches;
     uint32_t first;
-    /* [microbatches]; NULL (then in all pipes): a microbatch uses the version that is newest on each stage when its F
-       runs there */
+    /* [microbatches]; NULL in all pipes or in none. NULL: a microbatch uses the version that is newest on each stage
+       when its F runs there */
     uint32_t *versions;
 } Pipe;
 
@@ -122,7 +126,7 @@ typedef struct Chunk {
 /* The rank and chunk of a copy of a stage. */
 typedef struct Home {
     uint16_t rank;
-    uint8_t chunk; /* on that rank */
+    uint8_t chunk; /* number of the chunk on that rank */
 } Home;
 
 /* The copies of one stage, in the order of their pipes and, within a pipe, of their ranks; all on different ranks.
@@ -137,27 +141,28 @@ typedef struct Group {
 typedef struct RankProgram {
     uint32_t chunk_count;
     Chunk *chunks;
-    /* number of slots of each class on this rank; none is unused. At the beginning and end of a step, slot c of class
-       WEIGHTS holds the weights of chunk c. Each further slot of that class holds versions of one chunk only */
+    /* number of slots of each class on this rank; the stream uses all of them. At the beginning and end of a step, slot
+       c of class WEIGHTS holds the weights of chunk c. Each further slot of that class holds versions of one chunk
+       only */
     uint32_t slots[SLOT_CLASSES];
     /* the most activations held at once: one per stage and microbatch, from the F to the end of the B or W.
        Forward-only: 0 */
     uint32_t peak_activations;
     uint32_t instruction_count;
-    Instruction *instructions; /* the last one, and no other, is END */
+    Instruction *instructions; /* only the last one is END */
     /* [instruction_count]: the index that each instruction has in the file, set by program_post_early; NULL: the order
        is that of the file */
     uint32_t *numbers;
 } RankProgram;
 
-/* Of one stage, in a program made by program_reference: the copies that the stage has in the original program. Each
-   copy keeps its own gradient, to which its microbatches add in its own order; NORM and U use their sum, in the order
-   of the stage's group, as after a WAIT_REDUCE. */
+/* For a stage of a program made by program_reference: the copies that the stage has in the original program. Each copy
+   keeps a gradient of its own, to which its microbatches add in the copy's order. NORM and U use the sum of these
+   gradients, added in the order of the stage's group, as after a WAIT_REDUCE. */
 typedef struct StageCopies {
     uint32_t count; /* 0: only one */
-    uint16_t *of;   /* [Program.microbatches]: which copy a microbatch uses, as an index in the stage's group */
+    uint16_t *of;   /* [Program.microbatches]: the copy that a microbatch uses, as an index in the stage's group */
     /* [Program.microbatches]: the same for sharded parameters. `shards` consecutive replicas together hold one copy of
-       these, so for all of them this is the index of the copy in the first of these replicas */
+       these, so the microbatches of all of these replicas use the copy of the first of them */
     uint16_t *sharded_of;
 } StageCopies;
 
@@ -167,10 +172,10 @@ typedef struct Program {
     bool forward_only;
     bool asynchronous; /* weights are updated within the step, by U: there is no NORM and no UPDATE */
     uint32_t stages;
-    uint32_t microbatches; /* of all pipes */
+    uint32_t microbatches; /* of a step, all pipes together */
     uint32_t pipe_count;
     Pipe *pipes;
-    Recipes recipes; /* the recipes of F&Bs (OVERLAP) or F&Fs (OVERLAP_FORWARD) */
+    Recipes recipes; /* all are recipes of F&Bs (OVERLAP), or all are recipes of F&Fs (OVERLAP_FORWARD) */
     uint32_t group_count;
     Group *groups;
     StageCopies *copies; /* [stages]; NULL: not a reference. Not stored in the file */
@@ -250,8 +255,8 @@ Status program_reference(const Program *program, uint32_t replicas, uint32_t sha
    the stream, the result may hang, and program_verify refuses it. Each rank then has `numbers`, owned by the arena.
    STATUS_RUN_FAILED: out of memory. Linear time. */
 Status program_post_early(Program *program, Arena *arena, Error *error);
-/* program_post_early for one rank of a program of `ranks` ranks. The rank's instructions are overwritten. False: out of
-   memory. If arena->exhausted is set, and it is the arena that has no memory, it jumps there instead. */
+/* program_post_early for one rank of a program of `ranks` ranks. Overwrites the rank's instructions. False: out of
+   memory. But if `arena` is out of memory and arena->exhausted is set, it jumps there and does not return. */
 bool rank_post_early(RankProgram *rank, uint32_t ranks, Arena *arena);
 
 #endif

@@ -3,11 +3,11 @@
 
 /* The modelled time of an F&B or F&F: two streams, each in its order, through all layers of a stage. Without a share in
    the recipe, every entry takes the time that its cost says. With a share, `share` of every `whole` multiprocessors are
-   reserved for communication, during the whole F&B or F&F. Computation has the others
-   and takes whole / (whole - share) times as long, as matrix products and memory-bound work that fill the device do. If
-   the times of computation were measured on Costs.compute_share of the device, they are multiplied by this share, too.
-   Communication takes its own time on Costs.multiprocessors or more (20 of 132 for the all-to-all kernels of DeepSeek's
-   published profile), and proportionally longer on fewer. */
+   reserved for communication, during the whole F&B or F&F. Computation has the others and takes whole / (whole - share)
+   times as long, as matrix products and memory-bound work that fill the device do. If the times of computation were
+   measured on Costs.compute_share of the device, they are multiplied by this share, too. Communication takes the time
+   that its cost says on Costs.multiprocessors or more (20 of 132 for the all-to-all kernels of DeepSeek's published
+   profile), and proportionally longer on fewer. */
 
 #include "runtime/program/costs.h"
 
@@ -24,7 +24,7 @@ typedef struct RecipeTimes {
     uint32_t counts[RECIPE_STREAMS];
     double makespan;
     double busy[RECIPE_STREAMS];
-    double in_turn; /* time of all entries one after the other, each with the time that its cost says */
+    double in_turn; /* total time of all entries if they ran one after the other, each in the time that its cost says */
     double hidden;  /* the part of comm's busy time in which compute is busy too */
 } RecipeTimes;
 
@@ -32,11 +32,12 @@ typedef struct RecipeTimes {
 uint32_t recipe_layers(const Costs *costs);
 /* The time of an entry in one layer; 0 if it is not given. */
 double recipe_time(const Recipe *recipe, const Costs *costs, RecipeEntry entry);
-/* The factor by which an entry takes longer in the given stream of an F&B or F&F than its cost says; 1 if the recipe
-   has no share. It is below 1 if compute_share makes it so. */
+/* What an entry takes in the given stream of an F&B or F&F, as a multiple of the time that its cost says; 1 if the
+   recipe has no share. It may be below 1, because compute_share multiplies it. */
 double recipe_slowdown(const Recipe *recipe, const Costs *costs, RecipeStream stream, RecipeEntry entry);
 
-/* An entry, the entry of the same layer that it needs, and its time on its stream's share of the multiprocessors. */
+/* An entry, the entry of the same layer that it needs, and the time that it takes on its stream's share of the
+   multiprocessors. */
 typedef struct RecipeStep {
     RecipeEntry entry, needed;
     RecipeStream stream;
@@ -44,21 +45,21 @@ typedef struct RecipeStep {
     double time;
 } RecipeStep;
 
-/* The state of a simulated F&B; all zero at first. */
+/* The state of a simulated F&B or F&F; all zero at first. */
 typedef struct RecipeClock {
     double free[RECIPE_STREAMS]; /* the time from which a stream is free */
-    double chain[RECIPE_HALVES]; /* [pass]: the end of all entries of this pass so far */
+    double chain[RECIPE_HALVES]; /* [pass]: the latest end of any entry of this pass so far */
     /* [component][pass]: when the entry ended in the latest layer that has run it */
     double ends[RECIPE_NAMES][RECIPE_HALVES];
 } RecipeClock;
 
-/* [component][pass]: of the recipe's entries; others are not set. */
+/* [component][pass]; only those of the recipe's entries are set. */
 typedef RecipeStep RecipeSteps[RECIPE_NAMES][RECIPE_HALVES];
 
 RecipeStep recipe_step(const Recipe *recipe, const Costs *costs, RecipeEntry entry);
 void recipe_steps(const Recipe *recipe, const Costs *costs, RecipeSteps steps);
-/* Runs the next entry as soon as its stream is free and what it needs has ended. Steps come layer by layer, in an
-   order in which they can be issued. Returns the start; the end is clock->free[step->stream]. */
+/* Runs the step of the next entry as soon as its stream is free and what it needs has ended. Steps come layer by layer,
+   in an order in which they can be issued. Returns the start; the end is clock->free[step->stream]. */
 double recipe_advance(RecipeClock *clock, const RecipeStep *step);
 /* Simulates a whole F&B or F&F: all layers of a stage. The arena owns the spans. */
 RecipeTimes recipe_times(const Recipe *recipe, const Costs *costs, Arena *arena);

@@ -2,9 +2,9 @@
 
 #include <math.h>
 
-/* The span that ends last among those that `span` needs. These are the entry that comes before it in its layer; or, for
-   the first entry of a pass in a layer, the last entry of the pass in the previous layer. NULL: `span` needs no
-   other. */
+/* Of the spans that `span` needs, the one that ends last. `span` needs the entry of its layer that recipe_needs names;
+   if there is none, because it is the first entry of its pass in the layer, it needs all entries of that pass in the
+   previous layer. NULL: `span` needs no other. */
 static const RecipeSpan *find_needed(const Recipe *recipe, const RecipeTimes *times, const RecipeSpan *span)
 {
     RecipeEntry needed;

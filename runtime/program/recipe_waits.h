@@ -7,7 +7,7 @@
 
 typedef struct RecipeWait {
     RecipeSpan waiting; /* the entry of compute that begins after the wait */
-    double time;        /* since compute was free */
+    double time;        /* from when compute was free to the start of `waiting` */
     /* true: the entry that `waiting` needs ended after compute was free, so at least a part of the wait was for it;
        false: something else delayed `waiting`, such as its launch, and the two members below are not set */
     bool on_entry;

@@ -4,24 +4,24 @@
 
 #include <string.h>
 
-/* All stages on one rank. */
+/* program_reference: all stages of a program on one rank. */
 
 /* A microbatch on a stage. */
 typedef struct Visit {
-    /* the microbatch whose W this copy runs after the W of this microbatch; NOBODY: this W is the copy's last */
+    /* the microbatch whose W the copy runs after the W of this microbatch; NOBODY: this W is the copy's last */
     uint32_t next_weight;
-    struct Copy *copy;                  /* the copy of the stage that it uses */
-    uint32_t forward_line, weight_line; /* of F, and of B or W, in the source */
+    struct Copy *copy;                  /* the copy of the stage that the microbatch uses */
+    uint32_t forward_line, weight_line; /* source lines of its F, and of its B or W */
     bool forward, backward;             /* whether its F, and its B or I, have been appended */
 } Visit;
 
 /* A copy of a stage: a chunk of a rank of the program. */
 typedef struct Copy {
     uint32_t place; /* index in the stage's group */
-    /* the microbatch whose W is next, and the microbatch whose W is the last so far, in the order in which the copy
-       runs its W */
+    /* in the order in which the copy runs its W: the microbatch whose W comes next in the reference, and the microbatch
+       of the last W found so far in the program */
     uint32_t next_weight, last_weight;
-    uint32_t newest; /* version of its weights */
+    uint32_t newest; /* version of the copy's weights */
 } Copy;
 
 enum { NOBODY = UINT32_MAX };
@@ -36,14 +36,14 @@ typedef struct Weights {
 typedef struct Line {
     const Program *program;
     Program *result;
-    Instruction *instructions; /* of its rank, without slots */
+    Instruction *instructions; /* the stream of the one rank, without slots */
     uint32_t count;
-    uint32_t replicas;            /* replicas of the pipeline; the count of a U is multiplied by it */
-    uint32_t shards;              /* consecutive replicas that together hold one copy of sharded parameters */
-    uint32_t each;                /* microbatches of one replica */
-    Visit *visits;                /* [stage][microbatch of the step] */
-    Weights *weights;             /* [stage] */
-    Copy **copies;                /* [rank][chunk] */
+    uint32_t replicas; /* replicas of the pipeline; the microbatch count of a U is multiplied by this number */
+    uint32_t shards;   /* consecutive replicas that together hold one copy of sharded parameters */
+    uint32_t each;     /* microbatches of one replica */
+    Visit *visits;     /* [stage][microbatch of the step] */
+    Weights *weights;  /* [stage] */
+    Copy **copies;     /* [rank][chunk] */
     uint32_t lines[OPCODE_COUNT]; /* source lines of REDUCE, NORM, UPDATE and END */
 } Line;
 
@@ -192,18 +192,18 @@ static void add_own(Line *line, Opcode opcode, uint32_t stage, uint32_t microbat
     add_pass(line, opcode, stage, microbatch, opcode == OP_FORWARD ? visit->forward_line : visit->weight_line);
 }
 
-/* Adds a pass of a microbatch, and the same pass of the same microbatch of the other replicas that hold shards together
-   with its replica. */
+/* Adds a pass of a microbatch of the first of `shards` consecutive replicas, and then the same pass of the same
+   microbatch of the others. */
 static void add_of_shards(Line *line, Opcode opcode, uint32_t stage, uint32_t microbatch)
 {
     for (uint32_t shard = 0; shard < line->shards; shard++)
         add_own(line, opcode, stage, microbatch + shard * line->each);
 }
 
-/* Appends the I of a microbatch, and then every W that is next in its copy's order and whose I is there: so each copy
-   adds up its gradient in the order of the program. Each W is followed by that of the other replicas that hold shards,
-   so the gradient of sharded parameters is added up replica after replica. The F of a forward-only program also get a
-   backward, until program_forward_only removes it. */
+/* Appends the I of a microbatch. Then appends every W that is next in the order of its copy and whose I is already
+   there: so each copy adds up its gradient in the order of the program. Each W is followed by the same W of the other
+   replicas that together hold all shards, so the gradient of sharded parameters is added up replica after replica. The
+   F of a forward-only program get a backward too, which program_forward_only removes. */
 static void add_backward(Line *line, uint32_t stage, uint32_t microbatch)
 {
     const Visit *visit = visit_of(line, stage, microbatch);
@@ -272,8 +272,10 @@ static bool add(Line *line, uint32_t rank, const Instruction *instruction)
 static Status asynchronous(Line *line, Arena *scratch, Error *error)
 {
     const Program *program = line->program;
-    const Instruction **half = arena_array(scratch, program->rank_count, sizeof *half); /* the next one */
-    uint32_t *next = arena_array(scratch, program->rank_count, sizeof *next);           /* the instruction after it */
+    /* [rank] its next instruction or second half */
+    const Instruction **half = arena_array(scratch, program->rank_count, sizeof *half);
+    /* [rank] the index of the instruction after `half` */
+    uint32_t *next = arena_array(scratch, program->rank_count, sizeof *next);
     if (!half || !next)
         return derive_no_memory(error);
     for (uint32_t r = 0; r < program->rank_count; r++)

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* Gives every replica its own pipes, whose microbatches are numbered after those of the replicas before. */
+/* Gives every replica its own pipes, whose microbatches are numbered after those of the replicas before. False: out
+   of memory. */
 static bool replicate_pipes(const Program *program, uint32_t replicas, Arena *arena, Program *mesh)
 {
     mesh->pipe_count = replicas * program->pipe_count;
@@ -15,7 +16,8 @@ static bool replicate_pipes(const Program *program, uint32_t replicas, Arena *ar
     return mesh->pipes;
 }
 
-/* Gives every replica its own ranks, whose chunks are in its pipes. The ranks share the instructions of the program. */
+/* Gives every replica its own ranks. The chunks of these are in the pipes of the replica. The ranks share the
+   instructions of the program. False: out of memory. */
 static bool replicate_ranks(const Program *program, uint32_t replicas, Arena *arena, Program *mesh)
 {
     mesh->rank_count = replicas * program->rank_count;
@@ -35,7 +37,8 @@ static bool replicate_ranks(const Program *program, uint32_t replicas, Arena *ar
     return mesh->ranks;
 }
 
-/* The copies of a stage in the program. A stage with one copy has no group: then the copy is written to *alone. */
+/* The copies of a stage in the program. A stage with one copy has no group: the result is then a group of *alone, which
+   is set to that copy. */
 static Group copies_of(const Program *program, uint32_t stage, Home *alone)
 {
     const Group *group = program_group(program, stage);
@@ -48,7 +51,7 @@ static Group copies_of(const Program *program, uint32_t stage, Home *alone)
     return (Group){.stage = (uint16_t)stage, .member_count = 1, .members = alone};
 }
 
-/* Makes one group of the copies of each stage in all replicas, replica after replica. */
+/* Makes one group of the copies of each stage in all replicas, replica after replica. False: out of memory. */
 static bool replicate_groups(const Program *program, uint32_t replicas, Arena *arena, Program *mesh)
 {
     mesh->group_count = mesh->stages;

@@ -26,10 +26,10 @@ typedef struct Versions {
 
 typedef struct ChunkSlots {
     uint16_t (*held)[CONTENTS]; /* [microbatches]: the slot that holds each content of the microbatch */
-    /* the chunks of this rank that are the previous and the next stage; CHUNK_ELSEWHERE: that stage is on another
-       rank */
+    /* the chunks of this rank that hold the previous and the next stage of the same pipe; CHUNK_ELSEWHERE: that stage
+       is on another rank */
     int previous, next;
-    Versions versions; /* of an asynchronous program */
+    Versions versions; /* only in an asynchronous program */
 } ChunkSlots;
 
 typedef struct Allocator {
@@ -37,11 +37,11 @@ typedef struct Allocator {
     RankProgram *rank;
     ChunkSlots *chunks;
     FreeSlots free[SLOT_WEIGHTS];
-    Sent *sent; /* a queue of sends without a WAIT */
+    Sent *sent; /* a queue of sends whose WAIT has not been added yet */
     uint32_t first_sent, sent_count;
     bool *receiving;          /* [message slot] */
     uint32_t passes;          /* number of passes that have run */
-    Instruction *next_second; /* room for the second halves of pairs */
+    Instruction *next_second; /* memory for the second halves of pairs */
 } Allocator;
 
 static uint16_t pop(FreeSlots *free) { return free->slots[--free->count]; }
@@ -79,9 +79,9 @@ static uint16_t take(Allocator *allocator, SlotClass class, uint32_t line)
     return oldest->slot;
 }
 
-/* Chooses the slot of the next version of the weights. It replaces the newest one in its slot if no backward needs the
-   newest one any more; otherwise it gets a free slot of the chunk, or a new one. The last version of a step goes to the
-   slot with the number of the chunk, where the next step begins; no microbatch is in flight then. */
+/* Chooses the slot of the next version of the weights: that of the newest version, if no backward needs the newest
+   version any more; otherwise a free slot of the chunk, or a new one. The last version of a step goes to the slot with
+   the number of the chunk, where the next step begins; no microbatch is in flight then. */
 static uint16_t update_async(Allocator *allocator, const Instruction *instruction)
 {
     Versions *versions = &allocator->chunks[instruction->chunk].versions;
@@ -99,8 +99,8 @@ static uint16_t *held(const Allocator *allocator, const Instruction *instruction
     return &allocator->chunks[instruction->chunk].held[instruction->microbatch][operand->content];
 }
 
-/* Records that a content is in `slot`. If this rank also has the neighbouring stage that reads the content, it is
-   recorded for that stage, too. */
+/* Records that a content is in `slot`. If this rank also holds the neighbouring stage that reads the content, records
+   it for that stage, too. */
 static void hold(const Allocator *allocator, const Instruction *instruction, const Operand *operand, uint16_t slot)
 {
     const ChunkSlots *chunk = &allocator->chunks[instruction->chunk];
@@ -213,14 +213,14 @@ static bool open_chunks(Allocator *allocator, Arena *scratch)
         if (!(chunk->held = arena_array(scratch, microbatches, sizeof *chunk->held)))
             return false;
         for (uint32_t m = 0; m < microbatches; m++)
-            /* the first stage has no INPUT, and the last stage no DOUTPUT */
+            /* no message is there yet; the first stage never has an INPUT, the last stage never a DOUTPUT */
             chunk->held[m][CONTENT_INPUT] = chunk->held[m][CONTENT_DOUTPUT] = SLOT_NONE;
     }
     return allocator->chunks;
 }
 
-/* Counts the uses of each version. A microbatch uses the version that its pipe names, else the newest when its F
-   runs. */
+/* Counts the uses of each version. A microbatch uses the version that its pipe names; if the pipe names none, the
+   newest version when its F runs. */
 static void count_uses(Allocator *allocator, const Instruction *instructions, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {

@@ -1,8 +1,8 @@
 #ifndef PROGRAM_SLOTS_H
 #define PROGRAM_SLOTS_H
 
-/* Slot allocation: which slot holds what, and when. It is register allocation for the instructions of a rank.
-   opcodes.def says what each instruction does to its slots. */
+/* Slot allocation: which slot holds which content, from when to when. It is register allocation for the instructions of
+   a rank. opcodes.def says what each instruction does to its slots. */
 
 #include "runtime/program/program.h"
 

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* The static checks of the verifier. Their memory is bounded by what the program really contains: a count that the
-   chunks or instructions do not justify is refused first. */
+/* The static checks of the verifier. Their memory is bounded by the size of the program: a count that is larger than
+   the chunks or instructions allow is refused before anything is allocated for it. */
 
 #define refuse(verifier, ...) error_set((verifier)->error, STATUS_BAD_INPUT, __VA_ARGS__)
 
@@ -34,10 +34,10 @@ static Status check_pipes(const Verifier *verifier)
                           program->pipes[p].microbatches, PROGRAM_MICROBATCHES_MAX);
     }
     if (program->asynchronous && program->forward_only)
-        return refuse(verifier, "an asynchronous program is not forward only");
+        return refuse(verifier, "a program cannot be both asynchronous and forward-only");
     for (uint32_t p = 0; p < program->pipe_count; p++) {
         if (!program->asynchronous && program->pipes[p].versions)
-            return refuse(verifier, "versions of weights: only an asynchronous program has several");
+            return refuse(verifier, "a pipe names versions of weights, but only an asynchronous program has several");
         if (!program->pipes[p].versions != !program->pipes[0].versions)
             return refuse(verifier, "pipe %u %s which versions of the weights its microbatches use, pipe 0 %s", p,
                           program->pipes[p].versions ? "says" : "does not say",
@@ -99,7 +99,7 @@ static Status place_stages(Verifier *verifier)
     }
     const uint64_t places = (uint64_t)program->pipe_count * program->stages;
     if (chunks < places)
-        return refuse(verifier, "the ranks hold %s for %s (of %s)", counted(chunks, "chunk").text,
+        return refuse(verifier, "the ranks hold %s, which is too few for the %s of %s", counted(chunks, "chunk").text,
                       counted(places, "stage").text, counted(program->pipe_count, "pipe").text);
     verifier->places = arena_array(&verifier->arena, places, sizeof *verifier->places);
     if (!verifier->places)
@@ -149,8 +149,8 @@ static Status check_groups(Verifier *verifier)
             return refuse(verifier, "stage %u has %u copies and no group", s, copies);
         const Group *group = &program->groups[g];
         if (group->stage != s || group->member_count != copies)
-            return refuse(verifier, "group %u is stage %u with %s: it should be stage %u with %u", g, group->stage,
-                          counted(group->member_count, "copy").text, s, copies);
+            return refuse(verifier, "group %u is of stage %u with %s, but should be of stage %u with %u", g,
+                          group->stage, counted(group->member_count, "copy").text, s, copies);
         for (uint32_t m = 0, pipe = 0, next = 0; m < copies; m++) {
             const Home *member = &group->members[m];
             if (next == verifier_place(verifier, pipe, s)->copies) {
@@ -163,8 +163,9 @@ static Status check_groups(Verifier *verifier)
                     ? &verifier->ranks[member->rank].chunks[member->chunk]
                     : NULL;
             if (!chunk || chunk->stage != s || chunk->pipe != pipe)
-                return refuse(verifier, "group %u names rank %u chunk %u as copy %u of stage %u, which is of pipe %u",
-                              g, member->rank, member->chunk, m, s, pipe);
+                return refuse(verifier,
+                              "group %u names rank %u chunk %u as copy %u of stage %u of pipe %u, which it is not", g,
+                              member->rank, member->chunk, m, s, pipe);
             if (next > 1 && group->members[m - 1].rank >= member->rank)
                 return refuse(
                     verifier,
@@ -175,8 +176,8 @@ static Status check_groups(Verifier *verifier)
         g++;
     }
     if (g < program->group_count)
-        return refuse(verifier, "%s: of the stages %u have several copies", counted(program->group_count, "group").text,
-                      g);
+        return refuse(verifier, "the program has %s, but %u of its stages have several copies",
+                      counted(program->group_count, "group").text, g);
     return STATUS_OK;
 }
 
@@ -218,7 +219,8 @@ static Status make_homes(Verifier *verifier, bool *replicated)
 
 enum { NOWHERE = 0xffff };
 
-/* Records the rank that runs the F of a microbatch as its home: the microbatch uses the copy of the stage there. */
+/* Records the rank that runs the F of a microbatch as the microbatch's home: it uses the copy of the stage on that
+   rank. */
 static Status find_home(Verifier *verifier, uint32_t r, const Instruction *half)
 {
     const RankProgram *rank = &verifier->program->ranks[r];
@@ -290,8 +292,8 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
         /* An instruction fills at most one slot of a class, an F&B or F&F two. The compiler never gives a rank more
            slots of a class than instructions. */
         if (rank->slots[class] > PROGRAM_SLOTS_MAX || rank->slots[class] > rank->instruction_count)
-            return refuse(verifier, "rank %u has %u %s slots for %s", r, rank->slots[class], slot_class_names[class],
-                          counted(rank->instruction_count, "instruction").text);
+            return refuse(verifier, "rank %u has %u %s slots for %s, which is too many", r, rank->slots[class],
+                          slot_class_names[class], counted(rank->instruction_count, "instruction").text);
         state->slots[class] = arena_array(&verifier->arena, rank->slots[class], sizeof *state->slots[class]);
         if (!state->slots[class])
             return no_memory(verifier);
@@ -299,8 +301,8 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
     const uint32_t weights = rank->slots[SLOT_WEIGHTS];
     if (weights < rank->chunk_count || weights - rank->chunk_count > rank->instruction_count ||
         weights > PROGRAM_SLOTS_MAX)
-        return refuse(verifier, "rank %u has %s for %s and %s", r, counted(weights, "weights slot").text,
-                      counted(rank->chunk_count, "chunk").text, counted(rank->instruction_count, "instruction").text);
+        return refuse(verifier, "rank %u has %s for %s, which is too %s", r, counted(weights, "weights slot").text,
+                      counted(rank->chunk_count, "chunk").text, weights < rank->chunk_count ? "few" : "many");
     state->weights = arena_array(&verifier->arena, weights, sizeof *state->weights);
     if (!state->weights)
         return no_memory(verifier);
@@ -314,7 +316,8 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
         if (!place->homes)
             chunk->own = chunk->microbatches;
         else if (!chunk->own)
-            return refuse(verifier, "no microbatch passes rank %u chunk %u, a copy of stage %u", r, c, chunk->stage);
+            return refuse(verifier, "rank %u chunk %u is a copy of stage %u, but no microbatch goes through it", r, c,
+                          chunk->stage);
         chunk->homes = place->homes;
         chunk->passes = place->passes;
         passes += chunk->own;

@@ -8,8 +8,8 @@
 enum { NAME_BYTES = 160, PASS_BYTES = 40 };
 static const double nanosecond = 0.001; /* in microseconds */
 
-const char *const trace_lane_names[TRACE_LANES_MOST] = {"compute", "communication", "waits", "all-to-alls",
-                                                        "all-to-alls of the second half"};
+const char *const trace_lane_names[TRACE_LANES_MOST] = {
+    "compute", "communication", "waits", "all-to-alls", "all-to-alls of the second half", "components"};
 
 TraceLane trace_lane(uint8_t opcode)
 {
@@ -32,7 +32,7 @@ static const char *category_of(uint8_t opcode)
     }
 }
 
-/* The letters that a .csv order of the compiler has for the opcode; NULL: such an order has no such instruction. */
+/* The letters of the opcode in the compiler's .csv orders; NULL: such an order has no such instruction. */
 static const char *letters_of(uint8_t opcode)
 {
     switch (opcode) {
@@ -65,12 +65,12 @@ typedef struct Writer {
     int member;
     uint64_t step, first_step;
     const Instruction **posted; /* [message slot]: the SEND or RECEIVE that was posted last for this slot */
-    bool *unread;               /* [message slot]: its message was received, but no pass has read it yet */
-    TraceSpan *made;            /* [message slot]: the times of the pass that filled it */
-    uint32_t held;              /* how many activations the rank holds now, each from its F to the end of its B or W */
-    TraceSpan *sums;            /* [chunk]: its last REDUCE */
-    uint32_t *updates;          /* [chunk]: how many U it has run in this step */
-    uint32_t *versions;         /* [weights slot]: the version of the weights in this slot */
+    bool *unread;       /* [message slot]: its last message was received, and no pass has read that message yet */
+    TraceSpan *made;    /* [message slot]: the times of the pass that filled the slot */
+    uint32_t held;      /* how many activations the rank holds now, each from its F to the end of its B or W */
+    TraceSpan *sums;    /* [chunk]: the times of its last REDUCE */
+    uint32_t *updates;  /* [chunk]: how many U it has run in this step */
+    uint32_t *versions; /* [weights slot]: the version of the weights in this slot */
 } Writer;
 
 static const char *pass_text(const Writer *writer, const Instruction *instruction, char text[PASS_BYTES])
@@ -85,7 +85,7 @@ static const char *pass_text(const Writer *writer, const Instruction *instructio
     return text;
 }
 
-/* Writes the version of the weights that an F, B or I reads or U makes; two versions for a pair. */
+/* Writes the version of the weights that an F, B or I reads, or that a U makes; two versions for a pair. */
 static void put_version(const Writer *writer, const Instruction *instruction)
 {
     const uint32_t *versions = writer->versions;
@@ -100,7 +100,8 @@ static void put_version(const Writer *writer, const Instruction *instruction)
         fprintf(writer->stream, ",\"version\":%u", versions[instruction->weights]);
 }
 
-/* A pass as 3F5, an F&B as 3F5&7B2, a message as 3SEND_F5; false if the compiler has no name for it. */
+/* Writes the name of a pass as 3F5, of an F&B as 3F5&7B2, of a message as 3SEND_F5. False: the instruction is none of
+   these. */
 static bool pass_name(const Writer *writer, const Instruction *instruction, char name[NAME_BYTES])
 {
     char first[PASS_BYTES], second[PASS_BYTES];
@@ -134,6 +135,9 @@ static void put_event(const Writer *writer, uint32_t i, TraceSpan span)
         fprintf(writer->stream, ",\"%s\":\"%s\"", lane == LANE_COMPUTE ? "pass" : "message", name);
     if (span.middle > 0)
         fprintf(writer->stream, ",\"halves\":[%.3f,%.3f]", span.middle - span.start, span.end - span.middle);
+    for (const Instruction *half = instruction; half; half = half->second)
+        if ((half->opcode == OP_BACKWARD_INPUT || half->opcode == OP_BACKWARD_WEIGHT) && half->put_off)
+            fputs(",\"put_off\":1", writer->stream);
     put_version(writer, instruction);
     fputs("}}", writer->stream);
 }
@@ -190,7 +194,7 @@ static void note_pass(Writer *writer, const Instruction *pass, TraceSpan span)
 static bool is_of_sum(uint8_t opcode) { return opcode == OP_REDUCE || opcode == OP_WAIT_REDUCE; }
 
 /* Writes the interval of a sum of gradients, from its post to the end of the wait for it, and the time of the wait.
-   Writes nothing for a stage with one copy. */
+   Writes nothing for a stage that has one copy in all replicas together. */
 static void put_sum(Writer *writer, uint32_t i, TraceSpan span)
 {
     const Instruction *instruction = &writer->own->instructions[i];
@@ -219,49 +223,95 @@ static void put_sum(Writer *writer, uint32_t i, TraceSpan span)
         writer->own->numbers ? writer->own->numbers[i] : i, instruction->line, stage);
 }
 
-/* The pass of instruction i that has this all-to-all. If halves run one after the other (`in_turn`), the all-to-alls of
-   both say that they are of half 0. */
-static const Instruction *pass_of(const Writer *writer, const TraceFlight *times, uint32_t i, bool in_turn)
+/* The pass of instruction i to which a component or all-to-all belongs. In an F&B, part->pass decides. In an F&F,
+   part->half decides; if halves run one after the other (`in_turn`), part->half is 0 in both, so the start of `part`
+   decides. */
+static const Instruction *pass_of(const Writer *writer, const TracePart *part, uint32_t i, bool in_turn)
 {
     const Instruction *instruction = &writer->own->instructions[i];
-    const bool second = instruction->opcode == OP_OVERLAP ? times->flight.pass == RECIPE_B
-                        : in_turn                         ? times->start >= writer->spans[i].middle
-                                                          : times->flight.half;
+    const bool second = instruction->opcode == OP_OVERLAP ? part->pass != RECIPE_F
+                        : in_turn                         ? part->start >= writer->spans[i].middle
+                                                          : part->half;
     return instruction->second && second ? instruction->second : instruction;
 }
 
-/* An all-to-all of instruction i. */
-static void put_flight(const Writer *writer, const TraceFlight *times, uint32_t i, bool in_turn)
+/* Begins the event of a component or an all-to-all of `pass`, which is instruction i or its second half. The caller
+   ends the event. */
+static void put_part(const Writer *writer, const TracePart *part, uint32_t i, const Instruction *pass, bool component)
 {
-    const Flight *flight = &times->flight;
-    const Instruction *instruction = &writer->own->instructions[i];
-    const char *component = part_names[flight->component], direction = part_pass_letters[flight->pass];
-    char pass[PASS_BYTES];
-    pass_text(writer, pass_of(writer, times, i, in_turn), pass);
-    fprintf(
-        writer->stream,
-        ",\n{\"name\":\"%s%s(%c) of layer %u\",\"cat\":\"all-to-all\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,"
-        "\"dur\":%.3f,\"args\":{\"step\":%llu,\"instruction\":%u,\"line\":%u,\"pass\":\"%s\",\"layer\":%u,"
-        "\"component\":\"%s\",\"direction\":\"%c\",\"waited\":%.3f}}",
-        flight->counts ? "counts for " : "", component, direction, flight->layer, writer->member,
-        LANE_ALL_TO_ALLS + flight->half, times->start, times->end - times->start, (unsigned long long)writer->step,
-        writer->own->numbers ? writer->own->numbers[i] : i, instruction->line, pass, flight->layer, component,
-        direction, times->waited);
+    const char direction = part_pass_letters[part->pass];
+    char text[PASS_BYTES], of_layer[32] = "", layer[32] = "";
+    pass_text(writer, pass, text);
+    if (part->layer != NO_LAYER) {
+        snprintf(of_layer, sizeof of_layer, " of layer %u", part->layer);
+        snprintf(layer, sizeof layer, "\"layer\":%u,", part->layer);
+    }
+    fprintf(writer->stream,
+            ",\n{\"name\":\"%s%s(%c)%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,"
+            "\"dur\":%.3f,\"args\":{\"step\":%llu,\"instruction\":%u,\"line\":%u,\"pass\":\"%s\",%s"
+            "\"component\":\"%s\",\"direction\":\"%c\"",
+            part->counts ? "counts for " : "", part_names[part->part], direction, of_layer,
+            component ? "component" : "all-to-all", writer->member,
+            component ? (int)LANE_COMPONENTS : (int)LANE_ALL_TO_ALLS + part->half, part->start, part->end - part->start,
+            (unsigned long long)writer->step, writer->own->numbers ? writer->own->numbers[i] : i,
+            writer->own->instructions[i].line, text, layer, part_names[part->part], direction);
 }
 
-/* Each all-to-all belongs to the last instruction that began before its post. */
-static void put_flights(const Writer *writer, const TraceTimes *times)
+/* The index of the instruction inside which `part` ran: the last one that had begun when `part` began. The search
+   starts at instruction `i`, which had begun by then. */
+static uint32_t instruction_of(const Writer *writer, const TracePart *part, uint32_t i)
+{
+    while (writer->own->instructions[i + 1].opcode != OP_END && writer->spans[i + 1].start <= part->start)
+        i++;
+    return i;
+}
+
+static bool has_second_half(TraceParts parts)
+{
+    for (size_t k = 0; k < parts.count; k++)
+        if (parts.entries[k].half)
+            return true;
+    return false;
+}
+
+static void put_all_to_alls(const Writer *writer, TraceParts all_to_alls, bool in_turn)
 {
     uint32_t i = 0;
-    bool in_turn = true;
-    for (size_t f = 0; f < times->flight_count; f++)
-        in_turn &= !times->flights[f].flight.half;
-    for (size_t f = 0; f < times->flight_count; f++) {
-        while (writer->own->instructions[i + 1].opcode != OP_END &&
-               times->spans[i + 1].start <= times->flights[f].start)
-            i++;
-        put_flight(writer, &times->flights[f], i, in_turn);
+    for (size_t k = 0; k < all_to_alls.count; k++) {
+        const TracePart *part = &all_to_alls.entries[k];
+        i = instruction_of(writer, part, i);
+        put_part(writer, part, i, pass_of(writer, part, i, in_turn), false);
+        fprintf(writer->stream, ",\"waited\":%.3f}}", part->waited);
     }
+}
+
+static bool is_same(const TracePart *one, const TracePart *other)
+{
+    return one->layer == other->layer && one->part == other->part && one->pass == other->pass;
+}
+
+/* Consecutive spans of one component in one pass are one event. */
+static void put_components(const Writer *writer, TraceParts components, bool in_turn)
+{
+    const TracePart *next = components.entries, *end = next + components.count;
+    for (uint32_t i = 0; next < end;) {
+        TracePart part = *next++;
+        i = instruction_of(writer, &part, i);
+        const Instruction *pass = pass_of(writer, &part, i, in_turn);
+        for (; next < end && is_same(next, &part) && instruction_of(writer, next, i) == i &&
+               pass_of(writer, next, i, in_turn) == pass;
+             next++)
+            part.end = next->end;
+        put_part(writer, &part, i, pass, true);
+        fputs("}}", writer->stream);
+    }
+}
+
+static void put_parts(const Writer *writer, const TraceTimes *times)
+{
+    const bool in_turn = !has_second_half(times->all_to_alls) && !has_second_half(times->components);
+    put_all_to_alls(writer, times->all_to_alls, in_turn);
+    put_components(writer, times->components, in_turn);
 }
 
 static void put_step(Writer *writer)
@@ -319,7 +369,7 @@ bool trace_step(const Program *program, Mesh mesh, int member, uint64_t step, ui
     const bool good = writer.posted && writer.unread && writer.made && writer.sums && writer.updates && writer.versions;
     if (good) {
         put_step(&writer);
-        put_flights(&writer, times);
+        put_parts(&writer, times);
     }
     arena_free(&tables);
     return good;
@@ -343,17 +393,20 @@ void trace_begin(const Program *program, const TraceFacts *facts, FILE *stream)
             facts->message_bytes, facts->processors);
 }
 
-void trace_member(Mesh mesh, int member, int lanes, FILE *stream)
+/* A viewer sorts lanes by sort_index, then by tid. So the lane of components comes right after that of compute. */
+void trace_member(Mesh mesh, int member, unsigned lanes, FILE *stream)
 {
     fprintf(stream,
             "%s\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"%s\"}}"
             ",\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"sort_index\":%d}}",
             member ? "," : "", member, mesh_name(mesh, member).text, member, member);
-    for (int lane = 0; lane < lanes; lane++)
-        fprintf(stream,
+    for (int lane = 0; lane < TRACE_LANES_MOST; lane++)
+        if (lanes & 1u << lane)
+            fprintf(
+                stream,
                 ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}"
                 ",\n{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"sort_index\":%d}}",
-                member, lane, trace_lane_names[lane], member, lane, lane);
+                member, lane, trace_lane_names[lane], member, lane, lane == LANE_COMPONENTS ? LANE_COMPUTE : lane);
 }
 
 void trace_end(FILE *stream) { fputs("\n]}\n", stream); }

@@ -6,8 +6,8 @@
 
    One process per rank, with a thread for each lane: 0 compute, 1 communication, 2 waits; if layers have all-to-alls,
    also 3, those of passes and of the first halves of F&Bs and F&Fs, and 4, those of the second halves. If halves run
-   one after the other (--in-turn), they count as passes. The pid is the rank; with several replicas it is the member of
-   the mesh.
+   one after the other (--in-turn), both use lane 3. Lane 5 has the components inside passes, if their times are known.
+   The pid is the rank; with several replicas it is the member of the mesh.
 
    Each instruction but REDUCE, WAIT_REDUCE and END is an event of phase X and of category compute (passes and U),
    message, wait or update (NORM and UPDATE, in the lane of compute). An F&B or F&F is one event. The name of an event
@@ -23,6 +23,7 @@
                   half. If the halves run one after the other, the F comes first. If a CPU interleaves their
                   components, each time is the sum over the components of that half
      message      communication and waits: the same, 3SEND_F5 or 4RECV_F5; a wait has that of the message it waits for
+     put_off      1 for an F&B whose recipe puts weight gradients off, and for the W that computes them
      version      compute, of an asynchronous program: the version of its stage's weights that an F, B or I reads or U
                   makes, counted from 0 in every step; two of an F&B; none of a W
 
@@ -34,24 +35,30 @@
 
    An all-to-all of a layer is an event of phase X and category all-to-all, from its post until it arrives, named
    `dispatch(F) of layer 3`; the one before it that exchanges the numbers of rows, `counts for dispatch(F) of layer 3`.
-   If the time of the arrival is unknown, it ends with its wait. `args` has step, instruction and line; `pass`, the half
-   of the instruction, as 3F5; `layer`; `component`, dispatch or combine; `direction`, F or B; and `waited` as above.
-   With --device sim they are the communication inside F&Bs and F&Fs.
+   If the time of the arrival is unknown, it ends with its wait (AllToAll.arrival). `args` has step, instruction and
+   line; `pass`, the half of the instruction, as 3F5; `layer`; `component`, dispatch or combine; `direction`, F or B;
+   and `waited` as above. With --device sim they are the communication inside F&Bs and F&Fs.
 
-   An arrow (phases s and f) goes from the pass that makes a message to the pass that needs it; both ranks compute
-   its `id` from the message. Unless the program is forward-only, each rank has a counter `activations` (phase C,
-   category memory): `held` in its `args`
-   is the number of activations that it holds from then on, each from its F to the end of its B or W. `otherData` has
-   schedule, source, ranks, replicas (if there are several), reference (true in a trace of --reference), stages,
-   microbatches (of each pipe); `unit`, the seconds of one unit of the costs in a modelled or simulated trace, 0 if
-   passes computed; `message_bytes`, 0 if unknown; and `processors`, the number that all ranks shared, 0 if unknown
-   or on a GPU. */
+   A component is an event of phase X and of category component, named `attention(F) of layer 3`, or `head(F)` outside
+   the layers. It is the time in which the rank worked on the component, or waited inside it: dispatch and combine
+   include posts and waits of their all-to-alls. A component that the recipe of an F&B or F&F divides has several
+   events. `args` has step, instruction, line, pass, layer, component and direction (F, B or W) as above, but no layer
+   outside the layers. A pass on a GPU has no such events. With --device sim a pass has them if its time is the sum of
+   the times of its components.
 
-#include "runtime/base/flights.h"
+   An arrow (phases s and f) goes from the pass that makes a message to the pass that needs it; both ranks compute its
+   `id` from the message. Unless the program is forward-only, each rank has a counter `activations` (phase C, category
+   memory): `held` in its `args` is the number of activations that the rank holds from then on, each from its F to the
+   end of its B or W. `otherData` has schedule, source, ranks, replicas (if there are several), reference (true in a
+   trace of --reference), stages, microbatches (of each pipe); `unit`, the seconds of one unit of the costs in a
+   modelled or simulated trace, 0 if passes computed; `message_bytes`, 0 if unknown; and `processors`, the number that
+   all ranks shared, 0 if unknown or on a GPU. */
+
 #include "runtime/base/mesh.h"
+#include "runtime/base/parts.h"
 #include "runtime/program/program.h"
 
-/* TRACE_LANES: of instructions. The last two lanes are only in traces with all-to-alls. */
+/* The first TRACE_LANES lanes are for instructions. The others are only in some traces. */
 typedef enum TraceLane {
     LANE_COMPUTE,
     LANE_COMMUNICATION,
@@ -59,6 +66,7 @@ typedef enum TraceLane {
     TRACE_LANES,
     LANE_ALL_TO_ALLS = TRACE_LANES,
     LANE_OF_SECOND_HALF,
+    LANE_COMPONENTS,
     TRACE_LANES_MOST
 } TraceLane;
 
@@ -68,22 +76,31 @@ TraceLane trace_lane(uint8_t opcode);
 /* The times of an instruction, in microseconds. */
 typedef struct TraceSpan {
     double start, end;
-    /* of an F&B or F&F: the end of its first F and the start of its other half; if the components of its halves took
-       turns, `start` plus the time of the F; 0: unknown, or no pair */
+    /* of an F&B or F&F: the end of its first F and start of its other half; if components of both halves alternated,
+       `start` plus the total time of the first F; 0: unknown, or no pair */
     double middle;
 } TraceSpan;
 
-/* An all-to-all, in microseconds. */
-typedef struct TraceFlight {
-    Flight flight; /* its times do not count */
-    double start, end, waited;
-} TraceFlight;
+/* The time of something inside a pass, in microseconds: of a component, or of an all-to-all. */
+typedef struct TracePart {
+    uint32_t layer;     /* NO_LAYER: outside the layers */
+    uint8_t part, pass; /* ModelPart; RECIPE_F, B or W */
+    uint8_t half;       /* of an F&B or F&F whose halves run together: 0 or 1; otherwise 0 */
+    bool counts;        /* an all-to-all of numbers of rows */
+    double start, end;
+    double waited; /* of an all-to-all: microseconds that the rank spent in its post and its wait */
+} TracePart;
+
+/* Things inside passes, in the order of their starts. */
+typedef struct TraceParts {
+    const TracePart *entries; /* [count] */
+    size_t count;
+} TraceParts;
 
 /* The times of a step of a member. */
 typedef struct TraceTimes {
-    const TraceSpan *spans;     /* [instruction_count] of its rank */
-    const TraceFlight *flights; /* [flight_count], in the order of their posts */
-    size_t flight_count;
+    const TraceSpan *spans; /* [instruction_count] of its rank */
+    TraceParts all_to_alls, components;
 } TraceTimes;
 
 /* What a trace says of its run as a whole. */
@@ -96,9 +113,9 @@ typedef struct TraceFacts {
 } TraceFacts;
 
 void trace_begin(const Program *program, const TraceFacts *facts, FILE *stream);
-/* Writes the names of the process and threads of a member. Called once for each member, before its steps, in the order
-   of the members. lanes: how many of TraceLane it has. */
-void trace_member(Mesh mesh, int member, int lanes, FILE *stream);
+/* Writes the names of the process and threads of a member. Call it once for each member, before its steps, in the order
+   of the members. lanes: bits 1 << TraceLane: the lanes that the member has. */
+void trace_member(Mesh mesh, int member, unsigned lanes, FILE *stream);
 /* Writes a step of a member. `first_step`: the first step of the whole trace. False: out of memory. */
 bool trace_step(const Program *program, Mesh mesh, int member, uint64_t step, uint64_t first_step,
                 const TraceTimes *times, FILE *stream);

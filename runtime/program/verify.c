@@ -2,9 +2,9 @@
 
 /* Runs all ranks symbolically: slots hold labels instead of data. A rank runs until it blocks: at a SEND or RECEIVE
    until the other end arrives, at a REDUCE until all copies of the stage arrive, at a NORM until all ranks arrive. So a
-   program that is accepted needs no buffered messages. The last rank to arrive does the work for all and makes the
-   others runnable at their next instruction. The result does not depend on the order in which ranks run, as each
-   message has one position at both ends. */
+   program that is accepted needs no buffered messages. The last rank to arrive applies the effects for all, and makes
+   the others runnable at their next instruction. The result does not depend on the order in which ranks run: each
+   message pairs one fixed SEND with one fixed RECEIVE. */
 
 void verifier_resume(Verifier *verifier, uint32_t rank)
 {
@@ -24,8 +24,8 @@ static bool is_misplaced(const Program *program, uint8_t opcode)
     return is_forward_only || opcode == OP_ASYNC_UPDATE;
 }
 
-/* Runs a rank until it arrives at an instruction where it may wait. verifier_resume puts it back on the stack of
-   runnable ranks. */
+/* Runs a rank until it arrives at an instruction where it may wait. verifier_resume then puts the rank back on the
+   stack of runnable ranks. */
 static Status run_rank(Verifier *verifier, uint32_t rank)
 {
     RankState *state = &verifier->ranks[rank];
@@ -35,12 +35,13 @@ static Status run_rank(Verifier *verifier, uint32_t rank)
         if (instruction->opcode >= OPCODE_COUNT)
             return verifier_refuse(verifier, rank, "there is no such opcode");
         if (opcode_is_pair(instruction->opcode) != (instruction->second != NULL))
-            return verifier_refuse(verifier, rank, "an F&B or F&F has two halves, and nothing else has");
+            return verifier_refuse(verifier, rank, "an F&B or F&F must have two halves, and no other instruction may");
         if (is_misplaced(verifier->program, instruction->opcode))
             return verifier_refuse(verifier, rank, "has no place in %s program",
                                    forward_only   ? "a forward-only"
                                    : asynchronous ? "an asynchronous"
                                                   : "a full");
+        TRY(verifier_check_put_off(verifier, rank, instruction));
         TRY(verifier_check_operands(verifier, rank, instruction));
         switch ((Opcode)instruction->opcode) {
         case OP_SEND_FORWARD:

@@ -31,11 +31,11 @@ enum { PASS_F = 1, PASS_I = 2, PASS_W = 4 };
 enum { GROUP_NONE = 0xffff, CHUNK_NONE = 0xffff };
 
 typedef struct ChunkState {
-    uint64_t label; /* pipe and stage, shifted as in a label */
-    /* [microbatches]: which passes of each microbatch have run on this stage, as bits PASS_...; the copies of the stage
+    uint64_t label; /* pipe and stage, shifted as in the label of a slot's content */
+    /* [microbatches]: bits PASS_F, ...: which passes of each microbatch have run on this stage. The copies of the stage
        in one pipe share this array */
     uint8_t *passes;
-    /* [microbatches]: the rank of the copy that a microbatch uses; NULL: there is one copy */
+    /* [microbatches]: the rank of the copy that a microbatch uses; NULL: the pipe has one copy of the stage */
     const uint16_t *homes;
     uint32_t microbatches; /* number of microbatches of the pipe */
     uint32_t own;          /* number of microbatches that use this copy of the stage */
@@ -46,8 +46,9 @@ typedef struct ChunkState {
     bool updated;
     uint32_t reductions; /* how many REDUCEs this copy has reached */
     /* of an asynchronous program */
-    uint32_t newest; /* version of its weights: the number of U so far */
-    /* number of microbatches whose gradients no U has used yet: of this copy, and from the REDUCE on of all copies */
+    uint32_t newest; /* version of the chunk's weights: the number of U so far */
+    /* number of microbatches whose gradients no U has used yet: those of this copy; from the REDUCE on, those of all
+       copies */
     uint32_t gathered;
     uint32_t *versions;     /* [microbatches]: the version that the F used */
     const uint32_t *wanted; /* Pipe.versions */
@@ -56,7 +57,7 @@ typedef struct ChunkState {
 /* A slot of the class WEIGHTS. */
 typedef struct WeightSlot {
     uint32_t version;
-    uint32_t readers; /* microbatches whose F has used it and whose B or I has not run */
+    uint32_t readers; /* microbatches whose F has used this version and whose B or I has not run */
     uint16_t chunk;   /* the chunk whose weights the slot holds; CHUNK_NONE: none so far */
 } WeightSlot;
 
@@ -66,11 +67,15 @@ typedef struct RankState {
     bool blocked, ended, normed;
     ChunkState *chunks;
     uint64_t *slots[SLOT_WEIGHTS];
-    WeightSlot *weights;            /* [slots of their class] */
-    uint32_t used[SLOT_CLASSES];    /* how many different slots of each class have been used so far */
-    uint32_t occupied;              /* how many slots of all classes but WEIGHTS are not free */
-    uint32_t held, peak;            /* activations */
-    uint64_t labels[SLOT_OPERANDS]; /* of the current instruction's slots */
+    WeightSlot *weights;         /* [slots of class WEIGHTS] */
+    uint32_t used[SLOT_CLASSES]; /* how many different slots of each class have been used so far */
+    uint32_t occupied;           /* how many slots of all classes but WEIGHTS are not free */
+    uint32_t held, peak;         /* activations */
+    /* the I of an F&B that has put weight gradients off: the W of these must be the rank's next pass; NULL: there is
+       none */
+    const Instruction *put_off;
+    /* [slot operands of the current instruction]: the label of the content that each one names */
+    uint64_t labels[SLOT_OPERANDS];
 } RankState;
 
 /* The copies of one stage in one pipe. */
@@ -79,13 +84,14 @@ typedef struct Place {
     uint8_t chunk; /* of the first copy, on that rank */
     uint16_t copies;
     uint16_t *homes; /* as in ChunkState; NULL: there is one copy */
-    uint8_t *passes; /* as in ChunkState; NULL: there is one copy, whose ChunkState has them */
+    uint8_t *passes; /* as in ChunkState; NULL: there is one copy, and its ChunkState has the array */
 } Place;
 
-/* A message that was sent from one rank to another and not received yet. */
+/* The buffer for messages from one rank to another. It holds at most one message, which was sent and not received
+   yet. */
 typedef struct Link {
     uint32_t to;
-    uint64_t label; /* 0: there is none */
+    uint64_t label; /* of the message; 0: the buffer is empty */
     struct Link *next;
 } Link;
 
@@ -132,7 +138,7 @@ const char *verifier_word_text(const Verifier *verifier, uint64_t word, char tex
 
 /* --- verify_operands.c --- */
 
-/* Checks all operands against the state before the instruction. This also ensures that an instruction fills no slot
+/* Checks all operands against the state before the instruction. So it also checks that an instruction fills no slot
    that it takes or reads. */
 Status verifier_check_operands(const Verifier *verifier, uint32_t rank, const Instruction *instruction);
 /* Applies the effects of an instruction on its slots, except those of class WEIGHTS. verifier_check_operands has
@@ -141,6 +147,9 @@ void verifier_apply_operands(RankState *state, const Instruction *instruction);
 /* Checks the second half of an F&B or F&F and applies its effects on slots, after verifier_check_operands has accepted
    the first half. Then checks the first half again; the caller applies its effects. */
 Status verifier_run_second(const Verifier *verifier, uint32_t rank, const Instruction *first);
+/* Checks that an F&B puts off the weight gradients that its recipe puts off, and that the W of these is the next pass
+   of the rank. Call it for each instruction of the rank, before its operands are checked. */
+Status verifier_check_put_off(Verifier *verifier, uint32_t rank, const Instruction *instruction);
 /* Records the pass of an instruction or of one half of a pair; other instructions change nothing. */
 void verifier_record_pass(const Verifier *verifier, RankState *state, const Instruction *instruction);
 /* Refuses the program if no WAIT_REDUCE of the chunk has run since its last U. */

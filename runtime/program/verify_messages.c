@@ -1,6 +1,6 @@
 #include "runtime/program/verify.h"
 
-/* Messages: as rendezvous, or with a buffer for one message on each link. */
+/* This file verifies messages: each is a rendezvous, or every link between two ranks buffers one message. */
 
 const Operand *verifier_message(const Instruction *instruction)
 {
@@ -29,8 +29,8 @@ static Link *link_between(Verifier *verifier, uint32_t from, uint32_t to)
     return *place;
 }
 
-/* Puts a message into its link's buffer, or takes it out. If the buffer is full, or empty, the rank blocks, and tries
-   again when the other end has used the buffer. */
+/* Puts a message into its link's buffer (SEND), or takes it out (RECEIVE). If the buffer is full (SEND) or empty
+   (RECEIVE), the rank blocks, and tries again when the other end has used the buffer. */
 static Status use_buffer(Verifier *verifier, uint32_t rank, const Instruction *instruction, const Operand *operand)
 {
     RankState *state = &verifier->ranks[rank], *other = &verifier->ranks[instruction->peer];
@@ -38,7 +38,7 @@ static Status use_buffer(Verifier *verifier, uint32_t rank, const Instruction *i
     const uint32_t peer = instruction->peer;
     Link *link = sends ? link_between(verifier, rank, peer) : link_between(verifier, peer, rank);
     if (!link)
-        return error_set(verifier->error, STATUS_RUN_FAILED, "no memory for a message");
+        return error_set(verifier->error, STATUS_RUN_FAILED, "no memory to verify the program's messages");
     const uint64_t mine = state->labels[operand->slot];
     if (sends != !link->label)
         return STATUS_OK;

@@ -2,7 +2,8 @@
 
 #include "runtime/base/counted.h"
 
-/* Slots, passes and versions of weights: which state of its rank an instruction needs, and what it changes there. */
+/* This file verifies slots, passes and versions of weights: which state of its rank an instruction needs, and what the
+   instruction changes in that state. */
 
 static Status refuse_slot(const Verifier *verifier, uint32_t rank, const Operand *operand, uint16_t slot, uint64_t word,
                           const char *needs)
@@ -35,8 +36,8 @@ static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruct
                                        chunk->stage, verifier->program->stages,
                                        content->neighbour > 0 ? "after" : "before");
             if (slot != SLOT_NONE)
-                return verifier_refuse(verifier, rank, "slot %s%u is given, but stage %u of %u has none (%s)", letters,
-                                       slot, chunk->stage, verifier->program->stages, content->what);
+                return verifier_refuse(verifier, rank, "slot %s%u is given, but stage %u of %u needs none (%s)",
+                                       letters, slot, chunk->stage, verifier->program->stages, content->what);
             return STATUS_OK;
         }
         label = verifier_label(chunk, instruction, operand);
@@ -56,7 +57,7 @@ static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruct
     case OPERAND_POST_SEND:
         if (word != (SLOT_FULL | label)) {
             char label_text[VERIFIER_TEXT];
-            snprintf(needs, sizeof needs, "needs %s", verifier_word_text(verifier, label, label_text));
+            snprintf(needs, sizeof needs, "but must hold %s", verifier_word_text(verifier, label, label_text));
             return refuse_slot(verifier, rank, operand, slot, word, needs);
         }
         break;
@@ -72,7 +73,7 @@ static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruct
     return STATUS_OK;
 }
 
-/* For each opcode of a pass: which of F, B, I and W it completes for its stage and microbatch, and which of these must
+/* For each opcode of a pass: which of F, I and W it completes for its stage and microbatch, and which of these must
    have run before. */
 static const struct {
     uint8_t does, needs;
@@ -101,7 +102,7 @@ static Status check_weights(const Verifier *verifier, uint32_t rank, const Instr
     const WeightSlot *weights = &state->weights[slot];
     if (weights->chunk != instruction->chunk && (weights->chunk != CHUNK_NONE || operand->kind != OPERAND_NEXT)) {
         if (weights->chunk == CHUNK_NONE)
-            return verifier_refuse(verifier, rank, "slot w%u holds nothing, needs weights of stage %u", slot,
+            return verifier_refuse(verifier, rank, "slot w%u is empty, but must hold weights of stage %u", slot,
                                    chunk->stage);
         return verifier_refuse(verifier, rank, "slot w%u is for the weights of chunk %u", slot, weights->chunk);
     }
@@ -117,8 +118,9 @@ static Status check_weights(const Verifier *verifier, uint32_t rank, const Instr
     else if (operand->kind == OPERAND_VERSION && chunk->wanted)
         needed = chunk->wanted[instruction->microbatch];
     if (weights->version != needed)
-        return verifier_refuse(verifier, rank, "slot w%u holds version %u of the weights of stage %u, needs version %u",
-                               slot, weights->version, chunk->stage, needed);
+        return verifier_refuse(verifier, rank,
+                               "slot w%u holds version %u of the weights of stage %u, but must hold version %u", slot,
+                               weights->version, chunk->stage, needed);
     return STATUS_OK;
 }
 
@@ -129,17 +131,17 @@ static Status check_pass(const Verifier *verifier, uint32_t rank, const Instruct
     const uint8_t twice = passes & pass_table[instruction->opcode].does;
     const uint8_t missing = pass_table[instruction->opcode].needs & (uint8_t)~passes;
     if (twice)
-        return verifier_refuse(verifier, rank, "stage %u microbatch %u has had its %s", chunk->stage,
-                               instruction->microbatch,
+        return verifier_refuse(verifier, rank, "the %s of stage %u microbatch %u has run already",
                                twice & PASS_F   ? "F"
                                : twice & PASS_W ? "B or W"
-                                                : "I");
+                                                : "I",
+                               chunk->stage, instruction->microbatch);
     if (missing)
-        return verifier_refuse(verifier, rank, "stage %u microbatch %u has not had its %s", chunk->stage,
-                               instruction->microbatch, missing & PASS_F ? "F" : "I");
+        return verifier_refuse(verifier, rank, "the %s of stage %u microbatch %u has not run yet",
+                               missing & PASS_F ? "F" : "I", chunk->stage, instruction->microbatch);
     if (chunk->posted && pass_table[instruction->opcode].does & PASS_W)
         return verifier_refuse(verifier, rank,
-                               "adds to the gradient of chunk %u, whose sum has been posted and not yet used",
+                               "adds to the gradient of chunk %u, whose sum is under way and not used yet",
                                instruction->chunk);
     return STATUS_OK;
 }
@@ -173,21 +175,23 @@ Status verifier_check_operands(const Verifier *verifier, uint32_t rank, const In
                 return verifier_refuse(verifier, rank, "there is no microbatch %u: the pipe has %u",
                                        instruction->microbatch, chunk->microbatches);
             if (chunk->homes && chunk->homes[instruction->microbatch] != rank)
-                return verifier_refuse(verifier, rank, "microbatch %u passes stage %u on rank %u",
+                return verifier_refuse(verifier, rank,
+                                       "microbatch %u goes through stage %u on rank %u, not on this one",
                                        instruction->microbatch, chunk->stage, chunk->homes[instruction->microbatch]);
             TRY(check_pass(verifier, rank, instruction, chunk));
             break;
         case OPERAND_PEER:
             if (instruction->peer >= program->rank_count || instruction->peer == rank)
-                return verifier_refuse(verifier, rank, "rank %u is not another rank of %u", instruction->peer,
-                                       program->rank_count);
+                return verifier_refuse(verifier, rank, "its peer must be another of the %u ranks, not rank %u",
+                                       program->rank_count, instruction->peer);
             break;
         case OPERAND_COUNT:
             TRY(verifier_check_reduced(verifier, rank, instruction->chunk));
             if (instruction->microbatch != chunk->gathered || !chunk->gathered)
-                return verifier_refuse(verifier, rank, "takes the gradients of %s; what is there is of %u",
+                return verifier_refuse(verifier, rank, "takes the gradients of %s, but those of %u are there",
                                        counted(instruction->microbatch, "microbatch").text, chunk->gathered);
             break;
+        case OPERAND_PUT_OFF: break; /* verifier_check_put_off checks it */
         case OPERAND_VERSION:
         case OPERAND_NEWEST:
         case OPERAND_NEXT: TRY(check_weights(verifier, rank, instruction, chunk, operand)); break;
@@ -259,6 +263,47 @@ void verifier_record_pass(const Verifier *verifier, RankState *state, const Inst
         state->peak = state->held;
 }
 
+static bool puts_off(const Instruction *pass)
+{
+    return (pass->opcode == OP_BACKWARD_INPUT || pass->opcode == OP_BACKWARD_WEIGHT) && pass->put_off;
+}
+
+/* Checks the second half of an F&B. An I that names no components leaves all weight gradients to a later W, so it fits
+   any recipe. */
+static Status check_pair_put_off(const Verifier *verifier, uint32_t rank, const Instruction *pair)
+{
+    const Instruction *second = pair->second;
+    const uint16_t needed = recipes_pair_put_off(&verifier->program->recipes, pair->chunk, second->chunk);
+    if (puts_off(second) && second->put_off != needed)
+        return verifier_refuse(verifier, rank, "its I puts off other weight gradients than its recipe says");
+    if (second->opcode == OP_BACKWARD && needed)
+        return verifier_refuse(
+            verifier, rank,
+            "its recipe puts weight gradients off, so its second half must be an I, and a W must come next");
+    return STATUS_OK;
+}
+
+Status verifier_check_put_off(Verifier *verifier, uint32_t rank, const Instruction *instruction)
+{
+    RankState *state = &verifier->ranks[rank];
+    const Instruction *before = state->put_off, *second = instruction->second;
+    if (!opcode_is_pass(instruction->opcode))
+        return STATUS_OK;
+    const bool is_put_off = instruction->opcode == OP_BACKWARD_WEIGHT && puts_off(instruction);
+    const bool fits = before && is_put_off && instruction->chunk == before->chunk &&
+                      instruction->microbatch == before->microbatch && instruction->put_off == before->put_off;
+    if (before && !fits)
+        return verifier_refuse(verifier, rank,
+                               "the F&B before it put weight gradients off, so their W must be the next pass");
+    if (puts_off(instruction) && !fits)
+        return verifier_refuse(verifier, rank,
+                               "only an F&B puts weight gradients off, and their W comes right after it");
+    if (second && instruction->opcode == OP_OVERLAP)
+        TRY(check_pair_put_off(verifier, rank, instruction));
+    state->put_off = second && puts_off(second) ? second : NULL;
+    return STATUS_OK;
+}
+
 /* The halves of an F&F run at the same time, so they need scratch slots of their own. */
 static Status check_scratch(const Verifier *verifier, uint32_t rank, const Instruction *first)
 {
@@ -270,9 +315,9 @@ static Status check_scratch(const Verifier *verifier, uint32_t rank, const Instr
 }
 
 /* The halves run at the same time, so both are checked against the state before the instruction. Then the second half
-   takes effect and the first is checked again, because a slot that the second fills is not free for the first. The
-   halves may not be of one microbatch of one pipe: a B needs every F of its microbatch, and of two F one needs the
-   other. Passes of different microbatches share only slots and weights. */
+   takes effect and the first is checked again, because a slot that the second half fills is not free for the first. The
+   halves may not be of one microbatch of one pipe: a B needs every F of its microbatch, and of two F of a microbatch
+   one needs the other. Passes of different microbatches share only slots and weights. */
 Status verifier_run_second(const Verifier *verifier, uint32_t rank, const Instruction *first)
 {
     RankState *state = &verifier->ranks[rank];
@@ -283,7 +328,8 @@ Status verifier_run_second(const Verifier *verifier, uint32_t rank, const Instru
                                    : second->opcode == OP_BACKWARD || second->opcode == OP_BACKWARD_INPUT;
     if (second->second || !fits)
         return verifier_refuse(verifier, rank,
-                               both_forward ? "an F&F is an FO and then another" : "an F&B is an F and then a B or I");
+                               both_forward ? "the second half of an F&F must be an FO, the F of a forward-only program"
+                                            : "the second half of an F&B must be a B or an I");
     const Recipes *recipes = &verifier->program->recipes;
     if (recipes_any(recipes) && recipes_are_forward(recipes) != both_forward)
         return verifier_refuse(verifier, rank, "the program's recipe is that of an F&%s", both_forward ? "B" : "F");

@@ -2,7 +2,7 @@
 
 #include "runtime/base/counted.h"
 
-/* Sums of gradients, the norm, updates of the weights, and the end of a rank. */
+/* This file verifies sums of gradients, the norm, updates of the weights, and the end of a rank. */
 
 static Status check_complete(const Verifier *verifier, uint32_t rank, const ChunkState *chunk)
 {
@@ -38,14 +38,14 @@ static ChunkState *member_chunk(const Verifier *verifier, const Home *member)
     return &verifier->ranks[member->rank].chunks[member->chunk];
 }
 
-/* A rank arrives at a REDUCE. In an asynchronous program the sum has the gradients that the copies have gathered since
-   their last U. */
+/* A rank arrives at a REDUCE. In an asynchronous program the sum has the gradients of the microbatches of all copies
+   since their last U. */
 Status verifier_arrive_at_reduce(Verifier *verifier, uint32_t rank, const Instruction *instruction)
 {
     RankState *state = &verifier->ranks[rank];
     ChunkState *chunk = &state->chunks[instruction->chunk];
     if (chunk->posted)
-        return verifier_refuse(verifier, rank, "the sum of the gradients of chunk %u has been posted before",
+        return verifier_refuse(verifier, rank, "the sum of the gradients of chunk %u is under way already",
                                instruction->chunk);
     if (!verifier->program->asynchronous)
         TRY(check_complete(verifier, rank, chunk));
@@ -97,7 +97,7 @@ Status verifier_update(const Verifier *verifier, uint32_t rank, ChunkState *chun
 {
     if (!verifier->ranks[rank].normed || chunk->updated)
         return verifier_refuse(verifier, rank,
-                               chunk->updated ? "the chunk has been updated before" : "NORM must come first");
+                               chunk->updated ? "the chunk has been updated already" : "NORM must come first");
     chunk->updated = true;
     return STATUS_OK;
 }
@@ -146,7 +146,7 @@ Status verifier_arrive_at_end(Verifier *verifier, uint32_t rank)
     } else {
         TRY(check_gradients(verifier, rank));
         if (!state->normed)
-            return verifier_refuse(verifier, rank, "the rank has had no NORM");
+            return verifier_refuse(verifier, rank, "the rank runs no NORM");
         for (uint32_t c = 0; c < program->chunk_count; c++)
             if (!state->chunks[c].updated)
                 return verifier_refuse(verifier, rank, "chunk %u has not been updated", c);
@@ -159,11 +159,11 @@ Status verifier_arrive_at_end(Verifier *verifier, uint32_t rank)
                                        verifier_word_text(verifier, state->slots[class][slot], holds));
         }
         if (state->used[class] != program->slots[class])
-            return verifier_refuse(verifier, rank, "the rank has %u %s slots and uses %u", program->slots[class],
+            return verifier_refuse(verifier, rank, "the rank has %u %s slots, but uses %u", program->slots[class],
                                    slot_class_names[class], state->used[class]);
     }
     if (state->peak != program->peak_activations)
-        return verifier_refuse(verifier, rank, "the rank holds up to %s, recorded are %u",
+        return verifier_refuse(verifier, rank, "the rank holds up to %s at once, but the program says %u",
                                counted(state->peak, "activation").text, program->peak_activations);
     state->ended = true;
     verifier->ended++;

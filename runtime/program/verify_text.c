@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* The words in which a program is refused. */
+/* This file writes the messages with which the verifier refuses a program. */
 
 int verifier_place_text(const Program *program, uint32_t rank, uint32_t index, char *text, size_t size)
 {

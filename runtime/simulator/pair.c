@@ -20,7 +20,8 @@ static const RecipeStep *step_of(const PairWalk *walk, RecipeEntry entry)
     return &walk->order->steps[entry.component][entry.pass];
 }
 
-/* Sets `next` if it is not set and there is another entry. */
+/* Sets `next` to the next entry of the recipe walk, if it is not set and there is one. Skips W if the backward is I
+   alone. */
 static void find_next(PairWalk *walk)
 {
     RecipeEntry entry;
@@ -46,7 +47,7 @@ static bool end_wait(PairWalk *walk, uint8_t half, PairOp *op)
 }
 
 /* Whether the next operation must wait for what its half has posted: because a half has at most one communication in
-   flight, or because it needs the result. W needs only a B that computes. */
+   flight, or because the operation needs the result. A W never waits: the B that it needs is no communication. */
 static bool needs_posted(const PairWalk *walk)
 {
     const PairOp *next = &walk->next, *posted = &walk->posted[next->half];

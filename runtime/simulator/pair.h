@@ -4,7 +4,7 @@
 /* The operations of an F&B or F&F, in the order in which a rank of a real run issues them when it walks the merged list
    of both halves (runtime/model/overlap.c). A component that computes is one operation. A component that communicates
    is a post and a wait. The wait comes right before the next operation of the same half that needs its result or is a
-   post; if there is none, at the end of the pair. */
+   post itself; if there is none, at the end of the pair. */
 
 #include "runtime/program/recipe_times.h"
 
@@ -18,9 +18,9 @@ typedef struct PairOp {
     double time;    /* of the computation or the transfer, in units of the costs; 0 for a wait */
 } PairOp;
 
-/* What is the same for all pairs with one recipe. */
+/* What all pairs with one recipe and the same costs have in common. */
 typedef struct PairOrder {
-    RecipeWalk entries; /* at its beginning, over no layers */
+    RecipeWalk entries; /* a walk of the recipe that has not begun; pair_walk sets the numbers of layers */
     RecipeSteps steps;
 } PairOrder;
 
@@ -29,14 +29,14 @@ PairOrder pair_order(const Recipe *recipe, const Costs *costs);
 typedef struct PairWalk {
     const PairOrder *order;
     RecipeWalk entries;
-    bool weights;     /* the backward is a whole B, not I alone */
+    bool weights;     /* true: the backward is a B; false: an I alone */
     bool has_next;    /* `next` is set */
-    PairOp next;      /* the operation of the entry that came last, if it is still to come */
-    PairOp posted[2]; /* of each half: its last post */
-    bool waits[2];    /* whether the wait for it is still to come */
+    PairOp next;      /* the operation of the recipe entry read last, if pair_next has not returned it yet */
+    PairOp posted[2]; /* [half] its last post */
+    bool waits[2];    /* [half] pair_next has not returned the wait for that post yet */
 } PairWalk;
 
-/* A walk over the operations of one pair at its beginning. `weights`: the backward is a whole B, not I alone. */
+/* Begins a walk over the operations of one pair. `weights`: the backward is a B, not an I alone. */
 PairWalk pair_walk(const PairOrder *order, uint32_t first_layers, uint32_t second_layers, bool weights);
 /* Writes the next operation; false: there is none. */
 bool pair_next(PairWalk *walk, PairOp *op);

@@ -3,6 +3,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/link.h"
 #include "runtime/program/costs_parts.h"
+#include "runtime/simulator/components.h"
 
 #include <sched.h>
 #include <string.h>
@@ -10,31 +11,49 @@
 #include <time.h>
 
 enum {
-    /* with more ranks than processors, a rank sleeps until so long before its time, and then yields until its time */
+    /* a rank sleeps until so long before its time, because sleeps end late; then it yields its processor until its
+       time */
     EARLY_NANOSECONDS = 100000,
-    /* the longest single sleep: the watchdog would take a rank that sleeps longer for stuck */
+    /* the longest single sleep: a rank that wakes up uses processor time, so the watchdog sees that it is not stuck */
     NAP_NANOSECONDS = 10000000,
     MOST_SECONDS = 24 * 60 * 60,
 };
 
 void simulator_begin(void)
 {
-    /* in ns: how late a sleep may end. The default of 50 us is long compared to passes of a millisecond */
+    /* in ns: how late a sleep may end. The default, 50 us, is too long for passes of a millisecond */
     prctl(PR_SET_TIMERSLACK, 1);
 }
 
-Simulator simulator_of(const Program *program, int rank, const Costs *costs, const ClockSample *compared)
+size_t simulator_orders(const Program *program) { return program->recipes.count + 1; }
+
+/* The order in which pairs with this recipe are walked. `of_pairs`: the costs of these pairs. If they take their time
+   as a whole, the recipe of the result is NULL. */
+static PairOrder order_of_recipe(const Recipe *recipe, const Costs *costs, const Costs *of_pairs)
 {
+    return recipe && of_pairs->follows_recipe ? pair_order(recipe, costs) : (PairOrder){.entries.recipe = NULL};
+}
+
+Simulator simulator_of(const Program *program, int rank, const Costs *costs, const ClockSample *compared,
+                       PairOrder *orders)
+{
+    const Recipes *recipes = &program->recipes;
+    for (uint32_t i = 0; i < recipes->count; i++) {
+        const ChunkRecipe *own = &recipes->own[i];
+        orders[i] = order_of_recipe(&own->recipe, costs, costs_of_pair(costs, own->first, own->second));
+    }
+    orders[recipes->count] = order_of_recipe(recipes->common, costs, costs);
     return (Simulator){.costs = costs,
                        .program = &program->ranks[rank],
                        .rank = rank,
                        .compared = compared,
-                       .recipes = &program->recipes,
+                       .recipes = recipes,
+                       .orders = orders,
                        .stages = program->stages};
 }
 
-/* The sizes that a simulated chunk needs. Messages have a few bytes. Only in an asynchronous program a sum is run:
-   there the copies of a stage wait for each other within the step. */
+/* The sizes that a simulated chunk needs. A message holds only a time. Sums run only in an asynchronous program, where
+   they make the copies of a stage wait for each other within the step. */
 ChunkPlan simulator_chunk(const Program *program)
 {
     return (ChunkPlan){
@@ -65,7 +84,7 @@ static Status duration(const Simulator *simulator, double units, int64_t *nanose
     return STATUS_OK;
 }
 
-/* Sleeps until `begun` (ns) plus `units` units of the costs. */
+/* Sleeps until `units` units of the costs after `begun` (ns). */
 static Status sleep_for(const Simulator *simulator, int64_t begun, double units, Error *error)
 {
     int64_t nanoseconds = 0;
@@ -74,8 +93,7 @@ static Status sleep_for(const Simulator *simulator, int64_t begun, double units,
     return STATUS_OK;
 }
 
-/* Writes the present time on rank 0's clock into the message that a pass produces. message NULL: the pass produces
-   none. */
+/* Writes the present time on rank 0's clock into the message that a pass produces. NULL: the pass produces none. */
 static void stamp(const Simulator *simulator, void *message)
 {
     if (!message)
@@ -84,11 +102,19 @@ static void stamp(const Simulator *simulator, void *message)
     memcpy(message, &now, sizeof now);
 }
 
+size_t simulator_spans_most(const Simulator *simulator, const Instruction *pass)
+{
+    const uint32_t stage = simulator->program->chunks[pass->chunk].stage;
+    return costs_stage_layers(simulator->costs, simulator->stages, stage) * (size_t)RECIPE_NAMES + MODEL_PARTS;
+}
+
 static Status run_pass(void *host, const PassSlots *slots, StageCost cost, Error *error)
 {
     const Simulator *simulator = host;
     const double units = costs_pass(simulator->costs, slots->stage, cost);
-    TRY(sleep_for(simulator, clock_nanoseconds(), units, error));
+    const int64_t begun = clock_nanoseconds();
+    TRY(sleep_for(simulator, begun, units, error));
+    components_note_pass(simulator, slots->stage, cost, units, begun);
     stamp(simulator, slots->y ? slots->y : slots->dx);
     return STATUS_OK;
 }
@@ -107,23 +133,33 @@ static Status backward_input(void *host, const PassSlots *slots, Error *error)
 
 static Status backward_weight(void *host, const PassSlots *slots, Error *error)
 {
-    return run_pass(host, slots, COST_W, error);
+    const Simulator *simulator = host;
+    if (!slots->put_off)
+        return run_pass(host, slots, COST_W, error);
+    const double after = costs_put_off(simulator->costs, simulator->stages, slots->stage, slots->put_off);
+    const double units = slots->only_put_off ? after : costs_pass(simulator->costs, slots->stage, COST_W) - after;
+    return sleep_for(simulator, clock_nanoseconds(), units, error);
 }
 
 /* --- an F&B or F&F --- */
 
-/* The recipe that the walk over a pair of these chunks follows; NULL: the pair takes its time as a whole. */
-static const Recipe *recipe_of(const Simulator *simulator, uint32_t first_chunk, uint32_t second_chunk)
+/* The order in which a pair of these chunks is walked; NULL: the pair takes its time as a whole. */
+static const PairOrder *order_of(const Simulator *simulator, uint32_t first_chunk, uint32_t second_chunk)
 {
-    const bool follows = costs_of_pair(simulator->costs, first_chunk, second_chunk)->follows_recipe;
-    return follows ? recipes_of_pair(simulator->recipes, first_chunk, second_chunk) : NULL;
+    const PairOrder *order = &simulator->orders[recipes_find(simulator->recipes, first_chunk, second_chunk)];
+    return order->entries.recipe ? order : NULL;
+}
+
+/* The cost of the pass that is the second half of a pair. */
+static StageCost second_pass(const PassPair *pair)
+{
+    return pair->both_forward ? COST_F : pair->weights ? COST_B : COST_I;
 }
 
 static Status run_whole(const Simulator *simulator, const PassPair *pair, Error *error)
 {
-    const StageCost second = pair->both_forward ? COST_F : pair->weights ? COST_B : COST_I;
     const Costs *costs = costs_of_pair(simulator->costs, pair->forward.chunk, pair->backward.chunk);
-    const double units = costs_pair(costs, pair->forward.stage, pair->backward.stage, second);
+    const double units = costs_pair(costs, pair->forward.stage, pair->backward.stage, second_pass(pair));
     return sleep_for(simulator, clock_nanoseconds(), units, error);
 }
 
@@ -131,35 +167,46 @@ static Status run_whole(const Simulator *simulator, const PassPair *pair, Error 
    costs. */
 static double time_outside(const Simulator *simulator, const PassPair *pair, const Recipe *recipe)
 {
-    const uint32_t stages = simulator->stages, second = pair->backward.stage;
-    double time = 0;
-    const RecipePass begin = pair->both_forward ? RECIPE_F : RECIPE_B, last = pair->both_forward ? RECIPE_F
-                                                                              : pair->weights    ? RECIPE_W
-                                                                                                 : RECIPE_B;
-    for (RecipePass pass = begin; pass <= last; pass++)
-        time += costs_outside_recipe(simulator->costs, recipe, stages, second, pass);
-    return time + costs_outside_recipe(simulator->costs, recipe, stages, pair->forward.stage, RECIPE_F);
+    const uint32_t stages = simulator->stages;
+    const PassRange second = pass_range(second_pass(pair));
+    double time = costs_outside_recipe(simulator->costs, recipe, stages, pair->forward.stage, RECIPE_F);
+    for (RecipePass pass = second.first; pass <= second.last; pass++)
+        time += costs_outside_recipe(simulator->costs, recipe, stages, pair->backward.stage, pass);
+    return time;
 }
 
 /* The link on which a pair's communications run. Times in ns. */
 typedef struct PairLink {
     int64_t free;            /* when the link has finished everything that was posted */
-    int64_t arrival[2];      /* when the latest post of each half arrives */
-    size_t number[2];        /* of that post, in Simulator.flights */
-    uint32_t first_layer[2]; /* of the stage of each half */
+    int64_t arrival[2];      /* [half] when its latest post arrives */
+    size_t number[2];        /* [half] number of its latest post in Simulator.flights */
+    uint32_t first_layer[2]; /* [half] the first layer of its stage, in the whole model */
 } PairLink;
 
-/* A link that takes 1 ns per byte: a communication counts as so many bytes as it takes nanoseconds. */
-static const LinkModel pair_link = {.bandwidth = 1e9};
+/* The pass of an operation: RECIPE_F, also in both halves of an F&F, B or W. */
+static uint8_t pass_of(const PairOp *op) { return op->entry.pass < RECIPE_PASSES ? op->entry.pass : RECIPE_F; }
+
+static uint32_t layer_of(const PairWalk *walk, const PairLink *link, const PairOp *op)
+{
+    const uint32_t last = walk->entries.layers[op->half] - 1;
+    return link->first_layer[op->half] + (pass_of(op) == RECIPE_F ? op->layer : last - op->layer);
+}
 
 static Flight flight_of(const PairWalk *walk, const PairLink *link, const PairOp *op)
 {
-    const bool forward = op->entry.pass != RECIPE_B;
-    const uint32_t layer = forward ? op->layer : walk->entries.layers[op->half] - 1 - op->layer;
-    return (Flight){.layer = link->first_layer[op->half] + layer,
-                    .component = op->entry.component,
-                    .pass = forward ? RECIPE_F : RECIPE_B,
-                    .half = op->half};
+    return (Flight){
+        .layer = layer_of(walk, link, op), .component = op->entry.component, .pass = pass_of(op), .half = op->half};
+}
+
+/* The component that a recipe's entry names, or of which it names a part. */
+static uint8_t component_of(RecipeEntry entry)
+{
+    switch (entry.component) {
+    case RECIPE_QKV:
+    case RECIPE_CORE: return RECIPE_ATTENTION;
+    case RECIPE_SHARED: return RECIPE_MLP;
+    default: return entry.component;
+    }
 }
 
 /* Posts a communication: computes when it arrives. The link runs communications one after the other. */
@@ -170,7 +217,7 @@ static Status post(const Simulator *simulator, const PairWalk *walk, const PairO
     TRY(duration(simulator, op->time, &time, error));
     link->number[op->half] = flights_post(simulator->flights, &flight);
     const int64_t now = clock_nanoseconds();
-    link->arrival[op->half] = link_arrival(&pair_link, &link->free, now, (size_t)time);
+    link->arrival[op->half] = link_occupy(&link->free, now, time);
     flights_release(simulator->flights, link->number[op->half]);
     return STATUS_OK;
 }
@@ -182,14 +229,32 @@ static void await(const Simulator *simulator, const PairOp *op, const PairLink *
     flights_end(simulator->flights, link->number[op->half], link->arrival[op->half]);
 }
 
+/* Notes when the component of an operation ran: from `begun` (ns) to now. Notes nothing if the component has no
+   cost. */
+static void note_operation(const Simulator *simulator, const PairWalk *walk, const PairOp *op, const PairLink *link,
+                           int64_t begun)
+{
+    const uint8_t part = component_of(op->entry), pass = pass_of(op);
+    if (simulator->costs->parts[part][pass] > 0)
+        components_note(simulator, op->half,
+                        (PartSpan){.layer = layer_of(walk, link, op),
+                                   .part = part,
+                                   .pass = pass,
+                                   .start = begun,
+                                   .end = clock_nanoseconds()});
+}
+
 static Status run_operation(const Simulator *simulator, const PairWalk *walk, const PairOp *op, PairLink *link,
                             Error *error)
 {
-    if (op->kind == PAIR_COMPUTE)
-        return sleep_for(simulator, clock_nanoseconds(), op->time, error);
     if (op->kind == PAIR_POST)
         return post(simulator, walk, op, link, error);
-    await(simulator, op, link);
+    const int64_t begun = clock_nanoseconds();
+    if (op->kind == PAIR_COMPUTE)
+        TRY(sleep_for(simulator, begun, op->time, error));
+    else
+        await(simulator, op, link);
+    note_operation(simulator, walk, op, link, begun);
     return STATUS_OK;
 }
 
@@ -202,15 +267,16 @@ static PairWalk walk_of(const Simulator *simulator, const PairOrder *order, uint
                      costs_stage_layers(costs, simulator->stages, second), weights);
 }
 
-static Status walk(const Simulator *simulator, const PassPair *pair, Error *error)
+static Status run_walk(const Simulator *simulator, const PassPair *pair, const PairOrder *order, Error *error)
 {
     const Costs *costs = simulator->costs;
-    const Recipe *recipe = recipe_of(simulator, pair->forward.chunk, pair->backward.chunk);
-    const PairOrder order = pair_order(recipe, costs);
-    PairWalk walk = walk_of(simulator, &order, pair->forward.stage, pair->backward.stage, pair->weights);
+    PairWalk walk = walk_of(simulator, order, pair->forward.stage, pair->backward.stage, pair->weights);
     PairLink link = {.first_layer = {costs_stage_first_layer(costs, simulator->stages, pair->forward.stage),
                                      costs_stage_first_layer(costs, simulator->stages, pair->backward.stage)}};
-    TRY(sleep_for(simulator, clock_nanoseconds(), time_outside(simulator, pair, recipe), error));
+    const int64_t begun = clock_nanoseconds();
+    TRY(sleep_for(simulator, begun, time_outside(simulator, pair, order->entries.recipe), error));
+    components_note_outside(simulator, pair->backward.stage, second_pass(pair), 1,
+                            components_note_outside(simulator, pair->forward.stage, COST_F, 0, begun));
     for (PairOp op; pair_next(&walk, &op);)
         TRY(run_operation(simulator, &walk, &op, &link, error));
     return STATUS_OK;
@@ -221,11 +287,10 @@ size_t simulator_flights(const Simulator *simulator, const Instruction *instruct
     const Chunk *chunks = simulator->program->chunks;
     size_t count = 0;
     const Instruction *second = instruction->second;
-    const Recipe *recipe = second ? recipe_of(simulator, instruction->chunk, second->chunk) : NULL;
-    if (!recipe)
+    const PairOrder *order = second ? order_of(simulator, instruction->chunk, second->chunk) : NULL;
+    if (!order)
         return 0;
-    const PairOrder order = pair_order(recipe, simulator->costs);
-    PairWalk walk = walk_of(simulator, &order, chunks[instruction->chunk].stage, chunks[second->chunk].stage, false);
+    PairWalk walk = walk_of(simulator, order, chunks[instruction->chunk].stage, chunks[second->chunk].stage, false);
     for (PairOp op; pair_next(&walk, &op);)
         count += op.kind == PAIR_POST;
     return count;
@@ -234,8 +299,8 @@ size_t simulator_flights(const Simulator *simulator, const Instruction *instruct
 static Status overlap(void *host, PassPair *pair, Error *error)
 {
     const Simulator *simulator = host;
-    const bool walks = recipe_of(simulator, pair->forward.chunk, pair->backward.chunk);
-    TRY((walks ? walk : run_whole)(simulator, pair, error));
+    const PairOrder *order = order_of(simulator, pair->forward.chunk, pair->backward.chunk);
+    TRY(order ? run_walk(simulator, pair, order, error) : run_whole(simulator, pair, error));
     stamp(simulator, pair->forward.y);
     stamp(simulator, pair->both_forward ? pair->backward.y : pair->backward.dx);
     return STATUS_OK;

@@ -1,19 +1,24 @@
 #ifndef SIMULATOR_SIMULATOR_H
 #define SIMULATOR_SIMULATOR_H
 
-/* A host of the executor whose passes take the time that the costs say and compute nothing.
+/* A host of the executor whose passes take the time that the costs say and compute nothing. Sums of gradients take no
+   time, as in the timelines that dpc predicts (dpc compare --replicas adds their time).
 
    A pass starts when its inputs have arrived and its rank is free, by the real clock. A delay of the machine delays
    everything after it. So if the measured timeline is as long as the predicted one, the executor and the transports add
-   no time. A message holds the time at which it was sent, and the message time of the costs counts from then on; so the
-   time that the transport takes is part of it.
+   no time. A message holds the time at which it was sent. It arrives when the message time of the costs has passed
+   since then, so the time that the transport really takes is a part of that time.
 
-   An F&B or F&F takes the time of the costs as a whole; or, if that follows from a recipe and the times of components
-   (Costs.follows_recipe), the simulator walks the operations of the pair as a real run does (pair.h). An operation that
-   computes sleeps for its time. A communication is posted and runs on the link of its rank, one after the other, while
-   the walk goes on. A wait ends when the communication has ended. */
+   An F&B or F&F takes the time of the costs as a whole. But if that time follows from a recipe and the times of
+   components (Costs.follows_recipe), the simulator walks the operations of the pair as a real run does (pair.h). An
+   operation that computes sleeps for its time. A communication is posted and runs on the link of its rank, one after
+   the other, while the walk goes on. A wait ends when its communication has ended.
+
+   A trace shows the components of a pass if the time of the pass is the sum of their costs. A pass that is no pair is
+   one sleep, which the trace divides as the costs say. */
 
 #include "runtime/base/flights.h"
+#include "runtime/base/part_spans.h"
 #include "runtime/executor/clocks.h"
 #include "runtime/executor/executor.h"
 #include "runtime/program/costs.h"
@@ -28,24 +33,33 @@ typedef struct Simulator {
        clock */
     const ClockSample *compared;
     const Recipes *recipes; /* the recipes of the program's pairs */
-    uint32_t stages;        /* of the model */
-    Flights *flights;       /* where to note the times of communications; NULL: not wanted */
+    /* [simulator_orders]: the order of each recipe, the common one last. If the recipe of an order is NULL, its pairs
+       take their time as a whole */
+    const PairOrder *orders;
+    uint32_t stages;       /* number of stages of the model */
+    Flights *flights;      /* where to note the times of communications; NULL: not wanted */
+    PartSpans *components; /* where to note when components ran; NULL: not wanted */
     /* the one element that REDUCE sums in an asynchronous program, so that the copies of a stage wait for each other */
     double sum;
 } Simulator;
 
-/* The host of rank `rank`. `costs` are those of costs_resolve, `compared` is as in Simulator; both must outlive the
-   result. */
-Simulator simulator_of(const Program *program, int rank, const Costs *costs, const ClockSample *compared);
+/* The number of orders that simulator_of fills in for the program. */
+size_t simulator_orders(const Program *program);
+/* The host of rank `rank`. `costs` are those of costs_resolve, `compared` is as in Simulator, `orders` has room for
+   simulator_orders(program) and is filled here; all three must outlive the result. */
+Simulator simulator_of(const Program *program, int rank, const Costs *costs, const ClockSample *compared,
+                       PairOrder *orders);
 
 extern const StageTable simulator_stages;
 
 /* The memory that a chunk of the program needs. */
 ChunkPlan simulator_chunk(const Program *program);
-/* Call once in the thread of each rank: sleeps then end on time. */
+/* Call it once in the thread of each rank: it lowers the timer slack of the thread, so that sleeps end on time. */
 void simulator_begin(void);
 /* The number of communications that the instruction posts: none unless it is a pair whose inside is walked. */
 size_t simulator_flights(const Simulator *simulator, const Instruction *instruction);
+/* The most spans that this pass or half of a pair notes in `components`. A B counts as two passes. */
+size_t simulator_spans_most(const Simulator *simulator, const Instruction *pass);
 /* Which costs affect the times of the program, as bits 1 << StageCost. */
 uint32_t simulator_costs_used(const Program *program);
 

@@ -67,7 +67,7 @@ static Status write_terms(const Session *session, Terms *terms, Error *error)
     return status;
 }
 
-/* The offset of the first line of `text` that differs from the line at the same offset in `other`. */
+/* The offset in `text` of the first line that differs from the same line of `other`. */
 static size_t first_difference(const char *text, const char *other)
 {
     size_t line = 0;
@@ -87,8 +87,8 @@ static Status refuse(const Session *session, const Terms *all, int member, Error
                      mesh_name(session->mesh, 0).text, (int)strcspn(first + line, "\n"), first + line);
 }
 
-/* Gathers what all members run. Fails if members differ. The error names the first member that differs from member 0,
-   and the first difference. */
+/* Gathers the terms of all members. Fails if members differ. The error names the first member that differs from member
+   0, and the first line that differs. */
 static Status name_difference(const Session *session, World *world, const Terms *own, Error *error)
 {
     Terms *all = calloc((size_t)world->config.size, sizeof *all);
@@ -122,7 +122,7 @@ Status session_agree(const Session *session, World *world, Error *error)
     return status;
 }
 
-/* Members of an expert group post their all-to-alls in the order of their lists of operations, so these lists must be
+/* Members of an expert group post their all-to-alls in the order of their lists of operations. So these lists must be
    equal. */
 Status lists_agree(Rank *rank, Error *error)
 {

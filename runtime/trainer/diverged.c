@@ -1,4 +1,4 @@
-/* A run whose numbers are no longer finite: the message about that, and the names of the files that such a run
+/* A run whose numbers are no longer finite: the message that says so, and the names of the files that such a run
    writes. */
 #include "runtime/trainer/rank.h"
 
@@ -23,7 +23,7 @@ static void say(Rank *rank, const char *format, ...)
 
 static const char advice[] = "; the training has diverged (a smaller learning_rate helps)";
 
-/* The first microbatch whose loss is not finite; if there is none, the number of microbatches. */
+/* The first microbatch whose loss is not finite. If all are finite, the number of microbatches. */
 static uint32_t bad_loss(const Rank *rank, const StepReport *report)
 {
     const uint32_t microbatches = rank->session->microbatches;

@@ -1,7 +1,7 @@
-/* The times of a rank's all-to-alls. */
+/* The times of a rank's all-to-alls and components. */
 #include "runtime/trainer/rank.h"
 
-static size_t of_instruction(const Rank *rank, const Instruction *instruction)
+static size_t flights_of(const Rank *rank, const Instruction *instruction)
 {
     if (rank->session->options->simulated)
         return simulator_flights(&rank->simulator, instruction);
@@ -15,13 +15,40 @@ static size_t of_instruction(const Rank *rank, const Instruction *instruction)
     return count;
 }
 
+/* The most spans of components that an instruction notes. A B counts as two passes, I and W. */
+static size_t components_of(const Rank *rank, const Instruction *instruction)
+{
+    size_t count = 0;
+    for (const Instruction *half = instruction; half && opcode_is_pass(half->opcode); half = half->second) {
+        const size_t each = rank->session->options->simulated ? simulator_spans_most(&rank->simulator, half)
+                                                              : stage_spans_most(rank->chunks[half->chunk].stage);
+        count += half->opcode == OP_BACKWARD ? 2 * each : each;
+    }
+    return count;
+}
+
+/* Whether the run notes when components ran: for a trace, if passes are simulated or the device's operations are done
+   when their calls return. */
+static bool notes_components(const Rank *rank)
+{
+    return rank->session->options->trace && (rank->session->options->simulated || !rank->device->run->async);
+}
+
 Status rank_open_flights(Rank *rank, Error *error)
 {
     const RankProgram *own = &rank->session->loaded->program->ranks[rank->number];
     Flights *flights = &rank->flights;
-    for (uint32_t i = 0; i < own->instruction_count; i++)
-        flights->room += of_instruction(rank, &own->instructions[i]);
+    PartSpans *components = &rank->components;
+    const bool notes = notes_components(rank);
+    for (uint32_t i = 0; i < own->instruction_count; i++) {
+        flights->room += flights_of(rank, &own->instructions[i]);
+        components->room += notes ? components_of(rank, &own->instructions[i]) : 0;
+    }
     flights->entries = rank_table(rank, flights->room, sizeof *flights->entries);
+    components->entries = rank_table(rank, components->room, sizeof *components->entries);
     rank->simulator.flights = rank->experts.flights = flights;
-    return flights->entries ? STATUS_OK : rank_no_tables(rank, error);
+    rank->simulator.components = notes ? components : NULL;
+    for (uint32_t c = 0; notes && rank->chunks && c < rank->chunk_count; c++)
+        stage_note_spans(rank->chunks[c].stage, components);
+    return flights->entries && components->entries ? STATUS_OK : rank_no_tables(rank, error);
 }

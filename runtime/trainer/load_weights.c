@@ -15,20 +15,20 @@ static Status unreadable(const char *path, Error *error)
 static Status no_weights(const char *path, FILE *file, Error *error)
 {
     return ferror(file) ? unreadable(path, error)
-                        : error_set(error, STATUS_BAD_INPUT, "%s: no weights that dprun --save wrote", path);
+                        : error_set(error, STATUS_BAD_INPUT, "%s: not a file of weights that dprun --save wrote", path);
 }
 
 /* What the head of a file of weights says, apart from the model's settings. */
 typedef struct Head {
     unsigned version;
     unsigned long long parameters;
-    off_t begin;       /* offset of the numbers */
+    off_t begin;       /* offset of the numbers in the file */
     uint32_t checksum; /* CRC-32 of the head and the numbers */
 } Head;
 
 /* Takes a line of the head, without its line end: `parameters N` into `head`, any other `key value` into the session's
-   model. If the user gave the model another value, it keeps that one, and the line is reported in `contradictions`. A
-   line that begins with # is skipped. */
+   model. If the user gave another value for the key, the model keeps it, and `contradictions` reports the line. A line
+   that begins with # is skipped. */
 static Status take_line(Session *session, char *line, Head *head, Error *contradictions, Error *error)
 {
     char *value = strchr(line, ' ');
@@ -64,11 +64,11 @@ static Status read_head(Session *session, const char *path, FILE *file, Head *he
     if (!*contradictions.text)
         return STATUS_OK;
     return error_set(error, STATUS_BAD_INPUT,
-                     "%s: weights of another model: %s; leave such settings out, as the file says them", path,
+                     "%s: weights of another model: %s; leave out these settings, because the file has them", path,
                      contradictions.text + 2);
 }
 
-/* Checks that all numbers are finite and that the checksum is right, if the file has one: version 1 has none. */
+/* Checks that all numbers are finite and that the checksum is right. Version 1 of the file has no checksum. */
 static Status check_numbers(const char *path, FILE *file, Head *head, Error *error)
 {
     enum { PIECE = 1 << 14 };
@@ -95,7 +95,7 @@ static Status check_numbers(const char *path, FILE *file, Head *head, Error *err
     if (fread(stored, 1, sizeof stored, file) != sizeof stored)
         return no_weights(path, file, error);
     if (checksum != (stored[0] | (uint32_t)stored[1] << 8 | (uint32_t)stored[2] << 16 | (uint32_t)stored[3] << 24))
-        return error_set(error, STATUS_BAD_INPUT, "%s: damaged: its checksum is another", path);
+        return error_set(error, STATUS_BAD_INPUT, "%s: damaged: its content does not fit its checksum", path);
     return STATUS_OK;
 }
 
@@ -107,7 +107,8 @@ static Status check_file(Session *session, const char *path, FILE *file, Error *
         return unreadable(path, error);
     const uint64_t checksum = head.version < 2 ? 0 : 4, bytes = (uint64_t)(ftello(file) - head.begin);
     if (head.parameters > INT64_MAX / 8 || bytes != head.parameters * sizeof(float) + checksum)
-        return error_set(error, STATUS_BAD_INPUT, "%s: %llu bytes follow its head, not those of %llu parameters", path,
+        return error_set(error, STATUS_BAD_INPUT,
+                         "%s: damaged: %llu bytes follow its head, which is not the size of %llu parameters", path,
                          (unsigned long long)bytes, head.parameters);
     TRY(check_numbers(path, file, &head, error));
     session->saved_begin = head.begin;
@@ -162,8 +163,8 @@ static Status read_chunk(Rank *rank, const BoundChunk *chunk, uint64_t at, FILE 
         const StageSegment segment = stage_segment(chunk->stage, i);
         const size_t own = segment.of_all && group ? (size_t)group->self * segment.elements : 0;
         const size_t each = segment.of_all ? segment.expert : segment.elements;
-        /* if a segment has more matrices than the file because of copies, the matrices repeat from the first expert
-           on */
+        /* copies can make a segment larger than the experts in the file: then their matrices repeat from the first
+           expert on */
         for (size_t done = 0; done < segment.elements; done += each)
             TRY(read_numbers(rank, &chunk->weights, segment.offset + done, each,
                              at + (segment.of_all ? (own + done) % segment.of_all : 0), file, error));
@@ -172,8 +173,8 @@ static Status read_chunk(Rank *rank, const BoundChunk *chunk, uint64_t at, FILE 
     return STATUS_OK;
 }
 
-/* Loads stage after stage, in the order of the file. A rank without a stage does not know how long the stage's part of
-   the file is, so the rank with the first copy of the stage tells all others. */
+/* Loads stage after stage, in the order of the file. A rank that does not hold a stage does not know how long the
+   stage's part of the file is, so the rank with the first copy of the stage tells all others. */
 static Status load_stages(Rank *rank, uint64_t *counts, FILE *file, Error *error)
 {
     const Session *session = rank->session;

@@ -26,7 +26,8 @@ static Status complete_gradient(const Rank *rank, const BoundChunk *chunk, Error
                               chunk->counts ? &rank->records.own->tallies : &reported_elsewhere, error);
 }
 
-/* Sum of squares number `number` (struct Squares) of the stage with copy `home`, as member `member` has computed it. */
+/* Sum of squares `number` (struct Squares) of a stage, as member `member` has computed it. `home`: the first copy of
+   the stage, whose chunk the member also holds. */
 static double squares_from(const Rank *rank, const Home *home, int member, size_t number)
 {
     const Session *session = rank->session;
@@ -47,8 +48,8 @@ double stage_squares(const Rank *rank, uint32_t stage)
     return sum;
 }
 
-/* Each rank computes the sums of its chunks with `counts` or `counts_experts`. All ranks gather these and add them up
-   in the order of the stages. */
+/* Each rank computes the sums of its chunks with `counts_experts`, which include those with `counts`. All ranks gather
+   these sums and add them up in the order of the stages. */
 Status sum_squares(Rank *rank, bool of_weights, double *sum, Error *error)
 {
     const Session *session = rank->session;
@@ -61,7 +62,7 @@ Status sum_squares(Rank *rank, bool of_weights, double *sum, Error *error)
             TRY(stage_sum_squares(chunk->stage, of_weights ? chunk->weights.master_weights : chunk->weights.gradients,
                                   session->loaded->shards, &squares->own[c * each], error));
     }
-    TRY(executor_settle(rank->executor, error)); /* here the host waits until the device has computed everything */
+    TRY(executor_settle(rank->executor, error)); /* waits until the device has computed everything */
     TRY(run->download(rank->device, rank->chunk_count * each * sizeof(double), squares->own, squares->host, error));
     TRY(rank_gather(rank, squares->host, session->most_chunks * each * sizeof(double), squares->all, error));
     *sum = 0;
@@ -70,7 +71,7 @@ Status sum_squares(Rank *rank, bool of_weights, double *sum, Error *error)
     return STATUS_OK;
 }
 
-/* Runs a NORM: computes the norm of all gradients, and from it the clipping factor of the updates. If the norm is not
+/* NORM: computes the norm of all gradients, and from it the factor by which the updates clip them. If the norm is not
    finite, all ranks skip their updates. */
 Status norm_of_gradients(void *host, Error *error)
 {
@@ -95,7 +96,7 @@ static Status show_gradient(const Rank *rank, uint32_t index, Error *error)
         return STATUS_OK;
     float *values = malloc(count * sizeof *values + 1);
     if (!values)
-        return error_set(error, STATUS_RUN_FAILED, "no memory for a gradient to be shown");
+        return error_set(error, STATUS_RUN_FAILED, "no memory for the copy of a gradient that the observer gets");
     const Status status =
         rank->device->run->store_floats(rank->device, MASTER_TYPE, count, chunk->weights.gradients, values, error);
     if (status == STATUS_OK)
@@ -121,8 +122,7 @@ Status update_weights(void *host, uint32_t index, Error *error)
                           : stage_update(chunk->stage, &chunk->weights, rank->step, rank->squares.clip, error);
 }
 
-/* Computes `scale` times the norm of the chunk's gradient. The gradient is a sum over microbatches. The host waits for
-   the device here. */
+/* Computes `scale` times the norm of the chunk's gradient, which is a sum over microbatches. Waits for the device. */
 static Status norm_of_chunk(const Rank *rank, const BoundChunk *chunk, double scale, double *norm, Error *error)
 {
     double squares;
@@ -133,8 +133,9 @@ static Status norm_of_chunk(const Rank *rank, const BoundChunk *chunk, double sc
     return STATUS_OK;
 }
 
-/* Runs a U. The gradient of the stage is clipped by its own norm, not by that of all stages, so no stage waits for
-   others. If the norm is not finite, the next version is a copy of the newest. */
+/* U: an optimizer step within the step. The gradient of the stage is clipped by its own norm, not by that of all
+   stages, so no stage waits for others. If the norm is not finite, the next version of the weights is a copy of the
+   newest one. */
 Status update_weights_async(void *host, uint32_t index, uint32_t microbatches, uint16_t newest_slot, uint16_t next_slot,
                             Error *error)
 {

@@ -39,15 +39,20 @@ static Status open_device(Rank *rank, Error *error)
     return STATUS_OK;
 }
 
-/* Sets up a simulated run. Nothing is computed, so there are no stages, weights or data. */
-static void simulate(Rank *rank)
+/* Sets up a simulated rank. Nothing is computed, so there are no stages, weights or data. */
+static Status simulate(Rank *rank, Error *error)
 {
     const RunOptions *options = rank->session->options;
-    rank->simulator = simulator_of(rank->session->loaded->program, rank->number, &options->costs, rank->times.compared);
+    const Program *program = rank->session->loaded->program;
+    PairOrder *orders = rank_table(rank, simulator_orders(program), sizeof *orders);
+    if (!orders)
+        return rank_no_tables(rank, error);
+    rank->simulator = simulator_of(program, rank->number, &options->costs, rank->times.compared, orders);
     rank->stages = simulator_stages;
     if (options->in_turn)
         rank->stages.overlap = NULL;
     simulator_begin();
+    return STATUS_OK;
 }
 
 static Status compute(Rank *rank, Error *error)
@@ -87,9 +92,8 @@ static Status open_executor(Rank *rank, Error *error)
     return trace_open(rank, error);
 }
 
-/* Checks that the memory of the machine suffices for all its ranks before any of them touches it; with --overcommit
-   refuses nothing. Without this check the kernel would kill one of them without a message. A collective of all
-   ranks. */
+/* Checks, before any rank touches its memory, that the machine has enough for all its ranks. Without this check the
+   kernel would kill a rank without a message. With --overcommit it refuses nothing. A collective of all ranks. */
 static Status check_memory(Rank *rank, Error *error)
 {
     const uint32_t ranks = (uint32_t)member_count(rank);
@@ -135,10 +139,7 @@ Status rank_open(Rank *rank, Error *error)
     if (!make_tables(rank))
         return rank_no_tables(rank, error);
     TRY(open_device(rank, error));
-    if (rank->session->options->simulated)
-        simulate(rank);
-    else
-        TRY(compute(rank, error));
+    TRY((rank->session->options->simulated ? simulate : compute)(rank, error));
     TRY(rank_open_flights(rank, error));
     TRY(open_executor(rank, error));
     TRY(open_memory(rank, error));

@@ -1,5 +1,5 @@
-/* The model's passes as functions of the executor. They find the buffers of a pass (PassBuffers) from its slots and
-   from the weights and data of the rank. */
+/* The model's passes as functions of the executor. They find the buffers of a pass (PassBuffers) from the slots of the
+   pass and from the weights and data of the rank. */
 #include "runtime/trainer/rank.h"
 
 void *gradient_of(const BoundChunk *chunk, uint32_t copy)
@@ -28,6 +28,7 @@ static inline PassBuffers buffers_of(const Rank *rank, const PassSlots *slots)
         .targets = chunk->targets ? chunk->targets + place * chunk->sizes->targets : NULL,
         .outputs = chunk->outputs ? chunk->outputs + place * chunk->sizes->outputs * sizeof(float) : NULL,
         .loss = chunk->losses ? chunk->losses + place : NULL,
+        .left_out = slots->only_put_off ? ~(uintptr_t)slots->put_off : slots->put_off,
     };
 }
 
@@ -80,7 +81,7 @@ static const Recipes *recipes_of(const Rank *rank) { return &rank->session->load
 
 static const Recipe *recipe_of(const Rank *rank, const PassPair *work)
 {
-    /* for F&Bs without a recipe: the list is first F, then B, and the device overlaps what it can */
+    /* for F&Bs without a recipe: the merged list has first the F, then the B, and the device overlaps what it can */
     static const Recipe unsaid;
     const Recipe *recipe = recipes_of_pair(recipes_of(rank), work->forward.chunk, work->backward.chunk);
     return recipe ? recipe : &unsaid;
@@ -95,7 +96,8 @@ static Status overlap(void *host, PassPair *work, Error *error)
     return passes_of(rank)->overlap(&pair, recipe_of(rank, work), error);
 }
 
-/* Whether the halves of pairs run together, as their recipes say. A device with fused launches needs no recipe. */
+/* Whether the halves of pairs run together, as their recipes say. A device that overlaps operations by itself
+   (DeviceFusion) needs no recipe. */
 static bool overlaps(const Rank *rank)
 {
     return passes_of(rank)->overlap && !rank->session->options->in_turn &&
@@ -112,10 +114,12 @@ static Status bind_pass(const Rank *rank, StagePass pass, const PassPair *work, 
     const PassBuffers buffers = buffers_of(rank, slots);
     const Stage *stage = stage_of(rank, slots);
     BoundPass *lists[2] = {NULL, NULL};
+    if (slots->put_off) /* a bound list runs a whole pass, so this pass is not bound */
+        return STATUS_OK;
     TRY(passes_of(rank)->bind(stage, first, &buffers, &lists[0], error));
     if (pass == STAGE_BACKWARD && lists[0])
         TRY(passes_of(rank)->bind(stage, RECIPE_W, &buffers, &lists[1], error));
-    const bool whole = pass != STAGE_BACKWARD || lists[1]; /* both or none */
+    const bool whole = pass != STAGE_BACKWARD || lists[1]; /* of a B, either I and W are both bound, or neither is */
     bound[0] = whole ? lists[0] : NULL;
     bound[1] = lists[1];
     return STATUS_OK;

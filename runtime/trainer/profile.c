@@ -20,15 +20,16 @@
 
 enum {
     STEPS_KEPT = 4096, /* how many steps are kept at most: the last ones */
-    LEAST_STEPS = 4,   /* the smallest number of steps of a profile if --steps is not given */
-    SIZES = 2,         /* sizes of messages */
-    ROUND_TRIPS = 256, /* the largest number of round trips for each size of message */
+    LEAST_STEPS = 4,   /* the fewest steps of a profile if --steps is not given */
+    SIZES = 2,         /* number of message sizes */
+    ROUND_TRIPS = 256, /* the most round trips with one neighbour, for each size of message */
     ROUND_TRIPS_AT_ONCE = 16,
-    PAUSE = 200000, /* ns; after this time a transport's waiting thread sleeps, as it does while a pass runs */
+    /* ns before each message: the transport's waiting thread sleeps by then, as it does while a pass runs */
+    PAUSE = 200000,
     /* round trips are measured with whole messages and with messages of 1 / SMALL_DIVISOR of that size */
     SMALL_DIVISOR = 64,
 };
-static const double message_seconds = 1; /* with one neighbour */
+static const double message_seconds = 1; /* round trips with one neighbour end after this time */
 
 typedef struct ProfiledStep {
     double makespan;
@@ -39,7 +40,8 @@ typedef struct ProfiledStep {
 typedef struct Figure {
     double sum;
     uint64_t count;
-    double least, most; /* the least and the largest mean of a step; for messages, of single messages */
+    /* the least and the largest mean of a step; for messages, the least and the largest time of a message */
+    double least, most;
 } Figure;
 
 /* What each rank sends to all others; only rank 0 uses what arrives. It contains no pointers. */
@@ -47,14 +49,14 @@ typedef struct Figures {
     Figure parts[2][MODEL_PARTS][PART_PASSES]; /* as in PartTimes */
     double pairs;
     Figure messages[SIZES];
-    int64_t elapsed;  /* since the transfers began */
-    double gradients; /* bytes of the gradients of the rank's stages; a stage counts on one of its copies */
+    int64_t elapsed;  /* ns since the transfers began */
+    double gradients; /* bytes of the gradients of the rank's stages; only one copy of a stage counts */
 } Figures;
 
 struct Profile {
-    PartTimes now; /* the present step: the rank's stages add their times to it */
+    PartTimes now; /* the step that runs now: the rank's stages add their times to it */
     int64_t begun;
-    uint64_t count; /* number of steps */
+    uint64_t count; /* number of steps so far */
     uint32_t kept;  /* how many of the fastest steps are used */
     double trips[SIZES][ROUND_TRIPS];
     Figures own, *all; /* [members] */
@@ -163,8 +165,8 @@ static int64_t pause_from(int64_t begun)
     return begun + PAUSE;
 }
 
-/* Sends a message there and back, with a pause before each, so that the receiver is already waiting. On the rank that
-   leads, *one_way becomes the time of one direction. */
+/* Sends a message there and back, with a pause before each direction, so that the receiver is already waiting. On the
+   rank that leads, *one_way becomes the time of one direction in ns. */
 static Status round_trip(Rank *rank, int peer, bool leads, size_t bytes, double *one_way, Error *error)
 {
     if (leads) {
@@ -185,7 +187,8 @@ static size_t message_size(const Rank *rank, int size)
     return size ? large : small ? small : 1;
 }
 
-/* *enough: whether rank 0 has measured for long enough. All ranks get the same answer, so they stop together. */
+/* *enough: whether rank 0 has measured for long enough. All ranks get the same answer, so they stop together. A
+   collective of all ranks. */
 static Status tell_elapsed(Rank *rank, int64_t begun, bool *enough, Error *error)
 {
     Profile *profile = rank->profile;
@@ -256,7 +259,7 @@ static void add_all(const Rank *rank, Figures *together)
     }
 }
 
-/* The time of a part's pass outside F&Bs; if it only ran in F&Bs, the time there. NULL: it has not run. */
+/* The times of a part's pass outside F&Bs; if it ran only in F&Bs, the times there. NULL: it has not run. */
 static const Figure *figure_of(const Figures *figures, int part, int pass)
 {
     for (int paired = 0; paired < 2; paired++)
@@ -283,7 +286,7 @@ static void put_parts(const Figures *figures, FILE *stream)
         }
 }
 
-/* Writes `overlap`: the time of F&Bs divided by the time of their parts outside F&Bs. */
+/* Writes `overlap`: the time of F&Bs divided by the sum of the times that their parts take outside F&Bs. */
 static void put_overlap(const Figures *figures, const char *device, FILE *stream)
 {
     double turn = 0;

@@ -17,27 +17,29 @@ typedef struct BoundChunk {
     Stage *stage;
     const StageSizes *sizes;
     uint16_t pipe, number; /* number: the stage */
-    /* the number of the pipe's first microbatch among all microbatches of the step, those of all replicas */
+    /* the number of the pipe's first microbatch among the step's microbatches of all replicas */
     uint32_t first;
     uint32_t microbatches; /* of the first and the last stage: number of microbatches that this chunk runs; else 0 */
-    /* of the first and the last stage: [microbatches of the pipe], the index of each microbatch among those that this
-       chunk runs; PLACE_NONE: another copy of the stage runs it */
+    /* first and last stage: [microbatches of the pipe], the index of each microbatch among those that this chunk runs;
+       PLACE_NONE if another copy of the stage runs it. NULL for other stages */
     uint32_t *places;
-    double *losses;         /* last stage: [microbatches], in the device's memory */
-    double *host_losses;    /* last stage: where the losses go in the rank's record, in host memory */
+    double *losses;         /* last stage: [microbatches] losses of this chunk's microbatches, in the device's memory */
+    double *host_losses;    /* last stage: where these losses are stored in the rank's record, in host memory */
     bool is_first, is_last; /* first or last stage of the pipe */
-    bool counts;            /* this copy of the stage is used for the norm and the saved weights */
-    /* like `counts`, for the parameters of experts: also true for the copies that hold the experts of other shards */
+    bool counts; /* true on one of all copies of the stage, in replica 0: norms and saved weights use this copy */
+    /* like `counts`, for the parameters of experts: true on one copy for each shard of the experts */
     bool counts_experts;
     const StageCopies *copies; /* a reference run's chunk that represents several copies of a stage; else NULL */
-    /* with `copies`: bytes from the gradient of one copy to that of the next; the first one is weights.gradients */
+    /* with `copies`: bytes from the gradient of one copy of the stage to that of the next; weights.gradients is the
+       first */
     size_t gradient_bytes;
-    /* `parameters` are the weights between steps. A forward-only run has no gradients and moments, and its
+    /* `parameters` are the weights between steps. A forward-only run has no gradients or moments, and its
        `master_weights` are `parameters` */
     StageWeights weights;
-    uint64_t updates;       /* asynchronous program: number of U so far */
-    char *inputs, *targets; /* [microbatches]; inputs: of the first stage, targets: of the last stage; else NULL */
-    char *outputs;          /* last stage: the outputs of its microbatches, [microbatches]; NULL: not wanted */
+    uint64_t updates; /* asynchronous program: number of U so far */
+    /* [microbatches] in the device's memory; inputs: NULL if not the first stage; targets: NULL if not the last */
+    char *inputs, *targets;
+    char *outputs; /* last stage: [microbatches] outputs, in the device's memory; NULL if not wanted */
 } BoundChunk;
 
 enum { PLACE_NONE = UINT32_MAX };
@@ -60,17 +62,18 @@ typedef struct RankRecord {
     int64_t begun, ended; /* first start and last end of a pass or U, in ns on rank 0's clock */
     int64_t busy;         /* ns in passes and U */
     int64_t products;     /* ns in matrix products */
-    double operations;    /* floating-point operations of these matrix products */
-    /* These two do not change after rank_open. parameters: of the rank's chunks with BoundChunk.counts */
+    double operations;    /* number of floating-point operations in matrix products */
+    /* `parameters` and `planned_bytes` do not change after rank_open. parameters: the number in the rank's chunks that
+       have BoundChunk.counts */
     uint64_t parameters;
     uint64_t planned_bytes;
     uint32_t stop; /* the rank was asked to end after this step */
     uint32_t reserved;
-    double norm; /* of all gradients; asynchronous program: the largest norm of the rank's updates in this step */
+    double norm; /* norm of all gradients; asynchronous program: the largest norm of the rank's updates in this step */
     StageTallies tallies;
     PlacingRecord placing;
-    FlightTimes all_to_alls; /* those in F, B and I */
-    /* losses of the microbatches whose last stage is here: chunk after chunk, each in ascending order */
+    FlightTimes all_to_alls; /* sums of the times of all all-to-alls of the step */
+    /* losses of the microbatches whose last stage is on this rank: chunk after chunk, each in ascending order */
     double losses[];
 } RankRecord;
 
@@ -83,19 +86,23 @@ typedef struct End {
 } End;
 
 /* Sums of squares of the gradients or weights of stages (norm.c). Each stage has square_sums numbers: one for all
-   parameters but those of experts, then one for the experts of each shard. */
+   parameters that are not of experts, then one for the experts of each shard. */
 typedef struct Squares {
-    double *all;       /* [members][most_chunks][square_sums]: gathered from all members */
-    double *own;       /* [chunks][square_sums] of this rank, in the device's memory */
-    double *host;      /* [most_chunks][square_sums] */
-    double norm, clip; /* of the last NORM; in an asynchronous program `norm` is the largest norm of the step's U */
+    double *all;  /* [members][most_chunks][square_sums]: gathered from all members */
+    double *own;  /* [chunks][square_sums] of this rank, in the device's memory */
+    double *host; /* [most_chunks][square_sums] */
+    /* of the last NORM: the norm, and the factor that clips gradients. In an asynchronous program `norm` is the largest
+       norm of the step's U, and `clip` is 1 */
+    double norm, clip;
 } Squares;
 
 /* Recorded times. */
 typedef struct Times {
-    int64_t *rows;           /* [kept_steps][executor_clocks], for the trace; NULL: not wanted */
-    Flight *flights;         /* [kept_steps][room], likewise */
-    size_t *flight_counts;   /* [kept_steps] */
+    int64_t *rows;   /* [kept_steps][executor_clocks]: the executor's clock, in ns, for the trace; NULL if not wanted */
+    Flight *flights; /* [kept_steps][Rank.flights.room], for the trace; NULL if not wanted */
+    PartSpan *components; /* [kept_steps][Rank.components.room], for the trace; NULL if not wanted */
+    /* [kept_steps]: how many entries of `flights` and of `components` a step has */
+    size_t *flight_counts, *component_counts;
     ClockSample compared[2]; /* clock comparisons at the beginning and, for a trace, at the end of the run */
     /* processors that compute all ranks' passes; 0: unknown, or they are not computed by processors */
     uint32_t processors;
@@ -105,7 +112,7 @@ typedef struct Times {
 typedef struct Records {
     RankRecord *own;
     char *all;      /* [members], Session.record_bytes each */
-    double *losses; /* [Session.microbatches] by number */
+    double *losses; /* [Session.microbatches] */
     double *busy;   /* [members] seconds */
 } Records;
 
@@ -123,16 +130,16 @@ typedef struct PlacedLayer PlacedLayer; /* rebalance.c */
 /* The state of placing physical experts by load (rebalance.c), for all layers of a rank. */
 typedef struct Placing {
     PlacedLayer *layers;
-    uint32_t layer_count; /* 0: there are none */
+    uint32_t layer_count; /* 0: no layer has experts that are placed by load */
     uint32_t physical;    /* physical experts of a layer */
     uint32_t moves;       /* the most physical experts of a layer that one placement may move */
     size_t expert_bytes;  /* bytes of the weights of one expert */
-    size_t *begins;       /* [2][members + 1] offsets of an all-to-all */
+    size_t *begins;       /* [2][members + 1] offsets of an all-to-all in bytes: to send, to receive */
     uint32_t *placement;  /* [physical] scratch: the new placement of one layer */
-    /* [members][layers][physical] rows of each physical expert. sent: this member's counts, once for each member;
-       received: the counts of every member */
+    /* [members][layers][physical] numbers of rows of each physical expert. sent: this member's numbers, repeated for
+       each member; received: the numbers of every member */
     uint32_t *sent, *received;
-    char *outgoing, *incoming; /* weights of experts; NULL if none move */
+    char *outgoing, *incoming; /* weights of the experts that leave and that reach this member; NULL if none move */
 } Placing;
 
 /* One rank of one replica, which is one member of the mesh. One thread uses it. */
@@ -146,10 +153,12 @@ typedef struct Rank {
     Executor *executor;
     RankCommunicators communicators;
     Placing placing;
-    ExpertGroup experts; /* its all-to-alls use communicators.shards */
+    ExpertGroup experts; /* their all-to-alls use communicators.shards */
     Flights flights;     /* the all-to-alls of a step */
-    ModelConfig model;   /* Session.model, with the expert group if there is one */
-    StageTable stages;   /* the functions that the executor calls: the model's or the simulator's */
+    /* the components of a step; room 0: they are not wanted, or their times are unknown */
+    PartSpans components;
+    ModelConfig model; /* Session.model, with the expert group if there is one */
+    StageTable stages; /* the functions that the executor calls: the model's or the simulator's */
     Simulator simulator;
     BoundChunk *chunks; /* NULL if the run is simulated */
     uint32_t chunk_count;
@@ -181,22 +190,22 @@ struct Session {
     Dataset *dataset;
     uint64_t held_out;                    /* over how many windows the held-out loss is averaged */
     const char *device;                   /* the device's name */
-    Rank *ranks;                          /* [members]; only those of this process are used */
+    Rank *ranks;                          /* [members]; only the entries of this process's ranks are used */
     Progress *own_progress;               /* [members]; not used with hooks.progress */
-    WatchedRank *watched;                 /* [members]; those of this process, as threads */
-    uint32_t longest_stream, most_chunks; /* the largest over all ranks */
-    /* [stages]: the copy of each stage that is used for the norm and the saved weights: the first of its group, in
-       replica 0. In replica 0 the number of a rank is also the number of its member */
+    WatchedRank *watched;                 /* [members]: the rank threads of this process, for the watchdog */
+    uint32_t longest_stream, most_chunks; /* instructions of the longest stream, and most chunks, of any rank */
+    /* [stages]: the copy of each stage that norms and saved weights use: in pipe 0, on the lowest rank, in replica 0.
+       In replica 0 the number of a rank is also the number of its member */
     Home *counting;
-    End *ends; /* [microbatches] of all replicas, by number */
+    End *ends; /* [microbatches of all replicas]: where the last stage of each microbatch runs */
     size_t record_bytes;
     size_t piece_bytes;
     int64_t saved_begin;       /* offset of the weights in the file of --load */
     uint64_t saved_parameters; /* number of weights in the file of --load */
-    uint32_t saved_checksum;   /* the checksum in the file of --load */
+    uint32_t saved_checksum;   /* CRC-32 of the head and the weights in the file of --load */
     uint32_t kept_steps;       /* the most steps that the trace shows: the last ones */
     int64_t begun;             /* start of session_run, ns */
-    bool stuck;                /* a rank never returned */
+    bool stuck;                /* a rank's thread did not return, so it still uses its memory */
     Error divergence;          /* on rank 0: what is not finite, where, and what was written; empty on other ranks */
     Arena tables;
 };
@@ -223,13 +232,14 @@ static inline int member_count(const Rank *rank) { return mesh_size(rank->sessio
 /* The rank's name in messages. */
 static inline MemberName rank_name(const Rank *rank) { return mesh_name(rank->session->mesh, rank->member); }
 
-/* Every rank of every replica passes `bytes` bytes and gets those of all, in the order of the members. */
+/* Every rank of every replica passes `bytes` bytes. `all` gets the bytes of all ranks, in the order of the members. */
 static inline Status rank_gather(Rank *rank, const void *mine, size_t bytes, void *all, Error *error)
 {
     return rank->world->run->gather(rank->world, mine, bytes, all, error);
 }
 
-/* Allocates zeroed memory in the rank's tables, and counts it in the plan. NULL: no memory; see rank_no_tables. */
+/* Allocates zeroed memory in the rank's tables, and adds its bytes to table_bytes, which the plan includes. NULL if
+   there is no memory; see rank_no_tables. */
 static inline void *rank_table(Rank *rank, size_t count, size_t bytes)
 {
     rank->table_bytes += count * bytes;
@@ -238,11 +248,11 @@ static inline void *rank_table(Rank *rank, size_t count, size_t bytes)
 
 static inline Status rank_no_tables(const Rank *rank, Error *error)
 {
-    return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its tables, %zu MiB", rank_name(rank).text,
+    return error_set(error, STATUS_RUN_FAILED, "%s has no memory for its tables, %zu MiB", rank_name(rank).text,
                      rank->table_bytes >> 20);
 }
 
-/* --- open.c: opens a rank: its executor, and its memory by the slot plan. Steps allocate nothing afterwards, but for
+/* --- open.c: opens a rank: its executor, and its memory by the slot plan. Afterwards steps allocate nothing, except in
    placing_step and for gradients that an observer is shown --- */
 
 Status rank_open(Rank *rank, Error *error);
@@ -264,7 +274,7 @@ ChunkPlan stages_plan(const Rank *rank, uint32_t chunk);
 /* Writes the initial weights. */
 Status stages_initialize(Rank *rank, Error *error);
 void stages_close(Rank *rank);
-/* Writes the data of training step `step`; with `held_out`, those of round `step` of the evaluation on held-out
+/* Writes the inputs and targets of training step `step`; if `held_out`, of round `step` of the evaluation on held-out
    data. */
 Status stages_fill(Rank *rank, uint64_t step, bool held_out, Error *error);
 /* Copies the losses of the instruction stream that has just run from the device's memory to the rank's record. */
@@ -283,17 +293,17 @@ Status placing_step(Rank *rank, Error *error);
 
 /* The stage functions of the model on this rank. */
 StageTable rank_stages(const Rank *rank);
-/* The gradient of one of the copies that a chunk represents. */
+/* The gradient of copy `copy` of a stage; `chunk` represents several copies (BoundChunk.copies). */
 void *gradient_of(const BoundChunk *chunk, uint32_t copy);
 
 /* --- norm.c --- */
 
-/* Computes the sum of squares of all gradients, or of the optimizer's weights, of one copy of each stage. stage_squares
-   then gives those of each stage. A collective of all ranks; all get the same numbers. */
+/* Computes the sum of squares of all gradients, or if `of_weights` of all master weights; of each stage one copy
+   counts. stage_squares then gives the part of each stage. A collective of all ranks; all get the same numbers. */
 Status sum_squares(Rank *rank, bool of_weights, double *sum, Error *error);
 /* The sum of squares of one stage, from the last sum_squares. */
 double stage_squares(const Rank *rank, uint32_t stage);
-/* Stage functions of the executor. */
+/* Functions of the executor's stage table: they run a NORM, an UPDATE, and a U of an asynchronous program. */
 Status norm_of_gradients(void *rank, Error *error);
 Status update_weights(void *rank, uint32_t chunk, Error *error);
 Status update_weights_async(void *rank, uint32_t chunk, uint32_t microbatches, uint16_t newest, uint16_t next,
@@ -301,7 +311,7 @@ Status update_weights_async(void *rank, uint32_t chunk, uint32_t microbatches, u
 
 /* --- flights.c --- */
 
-/* Makes room for the times of all all-to-alls of a step. */
+/* Makes room for the times of all all-to-alls of a step; for a trace also for the times of all components. */
 Status rank_open_flights(Rank *rank, Error *error);
 
 /* --- train.c --- */
@@ -327,18 +337,18 @@ Status diverged_path(Rank *rank, const char *path, char **other, Error *error);
 /* --- agree.c --- */
 
 /* Checks that all processes run the same program with the same data and settings. STATUS_BAD_USAGE: they do not; the
-   error names a process that differs, and in what. A collective of all members. */
+   error names a process that differs, and in what. All members of the world call this. */
 Status session_agree(const Session *session, World *world, Error *error);
-/* Checks that the replicas of each rank have the same lists of operations. STATUS_RUN_FAILED: they do not. A collective
-   of all members, before the first step. */
+/* Checks that the replicas of each rank have the same lists of operations. STATUS_RUN_FAILED: they do not. All ranks of
+   all replicas call this, before the first step. */
 Status lists_agree(Rank *rank, Error *error);
 
 /* --- load_weights.c --- */
 
-/* Takes the model's sizes from the file of --load and checks all of the file: its size, its checksum if it has one
+/* Takes the model's settings from the file of --load and checks all of the file: its size, its checksum if it has one
    (since version 2), and that every weight is finite. One message lists all settings that contradict the file. */
 Status weights_check(Session *session, Error *error);
-/* Replaces the rank's initial weights by those of the file. A collective of all ranks. */
+/* Replaces the rank's initial weights by the weights of the file. A collective of all ranks. */
 Status load_weights(Rank *rank, Error *error);
 
 /* --- save.c, trace.c: collectives of all ranks that write the data of all ranks to `stream` on rank 0. On other ranks
@@ -352,16 +362,17 @@ Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stre
 Status save_weights(Rank *rank, FILE *stream, Error *error);
 /* Writes the outputs of the last stages in the step that has just run, in the order of the microbatches. */
 Status save_outputs(Rank *rank, FILE *stream, Error *error);
-/* Makes room for the clocks and all-to-alls of the steps of a trace, if one is wanted. */
+/* Makes room for the clocks, all-to-alls and components of the steps of a trace, if one is wanted. */
 Status trace_open(Rank *rank, Error *error);
-/* Keeps the clocks and all-to-alls of the step that ran if a trace is wanted. */
+/* Keeps the clocks, all-to-alls and components of the step that ran if a trace is wanted. */
 void trace_keep(const Rank *rank);
 /* Writes the last kept_steps steps up to rank->step as Chrome trace events. */
 Status trace_steps(Rank *rank, FILE *stream, Error *error);
 
 /* --- profile.c: for --profile --- */
 
-/* From now on the rank's stages measure the times of their parts. STATUS_BAD_USAGE: the device only enqueues. */
+/* From now on the rank's stages measure the times of the model's parts. STATUS_BAD_USAGE if the device only enqueues:
+   the host does not see when its passes end. */
 Status profile_begin(Rank *rank, Error *error);
 /* Ends a step of the profile. `makespan`: its makespan in seconds. */
 void profile_step(Rank *rank, double makespan);

@@ -8,7 +8,7 @@
 #include <setjmp.h>
 #include <string.h>
 
-/* A layer with experts. */
+/* A layer with experts, of one chunk. */
 struct PlacedLayer {
     const BoundChunk *chunk;
     size_t index; /* the index of the layer among the chunk's layers with experts */
@@ -152,8 +152,8 @@ static Status find_placement(const Rank *rank, const PlacedLayer *layer, uint32_
     return balance_best(&shape, &request, layer->loads, placement, &bound, arena, error);
 }
 
-/* The `round`-th (from 0) physical expert of the member whose expert changes by the new placement; the number of
-   physical experts if fewer change. */
+/* Of the member's physical experts that change by the new placement, number `round` (from 0). Returns the number of
+   physical experts of the layer if fewer change. */
 static uint32_t changed(const Rank *rank, const PlacedLayer *layer, int member, uint32_t round)
 {
     const uint32_t each = held(rank, layer);
@@ -163,8 +163,8 @@ static uint32_t changed(const Rank *rank, const PlacedLayer *layer, int member, 
     return layer->copies->physical;
 }
 
-/* From which of an expert's present copies a member gets the weights. The members take turns among the copies, so that
-   the owners of the copies share the sending. */
+/* From which of an expert's present copies a member gets the weights. Members choose the copies in turn, so that the
+   owners of the copies share the sending. */
 static uint32_t source_of(const ExpertCopies *copies, uint32_t expert, int member)
 {
     const uint32_t first = copies->begins[expert], count = copies->begins[expert + 1] - first;
@@ -178,7 +178,7 @@ static Status pack_round(Rank *rank, const PlacedLayer *layer, uint32_t round, u
     Placing *placing = &rank->placing;
     const uint32_t each = held(rank, layer), self = (uint32_t)rank->experts.self;
     size_t *send = placing->begins, *receive = placing->begins + rank->experts.members + 1;
-    uint32_t from = UINT32_MAX; /* the member that sends to this one */
+    uint32_t from = UINT32_MAX; /* the member that sends to this one; UINT32_MAX: none */
     send[0] = receive[0] = 0;
     for (int m = 0; m < rank->experts.members; m++) {
         const uint32_t to = changed(rank, layer, m, round);

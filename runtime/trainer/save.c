@@ -72,8 +72,7 @@ static void write_checksum(uint32_t checksum, FILE *stream)
 }
 
 /* The part of a segment (StageSegment) that one member saves. If a group divides the experts, each member saves its own
-   experts, and the last one also the zeros that fill up the segment. All other segments are saved by the first
-   member. */
+   experts, and the last member also the zeros that fill up the segment. The first member saves all other segments. */
 typedef struct Piece {
     size_t offset, elements, zeros;
 } Piece;

@@ -1,4 +1,4 @@
-/* A run: opens, runs and closes what all ranks of this process share. */
+/* A session: what all ranks of this process share. Opens, runs and closes it. */
 #include "runtime/trainer/rank.h"
 
 #include "balance/balance.h"
@@ -12,17 +12,17 @@
 #include <string.h>
 
 enum {
-    PIECES_BYTES = 1 << 20,      /* about how many bytes the buffer has in which a rank gathers pieces of all ranks */
+    PIECES_BYTES = 1 << 20,      /* about the size of the buffer in which a rank gathers pieces from all ranks */
     KEPT_STEPS = 16,             /* most steps that a trace shows without --trace-steps */
-    KEPT_INSTRUCTIONS = 1 << 16, /* about how many instructions of a rank such a trace has at most */
-    /* the shortest deadline while processes start and end: then they load libraries, and machines may be busy */
+    KEPT_INSTRUCTIONS = 1 << 16, /* about how many instructions of a rank a trace shows at most without --trace-steps */
+    /* the least deadline while processes start and end: they load libraries then, and machines may be busy */
     QUIET_SECONDS = 30,
 };
 
 static void find_counting(Session *session)
 {
     const Program *program = session->loaded->program;
-    /* from the last rank to the first, so that in the end the entry is the first copy */
+    /* from the last rank to the first, so the copy on the lowest rank is stored last and stays */
     for (uint32_t r = program->rank_count; r-- > 0;)
         for (uint32_t c = 0; c < program->ranks[r].chunk_count; c++)
             if (program->ranks[r].chunks[c].pipe == 0)
@@ -61,14 +61,15 @@ static uint32_t find_ends(Session *session)
         }
         most = losses > most ? losses : most;
     }
-    for (uint32_t m = program->microbatches; m < session->microbatches; m++) { /* the other replicas */
+    for (uint32_t m = program->microbatches; m < session->microbatches; m++) { /* microbatches of the other replicas */
         session->ends[m] = session->ends[m - program->microbatches];
         session->ends[m].member += session->mesh.ranks;
     }
     return most;
 }
 
-/* Finds the largest sizes of any rank of the program, and which copy of each stage counts (session->counting). */
+/* Finds the largest sizes of any rank of the program, the ends of all microbatches, and which copy of each stage counts
+   (session->counting). False if out of memory. */
 static bool survey(Session *session)
 {
     const Program *program = session->loaded->program;
@@ -119,7 +120,7 @@ static Status open_world(Session *session, Error *error)
     const RunOptions *options = session->options;
     const int members = mesh_size(session->mesh);
     if (options->rank_map && options->rank_map_count != members)
-        return error_set(error, STATUS_BAD_USAGE, "--rank-map names %s, the %s %d",
+        return error_set(error, STATUS_BAD_USAGE, "--rank-map names %s, but the %s %d",
                          counted((uint64_t)options->rank_map_count, "rank").text,
                          session->mesh.replicas > 1 ? "replicas together have" : "program has", members);
     WorldConfig config = {
@@ -156,7 +157,8 @@ static uint64_t windows_to_try(const Session *session)
     return wanted >= all ? all : wanted > 0 ? wanted : 1;
 }
 
-/* Checks that --expert-replicas fits the number of members of an expert group. */
+/* Checks --expert-replicas. The experts of a layer and their further copies must divide evenly among the members of an
+   expert group, and no member may hold an expert twice. Together they are at most BALANCE_REPLICAS_MAX. */
 static Status check_copies(const Session *session, Error *error)
 {
     const uint32_t shards = session->loaded->shards, experts = session->model.experts,
@@ -240,8 +242,8 @@ static Status open_all(Session *session, Error *error)
     return STATUS_OK;
 }
 
-/* Tells other processes of a failure. They may have finished and wait for this one; without this they would wait until
-   the deadline. */
+/* Tells the other processes of a failure. They may have opened their sessions and wait for this process; without the
+   message they would wait until the deadline. */
 static void tell_failure(const Session *session, const Error *error)
 {
     for (int r = 0; session->members && r < mesh_size(session->mesh); r++)
@@ -318,7 +320,7 @@ Status session_run(Session *session, Error *error)
     else if ((status = fatal_run(rank->progress, &words, rank_train, rank, error)) != STATUS_OK)
         /* in a run of processes there is no watchdog that would abort it */
         abort_rank(rank, error->text);
-    /* of a diverged run only rank 0 returns an error: a failing other process would make mpirun kill rank 0 */
+    /* Of a diverged run only rank 0 returns an error: if another process failed, mpirun would kill rank 0. */
     if (status != STATUS_OK || !rank->diverged || rank->member != 0)
         return status;
     *error = session->divergence;

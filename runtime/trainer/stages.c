@@ -1,4 +1,4 @@
-/* A rank's stages: their weights, the layout of these in memory, and the data and losses of a step. */
+/* A rank's stages: their weights, where these are in memory, and the data and losses of a step. */
 #include "runtime/trainer/rank.h"
 
 #include <string.h>
@@ -93,7 +93,7 @@ static bool find_microbatches(Rank *rank, uint32_t number, BoundChunk *chunk, ui
 {
     const RankProgram *own = &rank->session->loaded->program->ranks[rank->number];
     if (!chunk->is_first && !chunk->is_last)
-        return true; /* the chunk is neither first nor last stage, so it needs no numbers of microbatches */
+        return true;
     chunk->places = rank_table(rank, of_pipe, sizeof *chunk->places);
     if (!chunk->places)
         return false;
@@ -127,8 +127,8 @@ static void describe(const Rank *rank, uint32_t index, BoundChunk *chunk)
     };
 }
 
-/* Opens a stage. *losses: where in the rank's record the losses of the next chunk with a last stage go; advanced if
-   this chunk is one. */
+/* Opens a stage. *losses: where in the rank's record the next losses are stored. If this chunk is a last stage, its
+   losses are stored there, and *losses advances past them. */
 static Status open_stage(Rank *rank, uint32_t index, double **losses, Error *error)
 {
     const Session *session = rank->session;
@@ -141,7 +141,8 @@ static Status open_stage(Rank *rank, uint32_t index, double **losses, Error *err
         chunk->host_losses = *losses;
         *losses += chunk->microbatches;
     }
-    const uint32_t together = program->asynchronous ? 1 : session->microbatches; /* U computes the mean itself */
+    /* the gradient of the loss is divided by this number; in an asynchronous program update_weights_async divides */
+    const uint32_t together = program->asynchronous ? 1 : session->microbatches;
     const Status status =
         stage_open(&rank->model, rank->device, chunk->number, program->stages, together, &chunk->stage, error);
     if (status != STATUS_OK) {

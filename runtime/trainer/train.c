@@ -45,6 +45,7 @@ static Status run_stream(Rank *rank, bool evaluating, Error *error)
     ProductClock *products = &rank->device->products;
     *products = (ProductClock){.on = true};
     rank->flights.count = 0;
+    rank->components.count = 0;
     TRY(executor_run(rank->executor, evaluating, rank->step, error));
     TRY(stages_read_losses(rank, error));
     note_times(rank, evaluating ? loaded->forward : loaded->program);

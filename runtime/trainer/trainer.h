@@ -36,10 +36,10 @@ typedef struct RunOptions {
     const char *trace, *save, *outputs, *profile; /* paths to write; NULL: not wanted */
     bool in_turn, overcommit;
     LinkModel link;     /* the network that transfers imitate */
-    double expert_rows; /* ModelConfig.expert_rows */
-    /* expert_replicas: how many physical experts a layer has beyond one for each expert. rebalance: experts are placed
-       anew after so many steps; 0: never. moves: how many experts of a layer may then move; 0: any number. Only for a
-       forward-only program with shards */
+    double expert_rows; /* the rows for which memory is planned: ModelConfig.expert_rows */
+    /* expert_replicas: how many physical experts a layer has beyond one for each expert. rebalance: every so many steps
+       experts are placed anew; 0: never. moves: how many physical experts of a layer may change at a time; 0: any
+       number. Only for a forward-only program with shards */
     uint32_t expert_replicas, rebalance, moves;
     bool simulated; /* passes take the time that `costs` gives, and compute nothing */
     Costs costs;
@@ -55,10 +55,10 @@ typedef struct RunFacts {
     Mesh reference;    /* LoadedProgram.reference */
     const ModelConfig *model;
     const char *data;    /* name of the data; NULL: simulated */
-    double byte_entropy; /* nats; 0: not applicable */
+    double byte_entropy; /* entropy of single bytes of the training data, in nats; 0: not applicable */
     const char *device, *transport;
-    /* number of parameters of the whole model, each copied one counted once; with the zeros that fill up each matrix
-       and vector to a multiple of 16, as in saved files */
+    /* number of parameters of the whole model: each stage counts once, however many copies it has. Includes the zeros
+       that fill up each matrix and vector to a multiple of 16 elements, as in saved files */
     uint64_t parameters;
     /* bytes that are planned for slots, weights, gradients, moments, data of a step, tables and bound lists, summed
        over all ranks of all replicas */
@@ -72,17 +72,19 @@ typedef struct RunFacts {
 typedef struct StepReport {
     uint64_t step; /* from 1 */
     bool last;
-    double loss;          /* mean over the microbatches of all replicas */
+    double loss;          /* mean loss over the microbatches of all replicas */
     const double *losses; /* [replicas * Program.microbatches], by number: replica after replica */
-    /* before clipping; 0 in a forward-only run; asynchronous: the largest of the step's updates */
+    /* norm of all gradients before clipping; 0 in a forward-only run; asynchronous: the largest norm of the step's
+       updates */
     double gradient_norm;
     /* the imbalance of a layer is the number of tokens of its busiest expert divided by the mean over its experts. The
        mean and the largest imbalance of all layers; 0: no experts */
     double expert_load, worst_expert_load;
-    double balance_loss; /* what the sequence-wise balance losses of all layers add to a microbatch's loss */
-    /* the number of rows of the busiest rank of an expert group divided by the mean over the group's ranks. The mean
-       and the largest of these over all groups and all layers whose experts have copies or move; 0: there is no such
-       layer */
+    /* how much the sequence-wise balance losses of all layers add to the loss of a microbatch, on average */
+    double balance_loss;
+    /* the imbalance of a layer in an expert group is the number of rows of the group's busiest rank divided by the mean
+       over its ranks. The mean and the largest imbalance of all groups and all layers whose experts have copies or
+       move; 0: there is no such layer */
     double rank_load, worst_rank_load;
     uint64_t moved; /* physical experts that got the weights of another expert after this step */
     bool placed;    /* experts were placed anew after this step */
@@ -94,14 +96,14 @@ typedef struct StepReport {
     double bubble_rate;
     const double *busy;     /* [replicas * ranks] seconds in passes, in an asynchronous program also in U */
     double product_seconds; /* in matrix products, summed over all ranks; 0 on a GPU */
-    double operations;      /* their floating-point operations */
-    /* seconds in which all-to-alls of layers were in flight, and the part of them in which the rank waited for these;
-       summed over all ranks. 0: there are none */
+    double operations;      /* floating-point operations in these products */
+    /* seconds in which all-to-alls of layers were in flight, and the part of this time in which the rank waited for
+       them; summed over all ranks. 0: there are no all-to-alls */
     double all_to_all_seconds, all_to_all_waited;
-    /* true on the last step of a training that has held-out data; false in a run that has diverged, is forward-only, is
-       simulated, or makes a profile */
+    /* true on the last step of a training that has held-out data; false if a step has diverged, and in a run that is
+       forward-only, is simulated, or makes a profile */
     bool has_held_out;
-    double held_out_loss; /* mean over held_out_tokens */
+    double held_out_loss; /* mean over held_out_tokens; not finite: the run has diverged on the held-out data */
     uint64_t held_out_tokens;
 } StepReport;
 
@@ -109,7 +111,7 @@ typedef struct StepReport {
    clipped. In an asynchronous program it is the sum over the microbatches of one U, not their mean. */
 typedef struct GradientView {
     uint64_t step;
-    int rank; /* in the program; each replica calls with its own */
+    int rank; /* the rank's number in the program. The ranks with this number in all replicas make the call */
     uint32_t chunk, pipe, stage;
     const float *values; /* [count], valid only during the call */
     size_t count;
@@ -129,9 +131,9 @@ typedef struct Passes {
     Status (*backward_weight)(Stage *stage, const PassBuffers *buffers, Error *error);
     /* NULL: the halves run one after the other */
     Status (*overlap)(const StagePair *pair, const Recipe *recipe, Error *error);
-    /* Called for every pass before the first step; NULL: nothing is bound. On a device that only enqueues, buffers
-       never move, and `run` runs the bound passes. On other devices only bind_overlap is called, so that it makes the
-       merged lists; *bound is ignored. */
+    /* Called before the first step; NULL: nothing is bound. On a device that only enqueues, buffers never move: every
+       pass is bound to its buffers once, and `run` runs it. On other devices only bind_overlap is called: it makes the
+       merged lists before the first step, and *bound is ignored. */
     Status (*bind)(const Stage *stage, RecipePass pass, const PassBuffers *buffers, BoundPass **bound, Error *error);
     Status (*bind_overlap)(const StagePair *pair, const Recipe *recipe, BoundPass **bound, Error *error);
     Status (*run)(BoundPass *bound, Error *error);
@@ -157,7 +159,7 @@ Status session_open(const LoadedProgram *loaded, const RunOptions *options, cons
    rank ends all ranks and is returned. If the run has diverged, the process of rank 0 returns STATUS_RUN_FAILED, after
    it has written the files under other names. */
 Status session_run(Session *session, Error *error);
-/* False: a rank never returned from a pass. Its thread still uses its memory, so nothing was freed, and the process
+/* False: a rank's thread did not return from a pass. It still uses its memory, so nothing was freed, and the process
    should end by _exit. */
 bool session_close(Session *session);
 

@@ -26,5 +26,7 @@ Status communicator_overrun(const Communicator *communicator, const char *what, 
 
 Status communicator_no_all_to_all(const char *transport, Error *error)
 {
-    return error_set(error, STATUS_RUN_FAILED, "transport %s has no all-to-all of a GPU's memory", transport);
+    return error_set(error, STATUS_RUN_FAILED,
+                     "transport %s has no all-to-all for the memory of GPUs: run this model with --device cpu",
+                     transport);
 }

@@ -23,8 +23,9 @@ typedef struct Message {
     size_t bytes;
     int32_t peer; /* index of the other member in the communicator */
     bool is_send;
-    uint64_t sequence; /* for the transport's use: the number of the message among those from one member to another */
-    void *request;     /* used by transports */
+    /* used by transports: the number of the message among all messages from the sender to the receiver */
+    uint64_t sequence;
+    void *request; /* used by transports */
 } Message;
 
 struct CommunicatorConfig {
@@ -85,15 +86,16 @@ typedef struct CommunicatorTable {
     void (*close)(Communicator *communicator);
 } CommunicatorTable;
 
-/* One member's side of a communicator, made by world->connect. All members of a communicator must make their side.
-   There must be one order of all communicators of a world in which each member makes its own. Each member of the world
-   must make at least one if any member does. One thread uses it. */
+/* One member's side of a communicator, made by world->connect. Every member of the communicator makes its side. Members
+   that share several communicators make these in the same order. If any member of the world makes a communicator, every
+   member makes at least one: the first one may be a collective of the world. One thread uses it. */
 struct Communicator {
     const CommunicatorTable *run;
     World *world;
     int self, count; /* index of this member; number of members */
     int *members;    /* [count] */
-    size_t bytes;    /* host memory that the communicator has for sums and all-to-alls; the rank's memory plan has it */
+    /* host memory that the communicator has for sums and all-to-alls; the rank's memory plan includes it */
+    size_t bytes;
 };
 
 /* --- for implementations --- */
@@ -104,7 +106,7 @@ Status communicator_init(Communicator *communicator, const CommunicatorTable *ru
 /* Fails a post with STATUS_RUN_FAILED: more `what` (messages, all-to-alls) are in flight than the configuration
    allows. */
 Status communicator_overrun(const Communicator *communicator, const char *what, Error *error);
-/* Fails a connect: this transport has no all-to-all for such a communicator. */
+/* Fails a connect with STATUS_RUN_FAILED: `transport` has no all-to-all for the memory of a GPU. */
 Status communicator_no_all_to_all(const char *transport, Error *error);
 
 #endif

@@ -10,7 +10,7 @@
 
 typedef struct Limit {
     double seconds;
-    char words[112];        /* what did not happen in time, for the message */
+    char words[112]; /* the beginning of the message: what has not happened, such as "not all processes have started" */
     const WorldConfig *who; /* the processes */
     /* private */
     pthread_t thread;

@@ -30,10 +30,11 @@ struct LocalRequest {
 struct LocalChannel {
     alignas(CACHE_LINE) uint64_t sent;     /* used by the sender */
     alignas(CACHE_LINE) uint64_t received; /* used by the receiver */
-    /* Message k uses entry k % capacity, which is empty before the first of its two posts and after the second. The
-       capacity is at least the number of requests of a member. So a member that posts message k + capacity has waited
-       for at least one of k, k + 1, ...; the other side matched that message after it had emptied the entry of k. This
-       holds for waits in any order. */
+    /* Message k uses entry k % capacity. The entry is empty before the first of the two posts of message k and after
+       the second. So it must be empty again when a member posts message k + capacity, and it is: the capacity is at
+       least the number of a member's requests, so this member has waited for at least one of the messages k, k + 1,
+       ...; the other member matched that message only after it had emptied the entry of message k. This holds for waits
+       in any order. */
     alignas(CACHE_LINE) _Atomic(LocalRequest *) places[];
 };
 

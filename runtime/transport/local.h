@@ -52,7 +52,7 @@ struct Local {
     /* [from * size + to]: when the link of the imitated network from one member to another is free, in ns. The link
        from a member to itself carries everything that the member sends in all-to-alls. NULL: no network is imitated */
     int64_t *links;
-    pthread_mutex_t network; /* guards `links`, and the times in all-to-alls */
+    pthread_mutex_t network; /* guards `links` and LocalPosted.arrival */
 };
 
 /* --- local_world.c --- */
@@ -78,7 +78,8 @@ bool local_rest(LocalMember *member, int64_t arrival);
 LocalBarrier *local_barrier(int count); /* NULL: no memory */
 /* Member `self` arrives at its next round. Returns whether it is the last member to arrive at that round. */
 bool local_arrive(LocalBarrier *barrier, int self);
-/* The index of a member that has not yet arrived at the round at which `self` has arrived last. */
+/* The index of a member that has not yet arrived at the round at which `self` has arrived last. If all have arrived:
+   the last member's index. */
 int local_absent(const LocalBarrier *barrier, int self);
 
 /* --- local.c --- */
@@ -117,9 +118,9 @@ typedef struct LocalPosted {
     /* the member has not waited for the all-to-all yet, so pieces may still have to be moved. Only the member itself
        uses this field */
     bool busy;
-    alignas(CACHE_LINE) _Atomic uint64_t number; /* of the all-to-all, from 1 */
+    alignas(CACHE_LINE) _Atomic uint64_t number; /* number of the all-to-all that the member has posted, from 1 */
     _Atomic uint64_t done;                       /* number of pieces from and to this member that have been moved */
-    _Atomic int64_t moved;                       /* when the last of these was moved, in ns */
+    _Atomic int64_t moved;                       /* when the latest of these pieces was moved, in ns */
 } LocalPosted;
 
 /* The part of a communicator that its members share. */
@@ -155,14 +156,15 @@ Status local_sum_post(Communicator *communicator, void *buffer, size_t elements,
 Status local_sum_wait(Communicator *communicator, Error *error);
 /* Adds up one unit of a sum that this member has posted and that is ready. False: there is no such unit. */
 bool local_sum_help(LocalMember *member);
-/* Whether local_sum_help would find a unit. */
+/* Whether local_sum_help would find a unit of a sum to add up. */
 bool local_sum_has_work(const LocalMember *member);
 
 /* --- local_all_to_all.c --- */
 
 /* Allocates the entries of all-to-alls in the shared part; nothing if `config` has none. False: no memory. */
 bool local_all_to_all_prepare(LocalShared *shared, const CommunicatorConfig *config);
-/* The bytes of these entries that count for one member: its own entries, and the states of the pieces that it sends. */
+/* The bytes of these arrays that are counted for one member: its own entries, and the states of the pieces that it
+   sends. */
 size_t local_all_to_all_bytes(const LocalShared *shared);
 Status local_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error);
 Status local_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Error *error);

@@ -33,8 +33,8 @@ static LocalPosted *entry_of(const LocalShared *shared, uint64_t number, int mem
     return &shared->posted[number % shared->all_to_alls * (uint64_t)shared->count + (uint64_t)member];
 }
 
-/* The state of a piece: 2n - 1 after one of its members has claimed it for all-to-all n, 2n after that member has moved
-   it. */
+/* The state of the piece from member `from` to member `to`: 2 * number - 1 after one of the two has claimed it for
+   all-to-all `number`, 2 * number after that member has moved it. */
 static _Atomic uint64_t *state_of(const LocalShared *shared, uint64_t number, int from, int to)
 {
     const uint64_t count = (uint64_t)shared->count, row = number % shared->all_to_alls * count + (uint64_t)from;
@@ -100,8 +100,9 @@ static int unfinished(const LocalCommunicator *side, uint64_t number)
     return peer;
 }
 
-/* Tells the owner when its pieces arrive. With a network, all members have posted, but the last one may still be
-   computing the arrival. */
+/* Stores the arrival of the pieces in the AllToAll that the member has posted. Without a network that is the time at
+   which the last piece was moved. With one, all members have posted, but the last of them may still be computing the
+   arrival: it holds the mutex meanwhile. */
 static void note_arrival(const LocalCommunicator *side, LocalPosted *own)
 {
     own->owned->arrival = atomic_load(&own->moved);
@@ -125,7 +126,8 @@ static Status finish(LocalCommunicator *side, uint64_t number, Error *error)
         TRY(move(side, number, peer, self, error));
         TRY(move(side, number, self, peer, error));
     }
-    if (!local_await(side->member, &own->done, 2 * (uint64_t)count - 1, PIECES)) /* others still move some */
+    /* other members still move some of the pieces */
+    if (!local_await(side->member, &own->done, 2 * (uint64_t)count - 1, PIECES))
         return local_failure(side->member, communicator->members[unfinished(side, number)], error);
     note_arrival(side, own);
     own->busy = false;
@@ -144,8 +146,8 @@ static void carry(const LocalCommunicator *side, uint64_t number, int from, int 
     receiver->arrival = arrival > receiver->arrival ? arrival : receiver->arrival;
 }
 
-/* Publishes what this member has posted, and computes the arrivals of its pieces from and to the members that have
-   posted before it. */
+/* Publishes what this member has posted. Computes the arrivals of the pieces between this member and the members that
+   have posted before it. */
 static void publish_to_network(LocalCommunicator *side, LocalPosted *posted, uint64_t number)
 {
     const int self = side->communicator.self;
@@ -162,9 +164,9 @@ static void publish_to_network(LocalCommunicator *side, LocalPosted *posted, uin
     pthread_mutex_unlock(&local->network);
 }
 
-/* The entry of the new all-to-all may still be busy with an older one, which this member has not waited for. Then this
-   member finishes the older one first. That waits for no post: this member has waited for an all-to-all between the
-   two, so all members have posted the older one. */
+/* The entry of the new all-to-all may still be used by an older one, which this member has not waited for. Then this
+   member finishes the older one first. It need not wait for other members to post: it has waited for an all-to-all
+   between the two, so all members have posted the older one. */
 Status local_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error)
 {
     LocalCommunicator *side = (LocalCommunicator *)communicator;

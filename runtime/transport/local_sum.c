@@ -63,7 +63,7 @@ bool local_sum_has_work(const LocalMember *member)
     return false;
 }
 
-/* Enqueues the sum: adds all buffers into the first member's buffer, then copies that to the others. */
+/* Enqueues the sum: adds all buffers into the first member's buffer, then copies this buffer to the others. */
 static Status enqueue(LocalCommunicator *side, Error *error)
 {
     LocalShared *shared = side->shared;
@@ -102,8 +102,8 @@ static void carry(const LocalCommunicator *side)
     pthread_mutex_unlock(&side->member->local->network);
 }
 
-/* Nothing else accesses the shared part now: all members have returned from the wait for the previous sum, and read the
-   shared part again only after `ready` is raised. */
+/* Called by the last member to post a sum. No other member accesses the shared part now: all have returned from the
+   wait for the previous sum, and they read the shared part again only after `ready` is raised. */
 static Status make_ready(LocalCommunicator *side, size_t elements, size_t size, Error *error)
 {
     LocalShared *shared = side->shared;
@@ -147,7 +147,7 @@ Status local_sum_wait(Communicator *communicator, Error *error)
                              error);
     while (help(side))
         ;
-    if (!local_await(side->member, &shared->finished, shared->units, COLLECTIVE)) /* units that others add up */
+    if (!local_await(side->member, &shared->finished, shared->units, COLLECTIVE)) /* other members still add up units */
         return local_failure(side->member, communicator->members[communicator->self == 0], error);
     if (!local_rest(side->member, shared->arrival))
         return local_failure(side->member, communicator->members[communicator->self == 0], error);

@@ -13,7 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SPINS = 1000 }; /* tens of microseconds: longer than most transfers, shorter than most passes */
+/* how often a waiting thread looks before it sleeps. This takes tens of microseconds: longer than most transfers,
+   shorter than most passes */
+enum { SPINS = 1000 };
 
 enum { RUNNING, ABORTING, ABORTED };
 
@@ -174,7 +176,7 @@ static void local_abort(World *world, const char *reason)
     Local *local = ((LocalMember *)world)->local;
     int running = RUNNING;
     if (!atomic_compare_exchange_strong(&local->state, &running, ABORTING))
-        return; /* another member has aborted the run before */
+        return; /* another member has already aborted the run */
     world_ending(world, reason, local->reason, sizeof local->reason);
     atomic_store(&local->state, ABORTED);
     for (int i = 0; i < world->config.size; i++)

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* a call of progress does nothing if the last effective one was less than this time ago */
+/* after a call of progress, further calls do nothing for this time */
 enum { POKE_NANOSECONDS = 5000 };
 
 static Status post(Communicator *communicator, bool is_send, Message *message, Error *error)
@@ -52,6 +52,7 @@ static Status progress(Communicator *communicator, Error *error)
 
 static void free_side(MpiCommunicator *side)
 {
+    mpi_all_to_all_remove(side);
     free(side->messages);
     free(side->transfers);
     free(side->parts);
@@ -111,7 +112,8 @@ Status mpi_connect(World *base, const CommunicatorConfig *config, Communicator *
     side->tag = TAG_COMMUNICATORS + TAGS_EACH * config->number;
     Status status = communicator_init(&side->communicator, &table, base, config, error);
     if (status == STATUS_OK && side->tag + TAGS_EACH > most_tags(world))
-        status = error_set(error, STATUS_RUN_FAILED, "this MPI has no tags for %d communicators", config->number + 1);
+        status = error_set(error, STATUS_RUN_FAILED, "this MPI has too few tags for %d communicators: use another MPI",
+                           config->number + 1);
     if (status == STATUS_OK)
         status = prepare_messages(side, config, error);
     if (status == STATUS_OK)

@@ -24,40 +24,43 @@ typedef struct MpiCommunicator MpiCommunicator;
    mpi_test finds the transfer complete. */
 typedef struct MpiTransfer {
     MPI_Request request;
-    /* this and the following fields: only for transfers over an imitated network (mpi_link.c) */
+    /* `link` to `bytes` are used only over an imitated network (mpi_link.c). */
     int64_t *link; /* the time at which the transfer's link is free; NULL: this transfer does not use the network */
     MPI_Request time;
     int64_t ready;   /* the time at which the sender was ready; it is sent along with the transfer */
     int64_t posted;  /* receive: when this side posted */
     int64_t arrival; /* of a receive: the time of arrival; INT64_MAX: not known yet. Of a send: 0 */
     size_t bytes;
-    /* in MpiWorld.arriving; while the transfer is not used, in MpiCommunicator.free_message */
+    /* next in the list MpiWorld.arriving; while the transfer is not used, next in MpiCommunicator.free_message */
     struct MpiTransfer *next;
 } MpiTransfer;
 
 typedef struct MpiWorld {
     World world;      /* must be first: a World of this table is an MpiWorld */
     MPI_Comm members; /* the MPI rank of a process is the number of its member */
-    MPI_Comm aside;   /* a second communicator, for notices of an abort and pulses, which may come at any time */
-    bool crowded;     /* more processes than processors: a waiting process must yield its processor */
-    /* held during every call of MPI that sends, receives or tests, because the pulse and an abort have other threads */
+    /* a second communicator, for messages that may come at any time: notices of an abort, and pulses (mpi_world.c) */
+    MPI_Comm aside;
+    bool crowded; /* more processes than processors: a waiting process must yield its processor */
+    /* held during every call of MPI that sends, receives or tests, because pulses and aborts call MPI from other
+       threads */
     pthread_mutex_t lock;
     int64_t last_poke;
     atomic_bool aborted; /* set once, after `reason` is written; `reason` is written under the lock */
     char reason[512];
-    MpiCommunicator *summing; /* list of communicators with a sum that is posted and not waited for */
-    MpiTransfer *transfers;   /* [2 * size], for a gather */
+    MpiCommunicator *summing;          /* list of communicators with a sum that is posted and not waited for */
+    MpiCommunicator *with_all_to_alls; /* list of communicators that may have all-to-alls */
+    MpiTransfer *transfers;            /* [2 * size], for a gather */
     /* the times at which links of the imitated network are free: [size] for messages from each member to this one, then
-       [size] for pieces of all-to-alls from each member. The first entry of this member itself is used for what it
-       sends in all-to-alls. NULL: no network is imitated */
+       [size] for pieces of all-to-alls from each member. No member sends messages to itself, so this member's own
+       entry in the first half is used for the link of all-to-alls that it sends. NULL: no network is imitated */
     int64_t *links;
-    MPI_Comm times; /* carries the times of transfers */
+    MPI_Comm times; /* the communicator that carries MpiTransfer.ready */
     /* list of receives whose arrival is not known yet, in the order of their posts */
     MpiTransfer *arriving, **arriving_end;
     /* the pulse (mpi_world.c) */
     pthread_t pulse;
-    bool pulses;            /* the thread runs */
-    pthread_cond_t closing; /* used with the lock */
+    bool pulses;            /* the pulse thread runs */
+    pthread_cond_t closing; /* signalled, under `lock`, when `closed` becomes true: it ends the pulse thread */
     bool closed;
     clockid_t clock;         /* processor-time clock of the member's own thread */
     atomic_bool waits;       /* whether the member is in a wait that has lasted for a while */
@@ -90,7 +93,8 @@ Status mpi_start(MpiWorld *world, bool is_send, int tag, void *memory, size_t by
                  Error *error);
 /* Whether the transfer is done. */
 Status mpi_test(MpiWorld *world, MpiTransfer *transfer, bool *done, Error *error);
-/* Waits until the transfer is done. Meanwhile sums progress. `member` is its other end, for messages. */
+/* Waits until the transfer is done. Meanwhile sums and all-to-alls progress. `member` is the other end of the transfer;
+   the error names it. */
 Status mpi_await(MpiWorld *world, MpiTransfer *transfer, int member, Error *error);
 Status mpi_progress(World *world, Error *error);
 
@@ -117,22 +121,23 @@ struct MpiCommunicator {
     Communicator communicator; /* must be first */
     MpiWorld *world;
     int tag; /* tag of messages; tag + 1: of sums; tag + 2: of all-to-alls */
-    /* messages: all that may be in flight; free_message: list of those that are not in flight */
+    /* messages: the transfers of all messages that may be in flight; free_message: list of the unused transfers */
     MpiTransfer *messages, *free_message;
     /* the sum in flight */
     MpiCommunicator *summing; /* next in the list of the world */
     SumPhase phase;
     char *buffer;
-    /* piece: elements that are summed at a time; at: first element of the current piece */
+    /* size: bytes of an element; piece: elements that are summed at a time; at: first element of the current piece */
     size_t elements, size, piece, at;
     MpiTransfer *transfers; /* [2 * count] */
     int next;               /* index of the first transfer that is not done */
     void **parts;           /* [count]: this member's slice of each member's buffer */
     char *received;         /* memory for this member's slice of the other members' buffers */
     /* all-to-alls */
-    size_t all_to_alls;  /* how many may be in flight */
-    bool *exchanging;    /* [all_to_alls]: the entry is in use */
-    MpiTransfer *pieces; /* [all_to_alls][2 * count]: see pieces_of */
+    MpiCommunicator *next_with_all_to_alls; /* next in the list of the world */
+    size_t all_to_alls;                     /* how many may be in flight */
+    AllToAll **exchanging;                  /* [all_to_alls]: the all-to-all that uses the entry; NULL: none */
+    MpiTransfer *pieces;                    /* [all_to_alls][2 * count]: see pieces_of */
 };
 
 /* Allocates the memory for sums of the sizes in `config`. */
@@ -146,6 +151,11 @@ Status mpi_sums_advance(MpiWorld *world, Error *error);
 
 /* Allocates the requests of the all-to-alls that may be in flight. */
 Status mpi_all_to_all_prepare(MpiCommunicator *side, const CommunicatorConfig *config, Error *error);
+/* Removes the communicator from the world's list; it has no all-to-alls in flight. */
+void mpi_all_to_all_remove(const MpiCommunicator *side);
+/* Tests the all-to-alls in flight, without waiting. If it finds for the first time that all pieces for this member have
+   arrived, it stores the present time in AllToAll.arrival. */
+Status mpi_all_to_alls_advance(MpiWorld *world, Error *error);
 Status mpi_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error);
 Status mpi_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Error *error);
 

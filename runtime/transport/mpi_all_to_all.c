@@ -3,6 +3,8 @@
    mixed up. */
 #include "runtime/transport/mpi.h"
 
+#include "runtime/base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,10 +16,21 @@ Status mpi_all_to_all_prepare(MpiCommunicator *side, const CommunicatorConfig *c
     side->pieces = calloc(most * 2 * count, sizeof *side->pieces);
     side->exchanging = calloc(most, sizeof *side->exchanging);
     side->all_to_alls = most;
+    side->next_with_all_to_alls = side->world->with_all_to_alls;
+    side->world->with_all_to_alls = side;
     side->communicator.bytes += most * (2 * count * sizeof *side->pieces + sizeof *side->exchanging);
     return side->pieces && side->exchanging
                ? STATUS_OK
                : error_set(error, STATUS_RUN_FAILED, "no memory for all-to-alls of %d ranks", config->count);
+}
+
+void mpi_all_to_all_remove(const MpiCommunicator *side)
+{
+    for (MpiCommunicator **at = &side->world->with_all_to_alls; *at; at = &(*at)->next_with_all_to_alls)
+        if (*at == side) {
+            *at = side->next_with_all_to_alls;
+            return;
+        }
 }
 
 /* The [2 * count] transfers of entry `number` of the all-to-alls: for each member first the piece received from that
@@ -39,8 +52,9 @@ Status mpi_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Err
         free++;
     if (free == side->all_to_alls)
         return communicator_overrun(communicator, "all-to-alls", error);
-    side->exchanging[free] = true;
+    side->exchanging[free] = all_to_all;
     all_to_all->number = free;
+    all_to_all->arrival = 0;
     MpiTransfer *pieces = pieces_of(side, free);
     for (int m = 0; m < communicator->count; m++) {
         if (m != self && piece_bytes(in, m))
@@ -56,12 +70,36 @@ Status mpi_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Err
     return STATUS_OK;
 }
 
+/* Notes the present time if all pieces for this member have arrived. */
+static Status note_arrival(const MpiCommunicator *side, AllToAll *all_to_all, Error *error)
+{
+    MpiTransfer *pieces = pieces_of(side, all_to_all->number);
+    for (int m = 0; m < side->communicator.count; m++) {
+        bool done = m == side->communicator.self || !piece_bytes(all_to_all->receive_begins, m);
+        if (!done)
+            TRY(mpi_test(side->world, &pieces[2 * m], &done, error));
+        if (!done)
+            return STATUS_OK;
+    }
+    all_to_all->arrival = clock_nanoseconds();
+    return STATUS_OK;
+}
+
+Status mpi_all_to_alls_advance(MpiWorld *world, Error *error)
+{
+    for (MpiCommunicator *side = world->with_all_to_alls; side; side = side->next_with_all_to_alls)
+        for (size_t i = 0; i < side->all_to_alls; i++)
+            if (side->exchanging[i] && !side->exchanging[i]->arrival)
+                TRY(note_arrival(side, side->exchanging[i], error));
+    return STATUS_OK;
+}
+
 Status mpi_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Error *error)
 {
     MpiCommunicator *side = (MpiCommunicator *)communicator;
     MpiTransfer *pieces = pieces_of(side, all_to_all->number);
     int64_t last = 0;
-    bool known = true; /* an imitated network says when a piece arrives */
+    bool known = true; /* whether the imitated network has given the arrivals of all pieces */
     for (int m = 0; m < communicator->count; m++) {
         const int member = communicator->members[m];
         if (m != communicator->self && piece_bytes(all_to_all->receive_begins, m)) {
@@ -72,7 +110,8 @@ Status mpi_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Err
         if (m != communicator->self && piece_bytes(all_to_all->send_begins, m))
             TRY(mpi_await(side->world, &pieces[2 * m + 1], member, error));
     }
-    side->exchanging[all_to_all->number] = false;
-    all_to_all->arrival = known ? last : 0;
+    side->exchanging[all_to_all->number] = NULL;
+    if (known && last)
+        all_to_all->arrival = last;
     return STATUS_OK;
 }

@@ -47,8 +47,8 @@ int mpi_link_start(MpiWorld *world, bool is_send, bool all_to_all, int tag, size
     return MPI_Irecv(&transfer->ready, 1, MPI_INT64_T, member, tag, world->times, &transfer->time);
 }
 
-/* Computes the arrivals of those receives for which the sender's time has been received, in the order in which they
-   were posted. */
+/* Computes the arrivals of the receives that have got the sender's time, in the order in which the receives were
+   posted. */
 static int compute_arrivals(MpiWorld *world)
 {
     int code = MPI_SUCCESS;

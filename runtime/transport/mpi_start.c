@@ -90,7 +90,7 @@ static Status start_mpi(const WorldConfig *config, World **members, Error *error
     }
     if (provided < MPI_THREAD_SERIALIZED) {
         mpi_leave_at_exit();
-        return error_set(error, STATUS_RUN_FAILED, "this MPI was built without threads");
+        return error_set(error, STATUS_RUN_FAILED, "this MPI was built without threads: use another MPI");
     }
 
     const bool crowded = is_crowded(&here);

@@ -122,7 +122,7 @@ Status mpi_sum_post(Communicator *communicator, void *buffer, size_t elements, s
     return begin(side, SUM_COLLECTS, error);
 }
 
-/* The member of the world with which the first unfinished transfer of the sum is. */
+/* The member of the world at the other end of the sum's first unfinished transfer. */
 static int awaited_member(const MpiCommunicator *side)
 {
     const int other = side->next / 2;

@@ -1,4 +1,5 @@
-/* The world of processes: waiting, gathering, and ending the run together. */
+/* The world of processes: the pulse, waiting, transfers, gathering, and the end of the run: the barrier of a good run,
+   and the abort of a failed one. */
 #include "runtime/transport/mpi.h"
 
 #include "runtime/base/clock.h"
@@ -14,11 +15,11 @@
 
 enum {
     TAG_NOTICE,  /* on `aside`: the reason of an abort */
-    TAG_PULSE,   /* on `aside`: the sender moves */
+    TAG_PULSE,   /* on `aside`: the sender makes progress */
     SPINS = 256, /* tests before a waiting thread yields its processor */
     NAP_NANOSECONDS = 20000,
-    /* if two looks at the clock are further apart than this, the process was stopped in between, and the time does not
-       count as waiting */
+    /* if a wait has not looked at the clock for longer than this, the process was stopped; this time does not count as
+       waiting */
     PAUSE_NANOSECONDS = 1000000000,
 };
 
@@ -127,8 +128,8 @@ static void *pulse_main(void *argument)
     return NULL;
 }
 
-/* Starts the thread that sends pulses to the other members; none if there are no others or no deadline. It is no
-   failure if the thread cannot be started: the deadline then limits each wait separately. */
+/* Starts no thread if there are no other members or no deadline. It is no failure if the thread cannot be started: the
+   deadline then limits each wait separately. */
 void mpi_start_pulse(MpiWorld *world)
 {
     condition_of_monotonic_clock(&world->closing);
@@ -180,7 +181,7 @@ Status mpi_test(MpiWorld *world, MpiTransfer *transfer, bool *done, Error *error
 /* How long a wait has lasted without a pulse of another member. */
 typedef struct Patience {
     int64_t looked; /* when the wait last looked at the clock, in ns; 0: not yet */
-    int64_t seen;   /* `alive` of the world at that look */
+    int64_t seen;   /* MpiWorld.alive at that look */
     int64_t quiet;
 } Patience;
 
@@ -191,7 +192,7 @@ static bool is_over(MpiWorld *world, Patience *patience)
         atomic_store(&world->waits, true);
     else if (alive != patience->seen)
         patience->quiet = 0;
-    /* after a longer pause the process was stopped, which does not count as waiting */
+    /* after a longer gap the process was stopped: the gap does not count as waiting */
     else if (now - patience->looked < PAUSE_NANOSECONDS)
         patience->quiet += now - patience->looked;
     patience->looked = now;
@@ -271,6 +272,7 @@ Status mpi_progress(World *base, Error *error)
 {
     MpiWorld *world = (MpiWorld *)base;
     TRY(poke(world, error));
+    TRY(mpi_all_to_alls_advance(world, error));
     return mpi_sums_advance(world, error);
 }
 
@@ -352,7 +354,8 @@ static void mpi_close(World *base)
         status = poke(world, &error);
     if (status != STATUS_OK) {
         limit_end(&limit);
-        fprintf(stderr, "dprun: %s is through, but %s\n", name.text, error.text); /* nobody else prints it */
+        /* mpi_close returns no error, so it prints this one itself */
+        fprintf(stderr, "dprun: %s is through, but %s\n", name.text, error.text);
         mpi_leave_at_exit();
         return;
     }

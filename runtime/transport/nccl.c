@@ -1,7 +1,7 @@
 /* Messages by NCCL. NCCL runs operations in the order of their stream, and each one blocks the stream until the peer
    joins it. So this transport is in order: a rank must post messages in the order that was proven, none earlier.
-   Consecutive posts form one group, so that they do not wait for each other. The next wait, sum or call of progress
-   ends the group. */
+   NCCL runs the messages of a group at the same time. So messages that are posted one after the other form a group:
+   none waits until an earlier one has ended. The next wait, sum or call of progress ends the group. */
 #include "runtime/transport/nccl.h"
 
 #include <stdlib.h>

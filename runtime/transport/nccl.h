@@ -66,8 +66,8 @@ typedef struct NcclMember {
     char *greeting;                   /* buffers for nccl_greet */
     float *parts;                     /* received slices of a sum */
     size_t part_elements;
-    /* held during every call with the NCCL communicator, but for those that make, finalize and destroy it: any thread
-       may abort it */
+    /* held during every call with the NCCL communicator, because any thread may abort it; not held while it is made,
+       finalized or destroyed */
     pthread_mutex_t lock;
     bool aborted;   /* the NCCL communicator is aborted; under the lock */
     bool finalized; /* ncclCommFinalize was called */
@@ -93,12 +93,12 @@ typedef struct NcclTransfer {
     bool is_send;
     void *memory;
     size_t count;
-    int type, peer; /* peer: a member of the world */
+    int type, peer; /* type: NCCL_BYTES or NCCL_FLOATS; peer: a member of the world */
 } NcclTransfer;
 
 /* nccl_begin_group, nccl_add and nccl_end_group make a group: transfers on the messages queue that all start together.
-   A group that was begun must be ended, even if nccl_add failed: `status` of nccl_end_group is the result of
-   nccl_add. */
+   A group that was begun must be ended, even if nccl_add has failed: nccl_end_group gets the status of nccl_add in
+   `status`, and returns it if it is a failure. */
 Status nccl_begin_group(NcclMember *member, Error *error);
 Status nccl_add(NcclMember *member, const NcclTransfer *transfer, Error *error);
 Status nccl_end_group(NcclMember *member, Status status, Error *error);

@@ -128,7 +128,7 @@ static Status exchange_cards(NcclMember *member, NcclId *id, Error *error)
     World *world = member->world;
     Card own, *cards = calloc((size_t)world->config.size, sizeof *cards);
     if (!cards)
-        return error_set(error, STATUS_RUN_FAILED, "no memory for the names of %d ranks", world->config.size);
+        return error_set(error, STATUS_RUN_FAILED, "no memory for the GPU identities of %d ranks", world->config.size);
     memset(&own, 0, sizeof own);
     member->device->run->async->identity(member->device, own.gpu);
     Status status = world->number == 0 ? nccl_check(nccl.GetUniqueId(&own.id), "ncclGetUniqueId", error) : STATUS_OK;

@@ -20,7 +20,8 @@ Status nccl_sum_prepare(NcclCommunicator *side, size_t elements, Error *error)
     member->parts = NULL;
     member->part_elements = 0;
     TRY(run->allocate(member->device, room * sizeof *member->parts, &memory, error));
-    TRY(nccl_follow(member, QUEUE_MESSAGES, QUEUE_COMPUTE, error)); /* the compute queue zeroes it */
+    /* allocate zeroes the memory on the compute queue */
+    TRY(nccl_follow(member, QUEUE_MESSAGES, QUEUE_COMPUTE, error));
     member->parts = memory;
     member->part_elements = room;
     return STATUS_OK;
@@ -32,8 +33,9 @@ static Status transfer(NcclCommunicator *side, bool is_send, float *memory, size
                     error);
 }
 
-/* With `collects`, sends each member its slice of this member's buffer and receives this member's slices into `parts`.
-   Else sends the sums of this member's slice to all and receives the sums of the others. */
+/* With `collects`, sends each member its slice of this member's buffer, and receives this member's slices of the other
+   buffers into `parts`, `pitch` elements apart. Otherwise sends the sums of this member's slice to all members, and
+   receives the sums of their slices. */
 static Status exchange(NcclCommunicator *side, bool collects, float *buffer, size_t elements, size_t pitch,
                        Error *error)
 {

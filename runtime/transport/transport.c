@@ -69,7 +69,8 @@ static Status load_mpi(const WorldTable **table, Error *error)
                          dlerror());
     *table = dlsym(plugin, "world_mpi");
     if (!*table)
-        return error_set(error, STATUS_RUN_FAILED, "%s is not of this dprun: build again", path);
+        return error_set(error, STATUS_RUN_FAILED, "%s belongs to another build than this dprun: build both again",
+                         path);
     return STATUS_OK;
 }
 

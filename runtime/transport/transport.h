@@ -25,10 +25,10 @@ typedef struct Transport {
 /* Ends with a NULL name. Two transports may have the same name if they differ in `processes`. */
 extern const Transport transports[];
 
-/* The transport of that name; if there are two, the one whose `processes` is as given. NULL: there is none. */
+/* The transport of that name; if two have this name, the one with this `processes`. NULL if there is none. */
 const Transport *transport_named(const char *name, bool processes);
-/* The first transport in the table whose `processes` is as given and that can transfer memory of a GPU (`gpu`) or of
-   the host (!`gpu`). */
+/* The first one in `transports` with this `processes` that can transfer memory of a GPU (`gpu`) or of the host
+   (!`gpu`). */
 const Transport *transport_for(bool processes, bool gpu);
 
 /* Loads what the transport needs, and opens its world: WorldTable.open, whose failures it returns. STATUS_RUN_FAILED if

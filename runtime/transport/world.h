@@ -44,13 +44,13 @@ typedef struct WorldTable {
        collective of all members. */
     Status (*gather)(World *world, const void *mine, size_t bytes, void *all, Error *error);
 
-    /* Lets messages and sums of this member progress, and notices an abort. NULL: not needed. */
+    /* Lets messages, sums and all-to-alls of this member progress, and notices an abort. NULL: not needed. */
     Status (*progress)(World *world, Error *error);
 
     void (*abort)(World *world, const char *reason); /* see world_abort */
 
-    /* If the run has not failed, a barrier of all members in other processes. Called once for each member, by any
-       thread, after its communicators are closed. */
+    /* Closes this side of the world. If members are processes and the run has not failed, first waits until all of them
+       close theirs. Called once for each member, by any thread, after its communicators are closed. */
     void (*close)(World *world);
 
     Connect *connect; /* makes communicators of this world's own transport */

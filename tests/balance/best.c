@@ -57,8 +57,8 @@ typedef struct All {
     const BalanceShape *shape;
     const double *loads;
     uint32_t placement[MOST];
-    /* the smallest possible largest load of a GPU: of any placement, and of placements in which no GPU has two replicas
-       of one expert */
+    /* the largest load of a GPU, minimized over all placements, and over those in which no GPU has two replicas of one
+       expert */
     double least, least_distinct;
 } All;
 

@@ -282,7 +282,8 @@ static void a_check_opens_no_pipe(void **state)
     assert_string_equal(strrchr(error.text, ':'), ": Is a directory");
 }
 
-/* Without /proc a file without a name cannot be given one. */
+/* Writes a file where /proc is hidden: there a file without a name cannot be given one. Returns 77 if /proc cannot be
+   hidden. */
 static int write_without_proc(const char *path)
 {
     OutputFile file;
@@ -316,7 +317,7 @@ static void a_machine_without_proc_will_do(void **state)
     assert_int_equal(entries(), 1);
 }
 
-/* Whether the file system supports files without names. */
+/* A process that is killed while it writes leaves no file, if the file system supports files without names. */
 static void of_a_killed_process_nothing_is_left(void **state)
 {
     (void)state;
@@ -383,7 +384,8 @@ static void a_new_name_is_synced(void **state)
     assert_int_equal(folders_synced, 1);
 }
 
-/* Starts a writer in a process of its own, whose file has a temporary name. It writes to `pipe` when it has begun. */
+/* Starts a process that begins a file under a temporary name, writes a byte to `pipe`, and stops. When it is continued,
+   it finishes the file. */
 static pid_t start_writer(const char *path, int pipe[2])
 {
     assert_int_equal(pipe2(pipe, O_CLOEXEC), 0);
@@ -439,7 +441,7 @@ static void the_next_writer_cleans_up(void **state)
     close(pipes[1][0]);
 }
 
-/* Several processes write the same file at a time: each finishes, and none removes what another is writing. */
+/* Several processes write the same file at the same time: each finishes, and none removes what another is writing. */
 static void writers_do_not_disturb_each_other(void **state)
 {
     (void)state;
@@ -527,7 +529,7 @@ static void a_file_is_read_at_its_size(void **state)
     struct rlimit before, small;
     getrlimit(RLIMIT_AS, &before);
     small = before;
-    Arena arena = {0}; /* without a jump buffer: allocation returns NULL */
+    Arena arena = {0}; /* it has no jump buffer, so an allocation that fails returns NULL */
     Error error;
     char *text = NULL;
     size_t size = 0;
@@ -567,7 +569,7 @@ static void outputs_are_kept_apart(void **state)
     assert_int_equal(file_keep_apart((const char *const[]){"/nowhere/new", NULL, "/nowhere/new"}, 3, inputs, 4, &error),
                      STATUS_BAD_USAGE);
     assert_non_null(strstr(error.text, "two outputs would go to"));
-    /* neither exists yet */
+    /* none of these files exists yet; new_one and new_other are two paths of the same file */
     char new_one[220], new_other[270], elsewhere[250];
     snprintf(new_one, sizeof new_one, "%s/new", folder);
     snprintf(new_other, sizeof new_other, "%s/../%s//new", folder, strrchr(folder, '/') + 1);

@@ -26,14 +26,15 @@ static void what_is_not_waited_for_is_hidden(void **state)
 {
     (void)state;
     check(NULL, 0, 0, 0);
-    check((Flight[]){flight(100, 101, 150)}, 1, 50, 50); /* nothing was computed */
+    check((Flight[]){flight(100, 101, 150)}, 1, 50, 50); /* awaited at once: nothing is hidden */
     check((Flight[]){flight(100, 140, 150)}, 1, 50, 11);
-    check((Flight[]){flight(100, 170, 150)}, 1, 50, 1); /* it had arrived before the wait */
-    check((Flight[]){flight(100, 170, 100)}, 1, 0, 0);  /* it had arrived before the post was over */
+    check((Flight[]){flight(100, 170, 150)}, 1, 50, 1); /* it has arrived before the wait */
+    check((Flight[]){flight(100, 170, 100)}, 1, 0, 0);  /* it has arrived before the post returns */
     check((Flight[]){flight(100, 101, 150), flight(160, 170, 190)}, 2, 80, 71);
 }
 
-/* The second of two is posted while the first is in flight: that time counts once, and so does its wait. */
+/* The second all-to-all is posted while the first is in flight. The time in which both are in flight counts once. The
+   waits do not overlap, so they are added. */
 static void time_of_two_counts_once(void **state)
 {
     (void)state;

@@ -37,9 +37,9 @@ static void mistakes_are_named(void **state)
         {"latency=-1us", "latency = -1us: it must be a time from 0 to 60 s with its unit, such as 20us or 1.5ms"},
         {"latency=nans", "latency = nans: it must be a time from 0 to 60 s with its unit, such as 20us or 1.5ms"},
         {"latency=2m", "latency = 2m: it must be a time from 0 to 60 s with its unit, such as 20us or 1.5ms"},
-        {"bandwidth=0", "bandwidth = 0: it must be a number of bytes a second, such as 500M or 2G"},
-        {"bandwidth=2GB", "bandwidth = 2GB: it must be a number of bytes a second, such as 500M or 2G"},
-        {"bandwidth=inf", "bandwidth = inf: it must be a number of bytes a second, such as 500M or 2G"},
+        {"bandwidth=0", "bandwidth = 0: it must be from 1 to 2^60 bytes a second, such as 500M or 2G"},
+        {"bandwidth=2GB", "bandwidth = 2GB: it must be from 1 to 2^60 bytes a second, such as 500M or 2G"},
+        {"bandwidth=inf", "bandwidth = inf: it must be from 1 to 2^60 bytes a second, such as 500M or 2G"},
         {"latency=1us,ranks=2", "ranks = 2: it must be the first and the last of some processes, such as 0-3"},
         {"latency=1us,ranks=3-1", "ranks = 3-1: it must be the first and the last of some processes, such as 0-3"},
         {"latency=1us,ranks=0-1x", "ranks = 0-1x: it must be the first and the last of some processes, such as 0-3"},
@@ -57,7 +57,7 @@ static void mistakes_are_named(void **state)
     }
 }
 
-/* 1000 bytes take 1 ms of the link. */
+/* A message of 1000 bytes keeps the link busy for 1 ms. */
 static void a_link_carries_one_transfer_at_a_time(void **state)
 {
     (void)state;
@@ -70,6 +70,9 @@ static void a_link_carries_one_transfer_at_a_time(void **state)
     const LinkModel late = {.given = true, .latency = 1e-4};
     assert_int_equal(link_arrival(&late, &free, 20000000, 1 << 30), 20100000);
     assert_int_equal(free, 20000000);
+    assert_int_equal(link_occupy(&free, 19000000, 7), 20000007);
+    assert_int_equal(link_occupy(&free, 30000000, 7), 30000007);
+    assert_int_equal(free, 30000007);
 }
 
 int main(void)

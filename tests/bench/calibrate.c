@@ -14,8 +14,8 @@ enum { RUNS = 5, STEPS = 1000, FASTEST = 50 };
 static const char schedule[] = "--ranks 2 --microbatches 8 schedules/1f1b.dps";
 static const char model[] = "--set hidden=64 --set heads=4 --set sequence=64 --set microbatch_size=1 --set layers=4";
 
-/* The makespans that the command prints, ascending, without that of the first step, which is slower. Returns their
-   number; 0: the command failed. */
+/* Reads the makespans that the command prints, without the first step, which is slower; sorts them in ascending order.
+   Returns their number; 0: the command failed. */
 static int steps_of(const char *command, double *makespans)
 {
     int count = numbers_of(command, "\"makespan_ms\":", makespans, STEPS);

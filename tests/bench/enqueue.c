@@ -1,5 +1,5 @@
-/* Measures how long the host takes per pass if a GPU computes: the interpreter and the device's code, without the calls
-   of CUDA. Prints lines: name value unit. */
+/* Measures how long the host takes per pass on the CUDA device: the interpreter and the device's code, without the
+   calls of CUDA. Prints lines: name value unit. */
 
 #include "tests/bench/no_cuda.h"
 #include "tests/bench/pipeline_run.h"
@@ -8,7 +8,7 @@ enum { MICROBATCHES = 200, STEPS = 15 };
 
 typedef struct Seen {
     double busy[STEPS];  /* seconds of all passes of a step */
-    size_t calls[STEPS]; /* number of calls so far */
+    size_t calls[STEPS]; /* number of CUDA calls of the run up to the end of the step */
 } Seen;
 
 static void on_step(void *context, const StepReport *report)

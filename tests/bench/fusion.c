@@ -14,13 +14,17 @@
 #include <string.h>
 #include <time.h>
 
+/* The computing components of the F&B of schedules/dualpipe.dps. */
+static const Recipe published = {.entries = {DUALPIPE_COMPUTE}, .counts = {6}};
+
 enum { BATCHES = 40, TIMED = 100 };
 
 /* --- the predicted gain of the order --- */
 
 static double operation_end[FUSED_OPERATIONS_MOST];
 
-/* Blocks draw the tiles of the last launch in the order of its tickets, and wait for their dependences. */
+/* Simulates the last launch: its blocks take the tiles in the order of the tickets, and wait for dependences. Returns
+   the end time of the launch. */
 static double time_together(const FusedShapes *shapes)
 {
     double free_at[MULTIPROCESSORS] = {0}, end = 0;
@@ -98,7 +102,8 @@ static PassBuffers far_buffers(const StageSizes *sizes)
     };
 }
 
-/* Each operation is a launch; small F, I and W are one launch each; an F&B is one launch. */
+/* IN_TURN: each operation is a launch. ALONE: each F, I and W is one launch, because the model is small. FUSED: the F&B
+   is one launch. */
 typedef enum Way { IN_TURN, ALONE, FUSED, WAYS } Way;
 static const char *const ways[WAYS] = {"in_turn", "alone", "fused"};
 
@@ -159,7 +164,7 @@ static void measure(unsigned layers, unsigned hidden, unsigned sequence)
     for (int p = 0; p < 2; p++)
         bind_alone(&pairs[p], bound[p].alone);
     for (Way way = IN_TURN; way < WAYS; way++) {
-        double each = INFINITY; /* the time per F&B in the fastest batch, because other programs may use the machine */
+        double each = INFINITY; /* the time per F&B in ns, in the fastest batch: other programs may use the machine */
         for (int batch = 0; batch < BATCHES; batch++) {
             calls = 0;
             begun = own_time();
@@ -172,7 +177,7 @@ static void measure(unsigned layers, unsigned hidden, unsigned sequence)
                layers, hidden, ways[way], (double)calls / TIMED);
     }
     printf("fb.plan.%ux%u %.0f us\n", layers, hidden, first * 1e-3);
-    OK(stage_run(bound[0].together, &error)); /* `last` is now its launch */
+    OK(stage_run(bound[0].together, &error)); /* `last` becomes this launch */
     printf("fb.modelled.%ux%u %.3f of_in_turn\n", layers, hidden, gain());
     stage_close(stage);
     device_close(device);

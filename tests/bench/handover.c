@@ -1,6 +1,6 @@
-/* Measures the time to transfer a block between ranks and to run an all-to-all; between threads also to open a world,
-   between processes of MPI also to sum buffers and what computation hides. Prints lines: name value unit. Run from the
-   top folder with BUILD set. */
+/* Measures opening a world, the latency and bandwidth of blocks, and all-to-alls, between threads and between processes
+   of MPI. Between processes it also measures sums, and how much of the time of messages and sums is hidden behind
+   computation. Prints lines: name value unit. Run from the top folder with BUILD set. */
 
 #include "runtime/base/clock.h"
 #include "runtime/transport/transport.h"
@@ -56,8 +56,8 @@ static void print(const Rank *rank, const char *what, double value, const char *
     fflush(stdout);
 }
 
-/* Latency of a small block, as half a round trip. Both sides post their receive. Rank 0 then sends, rank 1 first waits
-   for what it receives; then both wait for what is left. */
+/* Latency of a small block: half of a round trip. Both ranks post their receive first. Rank 0 sends and waits for the
+   answer; rank 1 waits for the block and then sends the answer. */
 static void measure_latency(const Rank *rank)
 {
     static double batches[BATCHES];
@@ -214,8 +214,8 @@ static void all_to_all(const Rank *rank, const char *send, char *receive)
     must(rank->both->run->all_to_all_wait(rank->both, &pieces, &error), &error);
 }
 
-/* Measures the rate of all-to-alls of equal pieces, in percent also of the rate of another way to move as many bytes:
-   between threads a memcpy by each member at the same time, between processes messages. */
+/* Measures the rate of all-to-alls of equal pieces. Prints it also in percent of the rate of moving as many bytes in
+   another way: between threads by a memcpy of each member at the same time, between processes by messages. */
 static void measure_all_to_all(const Rank *rank)
 {
     enum { ROUNDS = 101 };

@@ -67,7 +67,8 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* One rank runs F and B in turn. The time between the ends of two passes is that of an instruction. */
+/* One rank runs F and B in turn, and these compute nothing. Their measured time is that from the end of one instruction
+   to the end of the next, so it is the interpreter's time per instruction. */
 static void measure_instructions(void)
 {
     const Passes empty = {.forward = empty_pass, .backward_input = empty_pass, .backward_weight = empty_pass};

@@ -1,6 +1,6 @@
-/* Does a step take as long as its measured passes predict? Two ranks on two cores run 1F1B. The timeline is computed
+/* Does a step take as long as its measured passes predict? Two ranks on two cores run 1F1B. The makespan is computed
    again from the measured time of every single pass, with messages that take no time, and compared with the measured
-   one. */
+   makespan. */
 
 #include "compiler/order/csv.h"
 #include "compiler/prove/prove.h"

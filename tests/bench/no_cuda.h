@@ -12,11 +12,11 @@
 enum { MULTIPROCESSORS = 132 };
 
 static size_t calls; /* number of calls of functions used in a training step */
-static Fused last;   /* last launch of a table */
+static Fused last;   /* the table of the last fused launch */
 
 struct CUevent_st {
     int timing;
-    int64_t time; /* time of the host */
+    int64_t time; /* the host's clock at EventRecord, in ns; 0 without timing */
 };
 
 static const char *GetErrorString(CudaError error)

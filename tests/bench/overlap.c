@@ -48,9 +48,9 @@ static void print_quartiles(const char *name, double *values, const char *unit)
            ROUNDS, values[ROUNDS / 4], values[ROUNDS - 1 - ROUNDS / 4]);
 }
 
-/* All-to-alls that take `percent` of computing. At most the shorter one of communication and computing of the pairs can
-   be hidden; a step has one F and one B that are in no pair. The time of computing drifts on a busy machine, so each
-   round corrects *bandwidth for the next one. */
+/* Measures with all-to-alls that take `percent` of the time of computing. At most the shorter of the two times can be
+   hidden, and only in F&Bs: of the MICROBATCHES F and B, one of each is in no F&B. The time of computing drifts on a
+   busy machine, so each round corrects *bandwidth for the next one. */
 static void measure(const Bench *bench, int percent, double *bandwidth, const char *goal)
 {
     double merged[ROUNDS], in_turn[ROUNDS], shares[ROUNDS];

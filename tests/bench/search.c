@@ -11,7 +11,8 @@
 
 static uint32_t effort = 1;
 
-/* `memory` is in half activations, the same for all ranks. `known`: a rate to compare with; < 0: none. */
+/* Searches an order and prints its figures. `memory` is in halves of an activation, the same for all ranks. `known`: a
+   bubble rate to compare with; < 0: none. */
 static void find(const char *name, Schedule *schedule, const Costs *costs, int64_t memory, double known, Arena *arena)
 {
     int64_t *limits = arena_array(arena, schedule->ranks, sizeof *limits);
@@ -52,7 +53,7 @@ int main(int argc, char **argv)
             }
     static const struct {
         const char *name;
-        uint32_t chunks, pipes, thirds; /* memory in thirds of `ranks` activations of a stage, and one more */
+        uint32_t chunks, pipes, thirds; /* a rank's memory is thirds * ranks / 3 + 1 activations of a stage */
         bool waves;
     } placements[] = {{"v", 2, 1, 6, true},
                       {"v_half", 2, 1, 3, true},

@@ -1,8 +1,8 @@
-/* Compares the time of runs with simulated passes to the prediction, for all schedules on 8 ranks. The time above the
-   prediction is that of interpreter, transport and machine. It also compares the measured and the predicted gain of
-   ebb-v; and with the times of components, the steps of dualpipe and dualpipev, whose F&Bs the simulator then walks.
-   If the system allows it, the runs have a higher priority than other programs. Prints tables. With the name of a part
-   (schedules, gain, components) it runs only that part. */
+/* Compares the makespans of runs with simulated passes with the predicted ones, for all schedules on 8 ranks. What a
+   run takes longer is the time of interpreter, transport and machine. Compares the measured with the predicted gain of
+   ebb-v over DualPipeV. Measures steps of dualpipe and dualpipev with costs of components: the simulator then walks the
+   components of each F&B. If the system allows it, the runs have a higher priority than other programs. Prints tables.
+   With the name of a part (schedules, gain, components) it runs only that part. */
 
 #include "tests/bench/numbers.h"
 #include "tests/transport/plugin.h"
@@ -41,7 +41,7 @@ typedef struct Makespans {
     double predicted;
 } Makespans;
 
-/* `times` are in ms. In turn: the halves of an F&B run one after the other. */
+/* `times` are in ms. in_turn: the halves of an F&B run one after the other. */
 static Makespans run_steps(const char *build, const char *priority, const char *folder, const char *schedule,
                            const char *times, bool in_turn)
 {
@@ -79,8 +79,9 @@ static void print_gain(const char *build, const char *priority, const char *fold
            100 * (1 - found.predicted / published.predicted));
 }
 
-/* Steps with the component times of DeepSeek's published profile (maps/deepseek-train.map), which are of milliseconds.
-   Its computation had 112 of 132 multiprocessors. With four layers a stage, all times are a quarter of these. */
+/* Runs steps with the component times of DeepSeek's published profile (maps/deepseek-train.map), which are in ms. While
+   it was measured, computation had 112 of 132 multiprocessors (compute_share). If a stage has four layers, all times
+   are divided by four. */
 static void print_components(const char *build, const char *priority, const char *folder)
 {
     static const char times[] = "unit=1e-3,attention.F=4.599,mlp.B=5.363,mlp.W=5.073,mlp.F=4.641,attention.B=9.540,"

@@ -1,6 +1,6 @@
-/* Where does a stage's time go? A middle stage of one layer with hidden 1024 and sequence 512 on one thread: the share
-   of F, I and W that is spent in matrix products, and their rate, compared with that of the library alone, called
-   equally often for the same shapes, on matrices that nobody else accesses in between. */
+/* Where does a stage's time go? Runs a middle stage of one layer with hidden 1024 and sequence 512 on one thread.
+   Prints the share of F, I and W that matrix products take, and the rate of these products. Compares the rate with that
+   of the library alone: as many calls for the same shapes, on matrices that nobody else accesses in between. */
 
 #include "runtime/base/clock.h"
 #include "runtime/model/model.h"
@@ -22,7 +22,7 @@ static void *elements(Device *device, size_t count)
     return memory;
 }
 
-/* Nanoseconds of the fastest of several calls. */
+/* The time in ns of the fastest of several calls. */
 static int64_t library_time(const float *a, const float *b, float *c, char ta, char tb, size_t m, size_t n, size_t k,
                             float beta)
 {
@@ -39,7 +39,7 @@ static int64_t library_time(const float *a, const float *b, float *c, char ta, c
     return best;
 }
 
-/* All products of a layer's F, I and W, by the library alone. */
+/* The time in ns that the library alone takes for all products of a layer's F, I and W. */
 static int64_t layer_time(Device *device)
 {
     static const size_t linear[][2] = {
@@ -58,7 +58,7 @@ static int64_t layer_time(Device *device)
         const int64_t scores = library_time(a, b, c, 'N', 'T', BLOCK, keys, width, 0);
         const int64_t mixed = library_time(a, b, c, 'N', 'N', BLOCK, width, keys, 0);
         const int64_t to_keys = library_time(a, b, c, 'T', 'N', keys, width, BLOCK, keys == SEQUENCE ? 0 : 1);
-        total += HEADS * (2 * scores + 2 * mixed + 2 * to_keys); /* F: scores, y; I: dp, dq, dv, dk */
+        total += HEADS * (2 * scores + 2 * mixed + 2 * to_keys); /* attention in F: scores, y; in I: dp, dq, dv, dk */
     }
     device->run->deallocate(device, a);
     device->run->deallocate(device, b);

@@ -77,8 +77,9 @@ static void run(const char *program, uint32_t replicas, const char *trace, bool 
     arena_free(&arena);
 }
 
-/* How many microseconds the sums of a step cost, from a trace. In each step it is the wait of the rank that waits less,
-   because the other rank also waits for this one. The result is the smallest value of any step. */
+/* How many microseconds the sums of a step cost, from a trace: in each step the time that one rank waits for sums. Of
+   the two ranks the one that waits less counts, because the other one also waits for this rank. Returns the smallest
+   value of all steps. */
 static double waited(const char *trace)
 {
     double sums[STEPS + 1][RANKS] = {{0}}, least = 1e9;

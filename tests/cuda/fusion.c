@@ -10,6 +10,9 @@
 
 #include <glob.h>
 
+/* The computing components of the F&B of schedules/dualpipe.dps. */
+static const Recipe published = {.entries = {DUALPIPE_COMPUTE}, .counts = {6}};
+
 enum { PIPELINE = 3 };
 
 /* A stage's forward of one microbatch, and its backward of another. */
@@ -53,7 +56,8 @@ static void end_work(Work *work)
     mock_kernels_end();
 }
 
-/* The results of the two halves. */
+/* The results of an F&B, in an array of `count` floats that the caller frees: y of the F, then dx of the backward, then
+   the gradients of the weights. */
 static float *results(const Work *work, size_t *count)
 {
     const StageSizes *sizes = stage_sizes(work->stage);
@@ -115,7 +119,7 @@ static void test_same_numbers(void **state)
     } cases[] = {
         {"layers=6", 0, {0, 3, 1}},
         {"layers=40", 0, {0, 3, 2}}, /* more operations than one table holds */
-        /* the shared memory of compute capability 8.6, 8.9 and 12.0, the smallest of all */
+        /* 99 KiB: the shared memory of compute capability 8.6, 8.9 and 12.0, the least of all supported GPUs */
         {"layers=6", 99 << 10, {0, 3, 1}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -344,8 +348,8 @@ static size_t check_recipe(const char *device_name, const char *model, const cha
     return report.fused;
 }
 
-/* Single passes are bound if their operations are small: launching them takes the host longer than they take the GPU.
-   This is so for hidden=480, and not for hidden=512. */
+/* Single passes are bound only if their operations are small: the host takes longer to launch these one by one than the
+   GPU takes to run them. With hidden=480 they are small enough, with hidden=512 they are not. */
 static void test_small_passes(void **state)
 {
     (void)state;
@@ -374,12 +378,12 @@ static void test_small_passes(void **state)
     }
 }
 
-/* More F&Bs than tables have memory for: the last ones run operation by operation. */
+/* More F&Bs than the memory for tables holds: the last ones run operation by operation. */
 static void test_tables_too_many(void **state)
 {
     (void)state;
     enum { F_AND_BS = 10, FITTING = 4 };
-    static const char *const layers[] = {"layers=6", "layers=60"}; /* one table; two tables */
+    static const char *const layers[] = {"layers=6", "layers=60"}; /* an F&B needs one table; two tables */
     for (size_t c = 0; c < sizeof layers / sizeof *layers; c++) {
         const char *const sizes[] = {"hidden=64", "sequence=64", "heads=2", layers[c], NULL};
         const ModelConfig config = config_of("gpt", sizes, PIPELINE);
@@ -399,7 +403,8 @@ static void test_tables_too_many(void **state)
             pair.forward_buffers = far_buffers(device, stage, false, false, weights, &next);
             BoundPass *bound;
             OK(stage_bind_overlap(&pair, &unsaid, &bound, error));
-            /* the first F&B that does not fit lacks a quarter of its memory: of two tables only the first one fits */
+            /* room for FITTING F&Bs and three quarters of another one: if that one needs two tables, only its first one
+               fits */
             if (i == 0)
                 device->bound_most = FITTING * device->bound_bytes + device->bound_bytes * 3 / 4;
             const MockReport report = mock_report();
@@ -585,7 +590,8 @@ static void test_shared_gradients(void **state)
         const Address at_x = {1, 0}, at_dy = {2, 0}, at_dw = {3, 0}, at_other = {4, 0}, at_bias = {5, 0};
         OpList list = {0};
         APPEND(&list, linear_backward_weight, kernel, at_x, at_dy, at_dw, at_bias);
-        APPEND(&list, linear_backward_weight, kernel, at_x, at_dy, at_other, no_address); /* it waits for nothing */
+        /* adds to other gradients, so it waits for nothing */
+        APPEND(&list, linear_backward_weight, kernel, at_x, at_dy, at_other, no_address);
         APPEND(&list, linear_backward_weight, kernel, at_x, at_dy, at_dw, at_bias);
         BoundList *bound;
         OK(op_list_finish(&list, error));
@@ -594,7 +600,7 @@ static void test_shared_gradients(void **state)
         assert_int_equal(list.ops[1].after_count, 0);
         assert_int_equal(list.ops[2].after_count, 1);
         OK(run->fusion->run(bound, error));
-        bases[4] = NULL; /* the products then have fewer tiles */
+        bases[4] = NULL; /* without a bias gradient these operations have fewer tiles */
         OK(run->fusion->bind(device, &list, bases, &bound, error));
         OK(run->fusion->run(bound, error));
         bases[4] = bias;

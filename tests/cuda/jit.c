@@ -222,7 +222,7 @@ static void test_together(void **state)
     assert_int_equal(compilations, SOURCES);
 }
 
-/* Each of several threads needs the same kernels. test_started_together checks that each kernel is compiled once. */
+/* Compiles the kernels that all threads of test_started_together need: each must be compiled once. */
 static void *start(void *argument)
 {
     static const char *const texts[SOURCES] = {"a", "b", "c", "d"};

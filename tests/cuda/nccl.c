@@ -94,10 +94,10 @@ static void expect_failure(const char *path, const char *words)
         fail_msg("'%s' is not in: %s", words, outcome.error.text);
     assert_int_equal(mock_report().live, 0);
     assert_int_equal(fake_report().communicators, 0);
-    assert_true(clock_nanoseconds() - begun < INT64_C(60) * 1000000000); /* it does not hang */
+    assert_true(clock_nanoseconds() - begun < INT64_C(60) * 1000000000); /* the run does not hang */
 }
 
-/* The groups of one rank never start: after the deadline all ranks end. */
+/* The groups of one rank never start, except greetings: after the deadline all ranks end. */
 static void test_deadline(void **state)
 {
     (void)state;

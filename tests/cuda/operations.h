@@ -14,10 +14,11 @@
 
 typedef struct OperationsRun {
     const char *device;
-    double bound; /* bound of |x - y| / |y|, where |.| is the norm of a whole output */
-    bool large;   /* also tests shapes for which the oracle takes seconds */
-    bool fused;   /* runs the operations of CALL_OP by fused launches, if the device has them */
-    bool says;    /* prints each call before it is made, to find calls that hang */
+    /* bound of |x - y| / |y|: x is an output of the device, y that of the oracle, |.| the norm of the whole output */
+    double bound;
+    bool large; /* also tests shapes for which the oracle takes seconds */
+    bool fused; /* CALL_OP runs operations by fused launches, if the device has them */
+    bool says;  /* prints each call before it is made, to find calls that hang */
 } OperationsRun;
 
 static OperationsRun how;
@@ -49,7 +50,7 @@ static Status run_listed(Device *device, OpKind kind, Op op, const OpMemory *mem
     return status;
 }
 
-/* CALL, CALL_OP: calls a function, or runs an operation, on both devices with the settings of this run. */
+/* CALL calls a function, and CALL_OP runs an operation, on both devices, as OperationsRun says. */
 #define CALL(...)                       \
     for (int d = 0; d < DEVICES; d++) { \
         Device *device = devices[d];    \

@@ -21,7 +21,7 @@ static inline unsigned order_random(uint64_t *state, unsigned limit)
     return (unsigned)(*state >> 33) % limit;
 }
 
-/* Writes the order in the text form that dpc reads. */
+/* Draws a random legal order, and writes it to `path` in the text form that dpc reads. */
 static inline void write_order(const char *path, uint64_t seed, unsigned ranks)
 {
     static char rows[ORDER_RANKS_MAX][1 << 12];

@@ -35,7 +35,7 @@ static void assert_close(const char *left, const char *right)
         char *left_end, *right_end;
         const double a = strtod(left, &left_end), b = strtod(right, &right_end);
         if (left_end > left && right_end > right) {
-            assert_true(fabs(a - b) <= 1e-5 * fabs(b)); /* runs.h, Bounds: after updates */
+            assert_true(fabs(a - b) <= 1e-5 * fabs(b)); /* the bound for numbers after updates (Bounds in runs.h) */
             left = left_end;
             right = right_end;
             numbers++;
@@ -47,10 +47,10 @@ static void assert_close(const char *left, const char *right)
     assert_int_equal(*left, *right);
 }
 
-/* Losses and weights equal those of a run in one process, which copies messages, to the bit. The streams of the ranks
-   progress in three orders; the run with the third order has a --rank-map. The losses of the run in one process are
-   close to those of the CPU device. Chimera and DualPipe sum gradients over ranks; replicas do so in every schedule;
-   all schedules sum norms. */
+/* Losses and weights are equal to the bit to those of a run in one process, where messages are copied. The streams of
+   the ranks progress in three orders; the run with the third order has a --rank-map. The losses of the run in one
+   process are close to those of the CPU device. Chimera and DualPipe sum gradients over ranks; replicas do so in every
+   schedule; all schedules sum norms. */
 static void test_equals_local(void **state)
 {
     (void)state;
@@ -175,7 +175,7 @@ static void test_killed(void **state)
     assert_non_null(strstr(diagnostics, "dprun: rank "));
 }
 
-/* NCCL does not report a stopped rank. The deadline ends the run, and the stopped process, too. The message says that a
+/* NCCL does not report a stopped rank. The deadline ends the run, and also the stopped process. The message says that a
    rank does not answer. */
 static void test_stopped(void **state)
 {

@@ -33,7 +33,7 @@ typedef struct Outcome {
     /* summed over all ranks, when all are ready to run: the memory that was planned, and the GPU memory that is
        allocated */
     size_t planned_bytes, gpu_bytes;
-    size_t instructions; /* of all ranks, in the program and in its forward half */
+    size_t instructions; /* of all ranks, in LoadedProgram.program and in LoadedProgram.forward */
 } Outcome;
 
 static const Passes *run_passes; /* NULL: those of the model */

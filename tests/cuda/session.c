@@ -1,5 +1,5 @@
-/* Whole runs of dprun's code on the CUDA device with the mock runtime: the numbers are close to the CPU device's, no
-   two accesses race, and a failed call is reported and cleaned up after, unless it only frees or waits. */
+/* Whole runs of dprun's code on the CUDA device with the mock runtime: the numbers are close to the CPU device's, and
+   no two accesses race. A failed CUDA call is reported, unless it only frees or waits; after it everything is freed. */
 
 #include "tests/cuda/runs.h"
 
@@ -13,7 +13,7 @@ static const Schedule schedules[] = {
     {"chimera", "--ranks 2 --microbatches 4"},   {"naive", "--ranks 2 --microbatches 2"},
     {"pipedream", "--ranks 3 --microbatches 6"}, {"1f1b-rr", ""},
 };
-enum { SCHEDULES = sizeof schedules / sizeof *schedules, ASYNCHRONOUS = 6 /* updates within the first step */ };
+enum { SCHEDULES = sizeof schedules / sizeof *schedules, ASYNCHRONOUS = 6 /* pipedream: updates in a step */ };
 
 /* The numbers are close to those of the CPU device in three orders in which the streams progress. */
 static void test_equals_cpu(void **state)
@@ -36,7 +36,7 @@ static void test_equals_cpu(void **state)
 }
 
 /* An F&B is one launch, and so is a small single pass. The numbers equal those with --in-turn, which has more launches.
-   The memory of the tables is planned. */
+   The planned memory includes the tables of the fused launches. */
 static void test_fused(void **state)
 {
     (void)state;
@@ -76,8 +76,8 @@ static int count_lines(const char *path, const char *words, const char *others)
     return count;
 }
 
-/* If the halves of an F&B run one after the other, the trace has the time of each half. If the F&B is one launch, the
-   trace has no times of halves. */
+/* If the halves of an F&B run one after the other (--in-turn), the trace has the time of each half. If one fused kernel
+   computes both, the trace has no times of halves. */
 static void test_halves_in_traces(void **state)
 {
     (void)state;
@@ -170,7 +170,7 @@ static void test_failing_calls(void **state)
     run_well(path, "cuda", "mlp", "--transport=local");
     const size_t calls = mock_report().calls;
     assert_true(mock_report().fused > 0);
-    /* each of the first 60 calls fails in two runs, because these differ from each other; of the later calls only every
+    /* the first 60 calls differ from each other, so each of them fails in a run; of the later calls only every
        stride-th */
     const size_t stride = 1 + calls / 120;
     for (size_t i = 1; i <= calls; i += i < 60 ? 1 : stride)
@@ -183,7 +183,7 @@ static void test_failing_calls(void **state)
             if (!report.failed)
                 continue;
             char name[64];
-            if (sticky) /* then all ranks fail, and the error may name the call of any of them */
+            if (sticky) /* all later calls fail, so all ranks fail, and the error may name the call of any of them */
                 snprintf(name, sizeof name, "cuda");
             else
                 snprintf(name, sizeof name, "cu%s%s", strncmp(report.failed, "Tensor", 6) == 0 ? "" : "da",

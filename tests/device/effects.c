@@ -10,22 +10,22 @@
 
 enum { ROWS = 6, COLUMNS = 8, OUTPUTS = 12, SEQUENCE = 3, HEADS = 2, NUMBERS = 40, TABLE_ROWS = 8 };
 enum { IN = ROWS * COLUMNS, OUT = ROWS * OUTPUTS, WEIGHTS = COLUMNS * OUTPUTS, CONTEXT = -1 };
-/* TABLE_ROWS, because the same random tokens are used as numbers of experts */
+/* as many as TABLE_ROWS, because the same random tokens are used as numbers of experts */
 enum { EXPERTS = TABLE_ROWS, CHOSEN = 2, ROUTED = ROWS * CHOSEN };
 enum { ROUTED_IN = ROUTED * COLUMNS, ROUTED_OUT = ROUTED * OUTPUTS };
 
 /* What kind of numbers an operand has. PLACE: a permutation of ROUTED rows; BEGIN: the first row of each expert. */
 typedef enum Form { NONE, ELEMENT, FLOAT, TOKEN, PLACE, BEGIN, LOSS } Form;
 
-/* An operation with a shape, and for each operand the kind and the number of its elements. CONTEXT as number: as many
-   as the kernel saves. */
+/* An operation with a shape, and for each operand the kind and the number of its elements. The number CONTEXT: as many
+   as the kernel saves for the backward. */
 typedef struct Subject {
     OpKind kind;
-    KernelShape shape, gelu; /* no rows: none */
-    /* table: the operation has rows, columns and sequence instead of a kernel; in_bytes: its count is in bytes */
+    KernelShape shape, gelu; /* without rows: the operation has no such kernel */
+    /* table: the operation has rows, columns and sequence instead of a kernel; in_bytes: Op.count is in bytes */
     bool table, in_bytes;
-    bool posts, waits; /* the operation has an exchange, and posts its all-to-all or waits for it */
-    bool copies;       /* it has a table of copies of experts */
+    bool posts, waits; /* the operation has an exchange: it posts the all-to-all, or waits for it */
+    bool copies;       /* the operation has a table of copies of experts */
     struct {
         Form form;
         int count;
@@ -49,7 +49,11 @@ static const KernelShape permute = {.kind = KERNEL_PERMUTE, .rows = ROWS, .colum
 static const KernelShape grouped = {
     .kind = KERNEL_GROUPED, .rows = ROUTED, .columns = COLUMNS, .outputs = OUTPUTS, .routing = ROUTING};
 static const KernelShape swiglu = {
-    .kind = KERNEL_SWIGLU, .rows = ROUTED, .columns = COLUMNS, .routing = {.experts = ROUTED / 2}}; /* see begin_of */
+    /* the experts that have rows: see begin_of */
+    .kind = KERNEL_SWIGLU,
+    .rows = ROUTED,
+    .columns = COLUMNS,
+    .routing = {.experts = ROUTED / 2}};
 
 /* clang-format off */
 #define E(number) {ELEMENT, number}
@@ -199,7 +203,8 @@ static void begin_exchange(Trial *trial)
     exchange->begins[2] = exchange->begins[5] = trial->bytes[0];
 }
 
-/* Runs the operation. Operand `changed` has other content than in the first run; all others have the same. */
+/* Runs the operation. Operand `changed` has other content than in the first run, all others have the same; -1: all have
+   the same. */
 static void run_trial(const Trial *trial, int changed)
 {
     for (int i = 0; i < OPERATION_OPERANDS && trial->bytes[i]; i++)

@@ -11,7 +11,7 @@ enum { CPU = TESTED };
 
 static void assert_near(Tensor tensor, const char *what)
 {
-    double largest = 1e-2; /* not smaller, because some results are 0 except for rounding */
+    double largest = 1e-2; /* at least this, because some results are 0 except for rounding */
     for (size_t i = 0; i < tensor.count; i++)
         largest = fmax(largest, fabs(((double *)tensor.at[ORACLE])[i]));
     for (size_t i = 0; i < tensor.count; i++) {
@@ -136,8 +136,9 @@ static void expect_choice(Routing routing, const float *logits, const float *bia
     }
 }
 
-/* Of equal experts or groups the lowest index is chosen. The bias affects the choice. The score of a group is that of
-   its two best experts. An expert outside the best groups is not chosen, however good it is. */
+/* Of equal experts or groups the one with the lowest index is chosen. The bias affects the choice. The score of a group
+   is the sum of the scores of its two best experts. An expert outside the best groups is not chosen, however good it
+   is. */
 static void choices_are_as_defined(void **state)
 {
     (void)state;
@@ -182,7 +183,8 @@ static void gates_and_balance_by_hand(void **state)
     release(l), release(bias), release_numbers(chosen);
 }
 
-/* How the rows are distributed over the experts. */
+/* How the rows are distributed. EVENLY: at random; TO_ONE: all to the last expert; TO_TWO: to the first and the last
+   one. */
 typedef enum Spread { EVENLY, TO_ONE, TO_TWO } Spread;
 
 static int32_t expert_of(Spread spread, size_t row, size_t choice, size_t experts)
@@ -192,7 +194,7 @@ static int32_t expert_of(Spread spread, size_t row, size_t choice, size_t expert
                                         : random_bits(3, row * 100 + choice) % experts);
 }
 
-/* Checks the operations after the router. The chosen experts are arbitrary; a token may have one twice. */
+/* Checks the operations after the router. The chosen experts are arbitrary; a token may have the same expert twice. */
 static void check_experts(size_t rows, size_t columns, size_t outputs, Routing routing, Spread spread)
 {
     const size_t routed = rows * routing.chosen;
@@ -246,13 +248,14 @@ static void experts_agree(void **state)
         check_experts(40, 24, 10, (Routing){.experts = 8, .chosen = 3}, spread);
         check_experts(7, 33, 17, (Routing){.experts = 6, .chosen = 6}, spread); /* every expert */
         check_experts(64, 96, 128, (Routing){.experts = 16, .chosen = 3}, spread);
+        check_experts(100, 250, 300, (Routing){.experts = 8, .chosen = 3}, spread); /* dx by transposed matrices */
     }
 }
 
 static void swiglu_agrees(void **state)
 {
     (void)state;
-    for (float deviation = 0.1f; deviation < 2000; deviation *= 10) { /* also where sigmoids are 0 and 1 */
+    for (float deviation = 0.1f; deviation < 2000; deviation *= 10) { /* up to inputs whose sigmoids are 0 or 1 */
         enum { ROWS = 9, COLUMNS = 37 };
         const Kernel *k[DEVICES];
         kernels_for((KernelShape){.kind = KERNEL_SWIGLU, .rows = ROWS, .columns = COLUMNS}, k);
@@ -281,8 +284,8 @@ static void rows_go_to_copies_in_turn(void **state)
     enum { EXPERTS = 3, PHYSICAL = 6, ROWS = 8 };
     static const int32_t chosen[ROWS] = {0, 1, 0, 0, 2, 0, 1, 2};
     static const uint32_t placement[PHYSICAL] = {2, 1, 0, 0, 0, 1};
-    /* physical expert p is expert p % 3: the copies of expert 0 are 0 and 3, those of expert 1 are 1 and 4, those of
-       expert 2 are 2 and 5 */
+    /* At first physical expert p is expert p % 3: the copies of expert 0 are 0 and 3, those of expert 1 are 1 and 4,
+       those of expert 2 are 2 and 5. */
     static const int32_t wanted[2][2][ROWS] = {{{0, 1, 3, 0, 2, 3, 4, 5}, {2, 1, 3, 4, 0, 2, 5, 0}},
                                                {{3, 4, 0, 3, 5, 0, 1, 2}, {3, 5, 4, 2, 0, 3, 1, 0}}};
     static const uint32_t rows[2][PHYSICAL] = {{4, 2, 3, 3, 2, 2}, {4, 2, 2, 4, 2, 2}};

@@ -1,5 +1,5 @@
-/* Compares every operation of the CPU device with the oracle's, on random data, with outputs that are NaN before the
-   call. */
+/* Compares the operations of the models gpt and mlp on the CPU device with the oracle's, on random data. Operands that
+   an operation writes are NaN before the call. */
 
 #include "tests/device/pair.h"
 
@@ -35,7 +35,7 @@ static void assert_close_and_release(Tensor tensor, double bound, const char *wh
 static void test_linear(void **state)
 {
     (void)state;
-    /* the last two: the CPU device divides y=xw along its columns */
+    /* for the last two shapes the CPU device divides y=xw along its columns */
     static const size_t shapes[][3] = {{1, 1, 1},       {3, 5, 7},   {33, 17, 65},   {64, 96, 384},
                                        {130, 128, 128}, {7, 300, 2}, {20, 300, 700}, {3, 70, 4000}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
@@ -206,7 +206,8 @@ static void test_cross_entropy(void **state)
     (void)state;
     static const size_t shapes[][2] = {{1, 2}, {5, 7}, {33, 256}, {2, 1001}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
-        for (float deviation = 0.1f; deviation < 20000; deviation *= 100) { /* also where most probabilities are 0 */
+        /* up to logits for which most probabilities are 0 */
+        for (float deviation = 0.1f; deviation < 20000; deviation *= 100) {
             const size_t rows = shapes[s][0], columns = shapes[s][1];
             const Kernel *k[DEVICES];
             kernels_for((KernelShape){.kind = KERNEL_CROSS_ENTROPY, .rows = rows, .columns = columns}, k);
@@ -342,8 +343,8 @@ static void test_product_clock(void **state)
     }
 }
 
-/* One list runs with different bases. If an operation lacks an operand that it needs, it is refused by name; if it
-   lacks only an optional result (IF_WANTED), it is left out. */
+/* One list runs with different bases. An operation whose needed operand has no memory is refused by name. One whose
+   only result is optional (IF_WANTED) is left out if that has no memory. */
 static void test_lists(void **state)
 {
     (void)state;

@@ -48,7 +48,8 @@ typedef struct Tensor {
     void *at[DEVICES];
 } Tensor;
 
-/* A tensor on both devices, with values that the tested device can represent. */
+/* Makes a tensor on both devices with these values, rounded to what the tested device can represent. `values` gets the
+   rounded values. release() frees the tensor. */
 static inline Tensor tensor_of(NumberKind kind, size_t count, float *values)
 {
     Tensor tensor = {.kind = kind, .count = count};

@@ -16,7 +16,8 @@ typedef struct Wrong {
     const double *got, *expected; /* [rows, columns] */
     size_t rows, columns;
     double bound; /* largest allowed |got - expected| of an element */
-    size_t count; /* the number of wrong elements; samples: the indices of some of these */
+    /* count: the number of wrong elements; samples: the indices of some of them that are neither 0 nor NaN */
+    size_t count;
     size_t samples[64], sampled;
     char *text;
     size_t size, used;
@@ -38,8 +39,8 @@ static inline bool wrong_differ(const Wrong *w, double got, double expected)
 
 static inline bool wrong_at(const Wrong *w, size_t i) { return wrong_differ(w, w->got[i], w->expected[i]); }
 
-/* Adds "all 128 rows", "rows 64..127", "rows 3..59 every 8th, 64, 70", or, if there are more than four ranges, "rows 1,
-   4, 9, 16 and more, 7 of 128". */
+/* Adds to the text "all 128 rows", "rows 64..127", "rows 3..59 every 8th, 64, 70", or, if there are more than four
+   ranges, "rows 1, 4, 9, 16 and more, 7 of 128". */
 static inline void wrong_say_set(Wrong *w, const char *name, const bool *in, size_t count)
 {
     enum { RANGES = 4 };
@@ -65,7 +66,7 @@ static inline void wrong_say_set(Wrong *w, const char *name, const bool *in, siz
             for (size_t between = last + 1; between < last + step; between++)
                 alone = alone && !in[between];
         if ((last - i) / step < 2 && step > 1)
-            last = i; /* a step between two rows alone is no pattern */
+            last = i; /* the distance of only two rows is no pattern */
         wrong_say(w, "%s%zu", ranges > 1 ? ", " : "", i);
         if (last > i)
             wrong_say(w, "..%zu", last);
@@ -92,8 +93,8 @@ static inline void wrong_say_where(Wrong *w)
     free(rows);
 }
 
-/* Whether most samples that are not 0 hold the expected value of element (row + down, column + right); with `mixed`, of
-   (row ^ down, column ^ right). */
+/* Whether most samples hold the expected value of element (row + down, column + right); if `mixed`, of element (row ^
+   down, column ^ right). */
 static inline bool wrong_is_of_others(const Wrong *w, ptrdiff_t down, ptrdiff_t right, bool mixed)
 {
     size_t fits = 0;
@@ -110,7 +111,8 @@ static inline bool wrong_is_of_others(const Wrong *w, ptrdiff_t down, ptrdiff_t 
     return fits > 2;
 }
 
-/* Describes values of other elements: all moved by a number of rows and columns, or with bits of the index flipped. */
+/* Describes values that belong to other elements: all moved by some rows and columns, or with flipped bits in the
+   index. */
 static inline bool wrong_say_moved(Wrong *w)
 {
     const ptrdiff_t rows = (ptrdiff_t)w->rows, columns = (ptrdiff_t)w->columns;
@@ -131,8 +133,8 @@ static inline bool wrong_say_moved(Wrong *w)
     return false;
 }
 
-/* Describes values that are a multiple of the right ones: for example, half of the products were not added, or those of
-   two tiles were. */
+/* Describes values that are a multiple of the right ones: for example, because half of the products were not added, or
+   the products of two tiles were. */
 static inline bool wrong_say_multiple(Wrong *w)
 {
     size_t fits = 0;

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints where the manual pages differ from the programs: sh tests/docs/manual.sh FOLDER [SOURCES], with dpc and dprun on the PATH.
-# Options are compared with --help, which dpc and dprun derive from their tables of options, and with the refusals of dpc's commands;
-# below SOURCES the costs of dps(5) with the table of costs.
+# Prints where the manual pages differ from the programs: sh tests/docs/manual.sh FOLDER [SOURCES], with dpc and dprun
+# on the PATH. Options are compared with --help, which dpc and dprun derive from their tables of options, and with the
+# refusals of dpc's commands. With SOURCES, the costs in dps(5) are compared with the table of costs in the sources.
 set -eu
 pages=$1
 top=${2:-}

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints the `files` and `identifiers` that a page names and that do not exist: sh tests/docs/paths.sh PAGE, from the top folder. A file
-# is named by its path or by the end of it, a program of tests/ without .c, several with {} and *; NAME, FOLDER, COMMIT and FILE are
-# placeholders.
+# Prints the `files` and `identifiers` that a page names and that do not exist: sh tests/docs/paths.sh PAGE, from the
+# top folder. The page names a file by its path or by the end of its path, a program of tests/ without .c, and several
+# files at once with {} and *. Names with NAME, FOLDER, COMMIT or FILE are placeholders.
 set -eu
 list=$(mktemp)
 trap 'rm -f "$list"' EXIT

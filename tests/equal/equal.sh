@@ -33,7 +33,8 @@ runs()
     done
 }
 
-# Prints the numbers of one run of the programs in $1 with $work/program: each step's, then the checksum of its file.
+# Runs $work/program once with the programs in folder $1; $2 says how to start them. Prints the numbers of each step,
+# then the checksum of the file that the run has written.
 train()
 {
     programs=$1 how=$2
@@ -52,7 +53,8 @@ train()
     cksum <"$work/file"
 }
 
-# Trains with the schedules of the sources in $1 with the programs in $2. Makes in $3 one folder per schedule, with one file per run.
+# Trains with each schedule of the sources in $1, by the programs in folder $2. Makes in folder $3 one folder per
+# schedule, with one file per run.
 train_all()
 {
     for schedule in "$1"/schedules/*.dps; do

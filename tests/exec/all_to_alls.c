@@ -1,4 +1,4 @@
-/* How much of the time of its all-to-alls a run computed, in its report and in its trace. */
+/* How much of the time of all-to-alls a run hides behind computation, in its report and in its trace. */
 #include "tests/exec/sanitized.h"
 #include "tests/exec/divided.h"
 
@@ -13,7 +13,8 @@ enum {
 };
 static const double rounding = 0.01; /* microseconds: the trace rounds times to ns */
 
-/* Runs a step of dualpipe, whose F&Bs overlap. Returns the share of the time of all-to-alls that was hidden. */
+/* Runs a step of dualpipe, whose F&Bs overlap unless `options` has --in-turn. Returns the share of the time of
+   all-to-alls that was hidden. */
 static double run_step(const char *before, const char *options)
 {
     char arguments[300];
@@ -30,8 +31,9 @@ static void set_up_program(void)
 }
 
 /* In turn a rank computes next to nothing between a post and its wait: it only copies rows while their counts are
-   exchanged. In an F&B it computes components of the other half. A thread that a busy machine stops right after a post
-   seems to compute, so the least share in turn counts, and the largest share of F&Bs. */
+   exchanged. In an F&B it computes components of the other half. A busy machine may stop a thread right after a post;
+   this seems to be computing. So of several tries in turn the least share counts, and of several tries with F&Bs the
+   largest. */
 static void overlapping_hides_all_to_alls(void **state)
 {
     (void)state;
@@ -98,8 +100,8 @@ static size_t read_events(Event *events)
     return count;
 }
 
-/* The trace has the right number of all-to-alls of each kind, named after layer, component and direction. The pass of a
-   forward one is named F, that of a backward one is not. */
+/* The trace has the right number of all-to-alls of each kind, named after layer, component and direction. The name of
+   the pass contains an F for a forward all-to-all and none for a backward one. */
 static void assert_complete(const Event *events, size_t count)
 {
     size_t kinds[2][2] = {{0}};
@@ -118,13 +120,14 @@ static void assert_complete(const Event *events, size_t count)
                      event->waited);
     }
     const size_t each = (size_t)REPLICAS * LAYERS_WITH_EXPERTS * MICROBATCHES;
-    assert_int_equal(kinds[0][0], 2 * each); /* counts, then rows */
+    assert_int_equal(kinds[0][0], 2 * each); /* the counts of dispatch, then the rows */
     assert_int_equal(kinds[0][1], each);
     assert_int_equal(kinds[1][0], each);
     assert_int_equal(kinds[1][1], each);
 }
 
-/* Events of one lane of a member do not overlap. Returns how many are in the lane of second halves. */
+/* Events of one lane of a member do not overlap. Returns how many are in the second lane: all-to-alls of the second
+   half of an F&B. */
 static size_t assert_lanes(const Event *events, size_t count)
 {
     double ends[REPLICAS * RANKS][2] = {{0}};
@@ -168,7 +171,7 @@ static void a_trace_has_all_to_alls(void **state)
         for (int in_turn = 0; in_turn < 2; in_turn++)
             for (int link = 0; link < 2; link++) {
                 if (processes && (in_turn != link || (SANITIZED && !link)))
-                    continue; /* processes start slowly */
+                    continue; /* processes start slowly, so only some of the cases run in processes */
                 char options[100];
                 snprintf(options, sizeof options, "%s %s", in_turn ? "--in-turn" : "",
                          link ? "--link latency=1ms" : "");

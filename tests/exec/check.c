@@ -109,8 +109,8 @@ static void a_right_program_is_equal(void **state)
     assert_string_equal(text, "{\"equal\":true,\"steps\":4}\n");
 }
 
-/* A step has 2 * MICROBATCHES losses, so the first one that is computed in step 2 becomes wrong. The last stages of the
-   two pipes are on different ranks, so it may be of either pipe. */
+/* Each of the two pipes has MICROBATCHES losses a step, so the first loss that is computed in step 2 becomes wrong. The
+   last stages of the pipes are on different ranks, so this loss may be of either pipe. */
 static void a_wrong_loss_is_named(void **state)
 {
     (void)state;

@@ -30,7 +30,7 @@ static void assert_json(void)
     assert_non_null(strstr(output, "\"gradient_norm\":null,"));
 }
 
-/* The saved weights are those of a run that ends a step earlier; the old file is unchanged. */
+/* The saved weights are equal to the weights of a run that ends a step earlier; the old file is unchanged. */
 static void test_last_good_weights(void **state)
 {
     (void)state;

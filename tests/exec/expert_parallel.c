@@ -108,9 +108,9 @@ static void in_turn_gives_the_same_bits(void **state)
     assert_same_files("in-turn", "overlapped");
 }
 
-/* With any --link the saved weights are the same, and the times include those of the link. Of the 8 layers 7 have
-   experts. In each of them a microbatch has five all-to-alls, one after the other: the counts of dispatch, then the
-   rows of dispatch and of combine, forward and backward. */
+/* With any --link the saved weights are the same, and the times include the delays of the link. Of the 8 layers 7 have
+   experts. In each of these a microbatch has five all-to-alls, one after the other: forward the counts of dispatch, the
+   rows of dispatch and the rows of combine; backward the rows of combine and of dispatch. */
 static void a_network_changes_only_times(void **state)
 {
     (void)state;

@@ -29,7 +29,7 @@ static double json_number(int step, const char *key)
     snprintf(path, sizeof path, "%s/output", folder);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
-    for (int i = -1; i < step; i += line[0] == '{') /* the output also has notes */
+    for (int i = -1; i < step; i += line[0] == '{') /* skips notes: the line of a step begins with { */
         assert_non_null(fgets(line, sizeof line, file));
     fclose(file);
     const char *found = strstr(line, key);
@@ -138,7 +138,7 @@ static void copies_that_make_no_sense_are_refused(void **state)
         "--expert-replicas 28: a rank would hold an expert twice; with 8 experts over 4 ranks at most 24 make "
         "sense");
     assert_refused(TOGETHER "--rebalance 2 --steps 2", 2,
-                   "--rebalance 2: a run of 2 steps ends before experts move; --steps runs more");
+                   "--rebalance 2: a run of 2 steps ends before experts move; use more --steps");
     assert_refused(TOGETHER "--expert-replicas 4 --check", 2, "--check");
     assert_refused(TOGETHER "--expert-replicas 4 --reference", 2, "--reference");
     assert_refused(TOGETHER "--expert-replicas 4 --model gpt", 2, "model gpt has no experts");

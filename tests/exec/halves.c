@@ -123,8 +123,7 @@ static Status failing_pass(Stage *stage, const PassBuffers *buffers, Error *erro
                                                      : short_pass(stage, buffers, error);
 }
 
-/* In the trace, a half takes at least as long as it sleeps, and at most the time of the F&B less the sleep of the other
-   half. */
+/* In the trace, each half takes at least as long as it sleeps, and both together take as long as the F&B. */
 static void halves_in_turn_have_intervals(void **state)
 {
     (void)state;
@@ -140,8 +139,8 @@ static void merged_halves_have_the_times_of_their_operations(void **state)
     check_trace(NULL, 0.001, 0.001);
 }
 
-/* Runs again and again: the first pass of the kind under test fails, then in the next run the second one, and so on,
-   until the failing pass is in an F&B. */
+/* Runs again and again, and in run n the n-th pass of the kind under test fails, until this pass is in an F&B. Then the
+   error must contain `words`. */
 static void expect_words(const Passes *passes, const char *words)
 {
     bool in_pair = false;

@@ -23,7 +23,8 @@ static void on_step(void *context, const StepReport *report)
         *loss = (Loss){report->held_out_loss, report->held_out_tokens};
 }
 
-/* Runs with the given numbers and returns the held-out loss. options: four more arguments. */
+/* Runs with these numbers of ranks and microbatches, and this size of a microbatch. `options`: four more arguments.
+   Returns the held-out loss. */
 static Loss run(uint32_t ranks, uint32_t microbatches, uint32_t size, const char *const options[4])
 {
     Error error = {""};

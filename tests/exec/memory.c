@@ -75,7 +75,7 @@ static void test_version_2(void **state)
     write_text("/sys/fs/cgroup/slice/job/memory.high", "max\n");
     write_text("/sys/fs/cgroup/slice/job/memory.current", "1073741824\n");
     expect_pools(1, "/slice/job", 1024);
-    /* the cache can be freed */
+    /* the kernel can free its cache of files, so the cache counts as free memory */
     write_text("/sys/fs/cgroup/slice/job/memory.stat",
                "anon 1\nfile 999999999\ninactive_file 104857600\nactive_file 209715200\n");
     expect_pools(1, "/slice/job", 1324);
@@ -132,7 +132,8 @@ static void test_nothing_known(void **state)
     assert_true(memory_pools("").count >= 1); /* this machine */
 }
 
-/* The memory that the ranks of one pool need is added up. Ranks that are not in the pool do not count. */
+/* The memory that all ranks of a pool (the machine or a control group) need is added up. Ranks outside of the pool do
+   not count. */
 static void test_shared(void **state)
 {
     (void)state;

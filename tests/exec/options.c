@@ -76,9 +76,9 @@ static void test_mistakes(void **state)
         Status status;
         const char *words;
     } mistakes[] = {
-        {{"dprun", "--trace-steps", "3", "prog.bin"}, STATUS_BAD_USAGE, "--trace-steps goes with --trace"},
+        {{"dprun", "--trace-steps", "3", "prog.bin"}, STATUS_BAD_USAGE, "--trace-steps needs --trace"},
         {{"dprun"}, STATUS_BAD_USAGE, "no program"},
-        {{"dprun", "a.bin", "b.bin"}, STATUS_BAD_USAGE, "more than one program"},
+        {{"dprun", "a.bin", "b.bin"}, STATUS_BAD_USAGE, "two programs are given, a.bin and b.bin: dprun runs one"},
         {{"dprun", "--stepz", "prog.bin"},
          STATUS_BAD_USAGE,
          "unknown option --stepz; did you mean --steps? dprun --help lists the options"},
@@ -102,7 +102,7 @@ static void test_mistakes(void **state)
         {{"dprun", "--device=sim", "--save=w", "prog.bin"}, STATUS_BAD_USAGE, "--device sim cannot be combined with"},
         {{"dprun", "--device=sim", "--load=w", "prog.bin"}, STATUS_BAD_USAGE, "--device sim cannot be combined with"},
         {{"dprun", "--device=sim", "--cost=F=x", "prog.bin"}, STATUS_BAD_USAGE, "F = x"},
-        {{"dprun", "--cost=F=1", "prog.bin"}, STATUS_BAD_USAGE, "--cost goes with --device sim"},
+        {{"dprun", "--cost=F=1", "prog.bin"}, STATUS_BAD_USAGE, "--cost needs --device sim"},
         {{"dprun", "--transport=tcp", "prog.bin"}, STATUS_BAD_USAGE, "--transport: 'tcp'"},
         {{"dprun", "--transport=nccl", "--device=cpu", "prog.bin"}, STATUS_BAD_USAGE, "--transport nccl is for GPUs"},
         {{"dprun", "--transport=mpi", "--device=cuda", "prog.bin"}, STATUS_BAD_USAGE, "nccl does"},
@@ -115,7 +115,7 @@ static void test_mistakes(void **state)
          STATUS_BAD_USAGE,
          "--expert-parallel cannot be combined with --device sim: it needs all-to-alls, which the simulator does not "
          "have"},
-        {{"dprun", "--expert-rows=2", "prog.bin"}, STATUS_BAD_USAGE, "--expert-rows goes with --expert-parallel"},
+        {{"dprun", "--expert-rows=2", "prog.bin"}, STATUS_BAD_USAGE, "--expert-rows needs --expert-parallel"},
         {{"dprun", "--expert-rows=2", "--expert-parallel=1", "prog.bin"},
          STATUS_BAD_USAGE,
          "--expert-rows goes with --expert-parallel of 2 or more"},

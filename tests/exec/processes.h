@@ -26,7 +26,8 @@ enum { RANKS = 4 };
 static const char small[] = "--set hidden=16 --set heads=2 --set sequence=8 --set microbatch_size=2";
 /* make_folder, or the test program, sets `program` and `dprun` */
 static char folder[] = "/tmp/command.XXXXXX", program[64], dprun[PATH_MAX];
-static char output[1 << 16], diagnostics[1 << 16]; /* output of the last command that finish or await_step has read */
+/* standard output and error of the last command that finish or await_step has read */
+static char output[1 << 16], diagnostics[1 << 16];
 
 static inline void read_text(const char *name, char *text, size_t size)
 {
@@ -41,7 +42,8 @@ static inline void read_text(const char *name, char *text, size_t size)
     text[length] = '\0';
 }
 
-/* Starts a process that runs the shell command. The command starts with exec if the process id matters. */
+/* Starts a process that runs the shell command. The command starts with exec if the caller needs the process id of the
+   program, not that of the shell. */
 static inline pid_t start(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static inline pid_t start(const char *format, ...)
 {

@@ -67,8 +67,8 @@ static void expect_samples(const char *key, int count)
         fail_msg("no \"%s\" after %s in:\n%s", words, key, output);
 }
 
-/* The gradients of the default model with the sizes of `small`: embeddings, layers and head, each parameter once
-   although its stage may have copies. */
+/* The bytes of gradients that the default model has with the sizes of `small`: of embeddings, layers and head, each
+   parameter once although its stage may have copies. */
 static void check_gradients(const Costs *costs)
 {
     enum { HIDDEN = 16, SEQUENCE = 8, VOCABULARY = 256, LAYER = 12 * HIDDEN * HIDDEN + 13 * HIDDEN };
@@ -100,8 +100,8 @@ static void test_gpt(void **state)
     assert_non_null(strstr(output, "sums: time"));
 }
 
-/* qkv, a part of attention, and shared, a part of mlp, have times of their own, for F&Fs that name them. The times of
-   attention and mlp include these times. core, the rest of attention, has no time of its own. */
+/* qkv, a part of attention, and shared, a part of mlp, have times of their own, because recipes of F&Fs name them. The
+   times of attention and mlp include them. core, the rest of attention, has no time of its own. */
 static void test_moe(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void test_moe(void **state)
     expect(finish(start("%s --ranks 2 --microbatches 8 --cost @%s/costs schedules/decode.dps", dpc, folder)), 0, "");
 }
 
-/* The sum over the ranks of the work in the statistics that dpc printed. */
+/* The sum over the ranks of `busy` in the statistics that dpc has printed: the work of all ranks. */
 static double work_printed(void)
 {
     static const char name[] = "\"busy\": ";

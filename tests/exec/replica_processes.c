@@ -101,7 +101,7 @@ static void test_wrong_number(void **state)
     expect(finish(start(command, mpirun_command(), 4, dprun, "", small, program)), 2,
            "this program has 2 ranks, but mpirun started 4 processes: use mpirun -n 2, or dprun --replicas 2");
     expect(finish(start(command, mpirun_command(), 4, dprun, "--replicas 2 --rank-map 0,1", small, program)), 2,
-           "--rank-map names 2 ranks, the replicas together have 4");
+           "--rank-map names 2 ranks, but the replicas together have 4");
     expect(finish(start("%s --replicas 4096 %s", dprun, program)), 2, "4096 replicas of 2 ranks");
 }
 
@@ -114,7 +114,7 @@ static void expect_refusal_of(const char *common, const char *different, const c
     assert_non_null(strstr(diagnostics, ": start all processes with the same program and options"));
 }
 
-/* The same if all train the small model. */
+/* Calls expect_refusal_of for processes that train the small model; process 3 has the options `different`. */
 static void expect_refusal(const char *different, const char *words)
 {
     char trains[2][PATH_MAX + 400];
@@ -148,7 +148,8 @@ static void test_disagreement(void **state)
     expect_refusal(different, " has program gpipe.dps (4 ranks, 4 microbatches, checksum ");
 }
 
-/* Members of a simulation whose costs differ in the time of a pass, of one stage, of a message or of a part. */
+/* Simulated runs are refused if process 3 has another --cost: of a pass, of a pass of one stage, of messages, of the
+   messages on one link, or of a component. */
 static void test_different_costs(void **state)
 {
     (void)state;

@@ -9,7 +9,7 @@
 
 enum { MOST_REPLICAS = 3 };
 
-/* The microbatches of a replica. Every schedule that runs on 1, 2 or 4 ranks runs with this number of microbatches. */
+/* Microbatches per replica. Every schedule that runs on 1, 2 or 4 ranks accepts this number. */
 enum { MICROBATCHES = 4 };
 
 static bool compiles(const char *schedule, int ranks, int microbatches, char program[static 200])
@@ -93,7 +93,7 @@ static void keep_gradient(void *context, const GradientView *view)
 {
     Gradients *kept = context;
     pthread_mutex_lock(&kept->lock);
-    if (!kept->values[view->stage]) { /* not yet from another copy of the stage */
+    if (!kept->values[view->stage]) { /* the first copy of the stage to report */
         kept->counts[view->stage] = view->count;
         kept->values[view->stage] = malloc(view->count * sizeof *view->values);
         assert_non_null(kept->values[view->stage]);
@@ -102,7 +102,7 @@ static void keep_gradient(void *context, const GradientView *view)
     pthread_mutex_unlock(&kept->lock);
 }
 
-/* Runs one step in double. */
+/* Runs one step in double, and keeps the gradients. */
 static void first_gradients(const char *program, const char *model, int replicas, int shards, Gradients *kept)
 {
     char number[32], divided[40];
@@ -120,8 +120,9 @@ static void first_gradients(const char *program, const char *model, int replicas
     run_to_end(&run, &(SessionHooks){.observer = {.context = kept, .gradient = keep_gradient}});
 }
 
-/* If the replicas divide the experts, only the other parameters are compared, which come first. A replica has
-   `together` = others + experts / shards numbers, one pipeline `alone` = others + experts. */
+/* Returns how many gradients of a stage can be compared. If replicas divide the experts, these are the gradients of all
+   other parameters, which come first. A replica has `together` = others + experts / shards gradients, one pipeline has
+   `alone` = others + experts. */
 static size_t comparable(size_t together, size_t alone, size_t shards)
 {
     return shards > 1 ? (shards * together - alone) / (shards - 1) : alone;

@@ -49,8 +49,8 @@ static inline void run_to_end(Run *run, const SessionHooks *hooks)
     arena_free(&run->arena);
 }
 
-/* The error measure of DualPipe's tests: 1 - 2<x,y> / (<x,x> + <y,y>) (deepseek-ai/DualPipe, cal_diff in its
-   examples). */
+/* The limit of gradient_difference, the error measure of DualPipe's tests: 1 - 2<x,y> / (<x,x> + <y,y>)
+   (deepseek-ai/DualPipe, cal_diff in its examples). */
 static const double GRADIENT_LIMIT = 1e-13;
 
 static inline double gradient_difference(const float *x, const float *y, size_t count)

@@ -52,9 +52,9 @@ static void check_text(const char *name, const char *text)
     check(path);
 }
 
-/* Stages on several ranks: numbers that do not divide each other; a stage whose next one is on the same rank for some
-   microbatches and elsewhere for others; split backwards; two pipes, of which one has more copies; an order from a
-   table. */
+/* Stages on several ranks: numbers of copies that do not divide the number of microbatches; a stage whose next one is
+   on the same rank for some microbatches and on another rank for the others; split backwards; two pipes, of which one
+   has more copies; an order from a table. Also ebb-v and ebb-two with drain=2, and half-tide with tide=1. */
 static void replicas_equal_reference(void **state)
 {
     (void)state;
@@ -63,6 +63,7 @@ static void replicas_equal_reference(void **state)
     check("--ranks 6 --microbatches 5 -D replicas=2 -D replicated=3 schedules/1f1b-rr.dps");
     check("--ranks 3 --microbatches 6 -D drain=2 schedules/ebb-v.dps");
     check("--ranks 6 --microbatches 14 -D drain=2 schedules/ebb-two.dps");
+    check("--ranks 4 --microbatches 9 -D tide=1 schedules/half-tide.dps");
     check_text("chunks.dps",
                "schedule chunks; ranks P = 3; microbatches M = 7;\n"
                "pipe a: 4 stages, stage s of m on s == 0 ? m%2 : s == 1 ? m/2%2 : s == 2 ? 2 : m%3, M microbatches;\n"
@@ -126,7 +127,7 @@ static void recipes_change_no_bit(void **state)
             Result plain, ordered;
             train(&(Training){.path = program, .model = models[m]}, &plain);
             for (int i = 0; i < 8; i++) {
-                /* first one recipe for all F&Bs, then also one for the F&Bs of certain chunks, or only that */
+                /* one recipe for all F&Bs, or one for the F&Bs of two chunks, or both */
                 Recipe common = random_recipe(&seed);
                 ChunkRecipe own = {(uint8_t)(i % 2), (uint8_t)(i / 2 % 2), random_recipe(&seed)};
                 const Recipes recipes = {.common = i % 3 == 1 ? NULL : &common, .own = &own, .count = i > 0};

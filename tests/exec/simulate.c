@@ -1,5 +1,6 @@
 /* --device sim: passes run in the order of the timeline and never before their predicted time, even on a busy machine.
    tests/bench/simulate measures how much later they run. */
+#include "tests/exec/shell.h"
 #include "tests/transport/plugin.h"
 
 #include <setjmp.h>
@@ -11,17 +12,6 @@
 enum { LINE_BYTES = 1024, RANKS = 4, PAIRS = 2 };
 static const double slack = 2; /* microseconds: times are rounded in both traces, to ns */
 static char folder[] = "/tmp/simulate.XXXXXX";
-
-static int shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static int shell(const char *format, ...)
-{
-    char command[4096];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(command, sizeof command, format, arguments);
-    va_end(arguments);
-    return system(command);
-}
 
 static FILE *open_trace(const char *name)
 {
@@ -44,7 +34,7 @@ typedef struct Pass {
     double start, duration;
 } Pass;
 
-/* Reads the next pass of a trace; false: it has ended. */
+/* Reads the next pass of a trace. False: the trace has no more passes. */
 static bool next_pass(FILE *stream, Pass *pass)
 {
     char line[LINE_BYTES];
@@ -102,8 +92,8 @@ static const struct {
     {"--ranks 4 --microbatches 8 schedules/dualpipe.dps", COMPONENTS, "--cost overlap=1", "--in-turn"},
 };
 
-/* Components that compute for three times as long as those that communicate beside them hide more than half of the
-   communication. A run that takes each F&B as a whole has no all-to-alls. */
+/* If the computing components of F&Bs take three times as long as the communicating ones, more than half of the
+   communication is hidden. With --in-turn dprun reports no all-to-alls. */
 static void communication_is_hidden(void **state)
 {
     (void)state;

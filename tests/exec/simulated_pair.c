@@ -4,6 +4,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/model/experts.h"
 #include "runtime/model/stage.h"
+#include "runtime/program/costs_parts.h"
 #include "runtime/program/costs_resolve.h"
 #include "runtime/simulator/simulator.h"
 #include "tests/model/harness.h"
@@ -198,8 +199,8 @@ static void a_walk_takes_the_predicted_time(void **state)
     }
 }
 
-/* The order of two layers: in an F&B, combine(B) of a layer needs only attention(B) of the one before. In an F&F,
-   combine needs the shared experts only after its all-to-all. */
+/* In an F&B, combine(B) of a layer is posted as soon as attention(B) of the layer that comes before it in the backward
+   has run. In an F&F, combine is posted before the shared experts whose result it adds. */
 static void communication_is_posted_early(void **state)
 {
     (void)state;
@@ -230,7 +231,9 @@ static void a_pair_takes_the_time_of_its_walk(void **state)
     OK(costs_set(&costs, "attention.F=1,mlp.F=3,shared.F=2,dispatch.F=1,combine.F=2,layers=2", &arena, error));
     costs = costs_resolve(&costs, 1, &program.recipes, &arena);
     assert_true(costs.follows_recipe);
-    const Simulator simulator = simulator_of(&program, 0, &costs, NULL);
+    PairOrder orders[1];
+    assert_int_equal(simulator_orders(&program), 1);
+    const Simulator simulator = simulator_of(&program, 0, &costs, NULL, orders);
     PassPair pair = {.both_forward = true};
     const double expected = time_of_walk(recipe, &costs, 2);
     assert_true(fabs(expected - costs_pair(&costs, 0, 0, COST_F)) < 1e-9);
@@ -240,8 +243,8 @@ static void a_pair_takes_the_time_of_its_walk(void **state)
     arena_free(&arena);
 }
 
-/* The pairs of chunks 0 and 1 have a recipe of their own, of other pairs the common one: each takes at least the time
-   of its recipe. */
+/* F&Bs of chunks 0 and 1 follow the recipe for these chunks; other F&Bs follow the common recipe. Each takes at least
+   the time of its recipe. */
 static void each_pair_follows_the_recipe_of_its_chunks(void **state)
 {
     (void)state;
@@ -255,7 +258,9 @@ static void each_pair_follows_the_recipe_of_its_chunks(void **state)
     OK(costs_set(&costs, "attention.F=1,attention.B=2,attention.W=1,mlp.F=2,mlp.B=2,mlp.W=2", &arena, error));
     OK(costs_set(&costs, "dispatch.F=5,dispatch.B=3,combine.F=4,combine.B=6,layers=2", &arena, error));
     costs = costs_resolve(&costs, 1, &program.recipes, &arena);
-    const Simulator simulator = simulator_of(&program, 0, &costs, NULL);
+    PairOrder orders[2];
+    assert_int_equal(simulator_orders(&program), 2);
+    const Simulator simulator = simulator_of(&program, 0, &costs, NULL, orders);
     double expected[2];
     for (uint32_t chunk = 0; chunk < 2; chunk++) {
         const Costs *pair_costs = costs_of_pair(&costs, 0, chunk);
@@ -272,6 +277,49 @@ static void each_pair_follows_the_recipe_of_its_chunks(void **state)
     arena_free(&arena);
 }
 
+/* An F&B that defers the W of attention, and then this W. Each sleeps at least for its predicted time. There is no
+   communication to hide, so both predicted times add up to that of an F&B that includes this W. */
+static void what_is_put_off_takes_its_time_after_the_pair(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Recipe whole = {.entries = {{ENTRY(ATTENTION, F), ENTRY(MLP, B), ENTRY(MLP, W), ENTRY(MLP, F), ENTRY(ATTENTION, B),
+                                 ENTRY(ATTENTION, W)}},
+                    .counts = {6}};
+    Recipe split = whole;
+    split.counts[RECIPE_COMPUTE]--;
+    split.entries[RECIPE_AFTER][0] = (RecipeEntry)ENTRY(ATTENTION, W);
+    split.counts[RECIPE_AFTER] = 1;
+    Costs given = costs_unit;
+    OK(costs_set(&given, "attention.F=1,attention.B=2,attention.W=3,mlp.F=2,mlp.B=2,mlp.W=4,head.W=5,layers=2", &arena,
+                 error));
+    const Recipes both[] = {{.common = &whole}, {.common = &split}};
+    const Costs in_pair = costs_resolve(&given, 1, &both[0], &arena),
+                costs = costs_resolve(&given, 1, &both[1], &arena);
+    const double pair = costs_pair(&costs, 0, 0, COST_B), after = costs_put_off(&costs, 1, 0, recipe_put_off(&split));
+    assert_true(fabs(after - 6) < 1e-9);
+    assert_true(fabs(pair + after - costs_pair(&in_pair, 0, 0, COST_B)) < 1e-9);
+    RankProgram rank = {.chunk_count = 1};
+    const Program program = {.stages = 1, .rank_count = 1, .ranks = &rank, .recipes = both[1]};
+    PairOrder orders[1];
+    assert_int_equal(simulator_orders(&program), 1);
+    const Simulator simulator = simulator_of(&program, 0, &costs, NULL, orders);
+    PassPair work = {.weights = true};
+    const PassSlots slots[] = {{.put_off = 1u << RECIPE_ATTENTION, .only_put_off = true},
+                               {.put_off = 1u << RECIPE_ATTENTION}};
+    int64_t begun = clock_nanoseconds();
+    OK(simulator_stages.overlap((void *)&simulator, &work, error));
+    assert_true((double)(clock_nanoseconds() - begun) >= pair * 1e6 - 1000);
+    /* the deferred W of attention; the other weight gradients, which dprun --in-turn computes before it */
+    const double times[] = {after, costs_pass(&costs, 0, COST_W) - after};
+    for (int i = 0; i < 2; i++) {
+        begun = clock_nanoseconds();
+        OK(simulator_stages.backward_weight((void *)&simulator, &slots[i], error));
+        assert_true((double)(clock_nanoseconds() - begun) >= times[i] * 1e6 - 1000);
+    }
+    arena_free(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +328,7 @@ int main(void)
         cmocka_unit_test(communication_is_posted_early),
         cmocka_unit_test(a_pair_takes_the_time_of_its_walk),
         cmocka_unit_test(each_pair_follows_the_recipe_of_its_chunks),
+        cmocka_unit_test(what_is_put_off_takes_its_time_after_the_pair),
     };
     return cmocka_run_group_tests_name("simulated_pair", tests, NULL, NULL);
 }

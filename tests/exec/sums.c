@@ -21,7 +21,7 @@ static int remove_folder(void **state)
     return system(command);
 }
 
-/* Runs two steps and traces both. */
+/* Compiles a schedule, runs two steps, and writes the path of their trace to `trace`. */
 static void run(const char *compiler_arguments, char trace[static 100])
 {
     char command[1000], program[100];
@@ -82,7 +82,7 @@ static void every_sum_is_an_interval(void **state)
     assert_int_equal(check_sums(trace), 0); /* no stage has several copies */
 }
 
-/* The U of a stage with two copies each have a sum: in two steps there are more than four. */
+/* Each U of a stage with two copies has a sum of its own, so a trace of two steps has more than four sums. */
 static void sums_of_asynchronous_programs_are_intervals(void **state)
 {
     (void)state;

@@ -32,8 +32,8 @@ static int shell(const char *format, const char *folder)
     return system(command);
 }
 
-/* The clocks of ranks 1 and 2 are thousands of seconds ahead of rank 0. In the trace the events of all three ranks are
-   within 500 s. No message arrives more than a second before it was sent. */
+/* Ranks 1 and 2 read clocks that are 4000 and 8000 s ahead of rank 0's clock. In the trace all times are those of rank
+   0's clock: all events lie within 500 s, and no message arrives more than a second before it was sent. */
 static void test_ranks_of_different_clocks(void **state)
 {
     (void)state;

@@ -106,7 +106,7 @@ typedef struct Training {
     /* how many replicas divide the experts of a layer (--expert-parallel); 0: each replica has all experts */
     int shards;
     bool reference;
-    const Recipes *recipes; /* in place of those of the program; NULL: those of the program */
+    const Recipes *recipes; /* replace the recipes of the program; NULL: do not */
 } Training;
 
 static inline void train(const Training *training, Result *result)
@@ -133,7 +133,7 @@ static inline void train(const Training *training, Result *result)
     result->asynchronous = program->asynchronous;
     result->forward_only = program->forward_only;
     assert_true(result->microbatches <= MICROBATCHES_MAX && program->stages <= STAGES_MAX);
-    const bool divided = run.loaded.shards > 1; /* then replicas hold different experts, so their gradients differ */
+    const bool divided = run.loaded.shards > 1; /* if so, the gradients of replicas differ */
     run_to_end(&run, &(SessionHooks){
                          .observer = {.context = result, .step = on_step, .gradient = divided ? NULL : on_gradient}});
     assert_false(result->copies_differ);
@@ -162,7 +162,7 @@ static inline void assert_equal_numbers(const char *what, const Result *pipeline
         fail_msg("%s: other weights are saved", what);
 }
 
-/* Runs dpc with these arguments; `program` becomes the path of the prog.bin, which is the same in every call. */
+/* Runs dpc with these arguments. Writes the path of the prog.bin to `program`; it is the same in every call. */
 static inline void compile_program(const char *arguments, char program[static 200])
 {
     char command[4096];

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A build with a sanitizer is slow and tests only small sizes. PATH: the size of paths. */
+/* A build with a sanitizer is slow and tests only small sizes. PATH: bytes of a path. */
 enum { MOST_RANKS = SANITIZED ? 4 : 8, PATH = 200 };
 
 /* The largest number of microbatches per step, as a multiple of the ranks. */

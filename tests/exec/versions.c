@@ -59,7 +59,7 @@ static uint32_t copies_of(const Simulation *x, uint32_t stage) { return stage < 
 
 /* 1F1B: the number of microbatches that a stage (or one copy of it) has in flight when its next one arrives. On the
    first stage this is the paper's NOAM less 1. */
-static uint32_t on_their_way(const Simulation *x, uint32_t stage)
+static uint32_t in_flight(const Simulation *x, uint32_t stage)
 {
     const uint32_t ranks = x->stages + x->shared * (x->copies - 1);
     const uint32_t first = stage < x->shared ? stage * x->copies : ranks - (x->stages - stage);
@@ -69,7 +69,7 @@ static uint32_t on_their_way(const Simulation *x, uint32_t stage)
 /* Weight stashing (SOSP 2019, section 3.3): the newest version that the stage has when the microbatch arrives. */
 static uint32_t stashed(const Simulation *x, uint32_t stage, uint32_t m)
 {
-    const uint32_t round = m / copies_of(x, stage), ahead = on_their_way(x, stage);
+    const uint32_t round = m / copies_of(x, stage), ahead = in_flight(x, stage);
     return round > ahead ? round - ahead : 0;
 }
 
@@ -80,7 +80,8 @@ static uint32_t synced(const Simulation *x, uint32_t stage, uint32_t m)
     return stashed(x, 0, m);
 }
 
-/* Double buffering (ICML 2021, section 3.1): input k, from 1, uses version max(floor((k-1)/m)-1, 0). */
+/* Double buffering (ICML 2021, section 3.1). The paper's rule: input k, counted from 1, uses version
+   max(floor((k-1)/m)-1, 0), where an update takes m microbatches (here `group`). */
 static uint32_t buffered(const Simulation *x, uint32_t stage, uint32_t m)
 {
     (void)stage;
@@ -206,8 +207,8 @@ static void sum_copies(const SimulatedStage *stage, uint32_t copies)
     }
 }
 
-/* One update: copies the newest version, and lets the optimizer change the copy by the mean gradient, clipped by its
-   own norm. */
+/* One update: copies the newest version, and lets the optimizer change the copy by the mean gradient. The gradient is
+   clipped by the norm of this stage alone. */
 static void update(Simulation *x, SimulatedStage *stage, uint32_t copies)
 {
     sum_copies(stage, copies);
@@ -263,7 +264,8 @@ static void on_step(void *context, const StepReport *report)
     losses->last = report->loss;
 }
 
-/* Trains with dprun. `trace`: the path of the trace that it writes. `config` becomes the model's. */
+/* Trains with dprun, which writes its trace to the path `trace`. Writes the losses to `losses` and the model's settings
+   to `config`. */
 static void train(const char *path, const char *model, const char *clip, const char *trace, bool reference,
                   Losses *losses, ModelConfig *config)
 {
@@ -313,7 +315,7 @@ static void check_trace(const char *path, const Simulation *x)
                    *process = strstr(line, "\"pid\":");
         unsigned pipe = 0, stage, number, used, rank;
         char kind;
-        if (!pass)
+        if (!pass || strstr(line, "\"cat\":\"component\"")) /* no instruction */
             continue;
         assert_non_null(version ? version : strstr(line, "W"));
         if (!version) /* W needs no weights */
@@ -340,7 +342,8 @@ static void check_trace(const char *path, const Simulation *x)
     assert_int_equal(passes, 2 * STEPS * x->stages * x->microbatches);
 }
 
-/* Compares dprun with the simulation. `schedule`: arguments of dpc; `clip`: a setting; `x`: the recurrence. */
+/* Compares dprun with the simulation. `schedule`: arguments of dpc; `clip`: an argument of --set; `x`: what to
+   simulate. */
 static void compare(const char *schedule, Simulation x, const char *model, const char *clip)
 {
     char folder[] = "/tmp/versions.XXXXXX", command[1024], program[64], trace[64];
@@ -367,7 +370,7 @@ static void compare(const char *schedule, Simulation x, const char *model, const
                 fail_msg("%s, step %u, microbatch %u: the recurrence has loss %a, dprun %a, on one rank %a", command,
                          step + 1, m, losses[m], pipelined.of[step][m], reference.of[step][m]);
     }
-    if (strcmp(model, "gpt") == 0) /* the data of the mlp model are noise, so its loss need not fall */
+    if (strcmp(model, "gpt") == 0) /* mlp trains on random data: its loss does not have to fall */
         assert_true(pipelined.last < pipelined.first);
     close_simulation(&x);
     snprintf(command, sizeof command, "rm -r %s", folder);

@@ -36,7 +36,7 @@ static double input(const PassSlots *slots, int i)
 static Status forward(void *host, const PassSlots *slots, Error *error)
 {
     Toy *toy = host;
-    double *y = slots->y ? slots->y : slots->context; /* the last stage saves the gradient of the loss */
+    double *y = slots->y ? slots->y : slots->context; /* the last stage saves dloss/dy in its context */
     (void)error;
     for (int i = 0; i < WIDTH; i++)
         y[i] = toy->layers[slots->chunk].weight[i] * input(slots, i);

@@ -66,7 +66,7 @@ static void check(const BalanceShape *shape, const BalanceRequest *request, cons
     }
 }
 
-/* Places the layers one by one, with the current placement of the table if there is one. */
+/* Places the layers one by one. `from`: the table of the current placement; without columns if there is none. */
 static void place(BalanceShape shape, BalanceRequest request, const Table *loads, const Table *from, Arena *arena)
 {
     Error error = {""};

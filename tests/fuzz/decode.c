@@ -1,6 +1,6 @@
 /* Fuzz target of the decoder. Any bytes are decoded twice: as they are, and between a correct version and a correct
    checksum, so that random changes get past these. A program that decodes is encoded again, disassembled and verified.
-   From one that is verified its forward-only program is made and, if it is small, its program for one rank; both must
+   Of a verified program the forward-only program is made and, if it is small, the program for one rank; both must
    verify, too. `make fuzz` runs this; tests/program/malformed.c runs the same without libFuzzer. */
 
 #include "runtime/program/operands.h"

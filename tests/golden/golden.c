@@ -1,4 +1,4 @@
-/* Golden tests: every tests/FOLDER/NAME.test is one test, in the folder of the stage that it tests. A file is a list of
+/* Golden tests: every tests/FOLDER/NAME.test is one test, in the folder of what it tests. A file is a list of
    sections:
 
      # words about the test

@@ -18,7 +18,7 @@ static void assert_found_in(const char *kernel, const Copy *copy, unsigned threa
     const char *problem = emulate(kernel, copy, launch);
     if (!problem || !strstr(problem, words))
         fail_msg("%s: %s", kernel, problem ? problem : "nothing found");
-    assert_null(emulate("copy_bytes", &parameters, copy_launch(sizeof from))); /* works again after an error */
+    assert_null(emulate("copy_bytes", &parameters, copy_launch(sizeof from))); /* the next kernel still runs */
 }
 
 static void assert_found(const char *kernel, unsigned threads, unsigned shared, const char *words)

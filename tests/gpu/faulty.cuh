@@ -61,9 +61,9 @@ KERNEL faulty_registers(KERNEL_PARAMETER Copy)
         registers_less<32>();
 }
 
-/* Copies a box with the tensor map at `from`, and reads it without waiting for it, which is a fault. An earlier fault:
-   `acquired` is false: the map is not acquired. `written`: writes where the box goes, after the fence. `counted`: waits
-   for a counter after the fence. */
+/* Copies a box with the tensor map at `from`, and reads the box without waiting for it, which is a fault. The arguments
+   add an earlier fault. acquired = false: the map is not acquired. written = true: writes to the destination of the box
+   after the fence. counted = true: waits for a counter after the fence. */
 DEVICE void faulty_box(const Copy &p, char *shared, bool acquired, bool written, bool counted)
 {
     const TensorMap *map = (const TensorMap *)p.from;
@@ -94,8 +94,10 @@ FAULTY_BOX(faulty_count, true, false, true)
 FAULTY_BOX(faulty_wait, true, false, false)
 
 /* For clusters of two blocks. Each block has a barrier at which the threads of both blocks arrive. Block 0 sends a box
-   to both blocks with the tensor map at `from`. The first `missing` threads of a block do not arrive. `stays`: blocks
-   wait for these arrivals before they end. */
+   to both blocks with the tensor map at `from`. There is no fault if begins_together and stays are true and missing is
+   0. begins_together = false: no barrier of the cluster is between the initialization of a block's barriers and their
+   use by the other block. The first `missing` threads of each block do not arrive. stays = false: a block ends before
+   the other block has arrived. */
 DEVICE void faulty_cluster(const Copy &p, char *shared, bool begins_together, unsigned missing, bool stays)
 {
     Arrivals *full = (Arrivals *)(shared + 1024), *empty = full + 1;

@@ -230,8 +230,8 @@ static Memory lay_out(Operation *o, size_t element_size)
     return m;
 }
 
-/* Replaces products by those with TMA and wgmma, except one, as if its rows did not fit TMA; also attention with wide
-   heads. */
+/* Replaces products by those with TMA and wgmma, and the attention with wide heads by that with TMA. Keeps the product
+   DX as if its rows did not fit TMA. */
 static void use_hopper(Operation *operations)
 {
     Operation *wide = &operations[ATTEND_WIDE];
@@ -367,12 +367,12 @@ static void test_wrong_tables(void **state)
     operations[NORM].after_count = 1, operations[NORM].after[0] = DOWN; /* a cycle */
     assert_wrong(&table, "the launch stops before run 0: operation 0 waits for what never ends");
     assert_int_equal(make_table(operations, 4, 2, &table, &error), STATUS_BAD_INPUT);
-    assert_string_equal(error.text, "operation 0 comes after operation 2, which is no earlier one");
+    assert_string_equal(error.text, "operation 0 of a fused GPU launch waits for operation 2, which is not before it");
     free(memory.at);
 }
 
 /* A table with a cycle, which the check refuses, does hang when it is launched. */
-static void test_circle_hangs(void **state)
+static void test_cycle_hangs(void **state)
 {
     (void)state;
     Operation operations[OPERATIONS];
@@ -395,7 +395,7 @@ int main(void)
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_same_bits_hopper),
         cmocka_unit_test(test_wrong_tables),
-        cmocka_unit_test(test_circle_hangs),
+        cmocka_unit_test(test_cycle_hangs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -471,7 +471,7 @@ static void test_cross_entropy(Type type)
 {
     static const unsigned shapes[][2] = {{1, 2}, {5, 7}, {33, 256}, {2, 3001}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
-        for (double deviation = 0.1; deviation < 20000; deviation *= 100) { /* also where most probabilities are 0 */
+        for (double deviation = 0.1; deviation < 20000; deviation *= 100) { /* a large one makes most probabilities 0 */
             const unsigned rows = shapes[s][0], columns = shapes[s][1];
             const Kernel *kernel =
                 kernel_of((KernelShape){.kind = KERNEL_CROSS_ENTROPY, .rows = rows, .columns = columns});

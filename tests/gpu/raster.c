@@ -18,8 +18,8 @@ typedef struct Raster {
     unsigned m, n, k, tile_m, tile_n, band, blocks;
 } Raster;
 
-/* Bytes of bfloat16 operands that the waves of `blocks` tiles read, if each wave reads every row and column of tiles
-   once. */
+/* Bytes of bfloat16 operands that all waves read. A wave has `blocks` tiles, and reads each row and each column of
+   these tiles once. */
 static double wave_bytes(const Raster *r)
 {
     const unsigned tiles = tiles_of(r->m, r->tile_m) * tiles_of(r->n, r->tile_n);
@@ -45,7 +45,7 @@ static double band_bytes(Raster r, unsigned band)
 }
 
 /* A square product, and the products of a GPT with hidden 4096 and sequences of 4096: attention's projections and the
-   MLP's, forward and for weights. The last two are smaller. */
+   MLP's, forward and for weights. The last two products are smaller. */
 static const unsigned shapes[][3] = {{8192, 8192, 8192},  {4096, 12288, 4096}, {4096, 4096, 4096}, {4096, 16384, 4096},
                                      {4096, 4096, 16384}, {16384, 4096, 4096}, {2560, 8192, 2048}, {1024, 4096, 1024}};
 

@@ -1,6 +1,6 @@
 /* Reads the compiler's reports on the prebuilt machine code. Each kernel must exist for each architecture that it is
-   for. No function in these reports may have a stack frame or spill registers to memory, no report may have a warning,
-   and those of hopper.cu must use 168 registers. Skipped if `make gpu-code` has not run. */
+   for. No function in these reports may have a stack frame or spill registers to memory, and no report may have a
+   warning. Functions of hopper.cu must use 168 registers. Skipped if `make gpu-code` has not run. */
 
 #include "runtime/device/kernels/kernels.h"
 
@@ -40,7 +40,7 @@ static void assert_there(const char *file, const char *architecture, const char 
         if (strstr(line, " bytes stack frame") &&
             strcmp(line, "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"))
             fail_msg("%s, %s: %s: %s", file, architecture, before, line);
-        else if (strstr(line, "warning")) /* setmaxnreg ignored, wgmma serialized */
+        else if (strstr(line, "warning")) /* such as: setmaxnreg ignored, wgmma serialized */
             fail_msg("%s, %s: %s", file, architecture, line);
         else if (strcmp(file, "hopper") == 0 && strstr(line, "Used ") && !strstr(line, "Used 168 registers"))
             fail_msg("%s: %s: the warpgroups share out 3 x 168", before, line); /* hopper.cuh */

@@ -1,6 +1,6 @@
-/* The calls of the CUDA runtime by LaunchKernel, KernelSetAttributeForDevice and EncodeTensorMap: the linker replaces
-   the functions that these call (--wrap), and the replacements record their arguments. Skipped if the build has no
-   toolkit. */
+/* Checks the calls of the CUDA runtime that LaunchKernel, KernelSetAttributeForDevice and EncodeTensorMap make. The
+   linker replaces the functions of the runtime (--wrap), and the replacements record their arguments. Skipped if the
+   build has no toolkit. */
 
 #include "runtime/device/cuda_runtime.h"
 
@@ -138,7 +138,7 @@ static void test_tensor_map(void **state)
     static char matrix[16];
     const Product product = {.m = 640, .n = 384, .k = 200};
     const TensorMapShape shape = tensor_map_shape(PRODUCT_FORWARD, &product, 1);
-    driver_says = cudaDriverEntryPointSymbolNotFound; /* an old driver; must be first, as the result is cached */
+    driver_says = cudaDriverEntryPointSymbolNotFound; /* an old driver; must be first, as a success is cached */
     assert_int_not_equal(cuda_runtime->EncodeTensorMap(&map, matrix, &shape), CUDA_OK);
     driver_says = cudaDriverEntryPointSuccess;
     assert_int_equal(cuda_runtime->EncodeTensorMap(&map, matrix, &shape), CUDA_OK);

@@ -52,13 +52,13 @@ inline unsigned __float_as_uint(float value)
 }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 
-/* --- simt.cpp --- */
+/* --- simt.cpp, simt_warp.cpp, simt_hopper.cpp --- */
 char *simt_shared();
 void simt_barrier(unsigned barrier, unsigned threads);
 /* A collective instruction: when all 32 lanes of a warp have arrived, `finish` gets the operands of all lanes and
    writes the results into them. */
 void simt_collective(const char *instruction, void *operands, void (*finish)(void *const *lanes));
-/* Reports a memory access, which counts as one of the running thread. */
+/* Report a memory access of the running thread. */
 void simt_read(const void *address, std::size_t bytes);
 void simt_write(const void *address, std::size_t bytes);
 void simt_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

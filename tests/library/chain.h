@@ -2,7 +2,7 @@
 #define TESTS_LIBRARY_CHAIN_H
 
 /* A model for the tests that run ranks: a chain of sparse linear layers, y[i] = w[i] x[i+1], one per stage, in double
-   precision. Passes find their inputs in the slots that the instruction names, and fill the others. */
+   precision. Passes read and write the slots that the instruction names. */
 
 #include "tests/library/client.h"
 

@@ -1,6 +1,6 @@
 /* Uses libdps as a program outside of this project does: with dps.h and nothing else. */
 
-#include "tests/library/client.h"
+#include "tests/library/host.h"
 
 #include <glob.h>
 #include <locale.h>
@@ -275,7 +275,7 @@ static void a_loaded_program_is_the_one_that_was_saved(void **state)
             same_text(d, one, other, formats[f]);
         dps_program_info info = {.size = sizeof info};
         assert_int_equal(dps_get_program_info(program, &info), DPS_OK);
-        if (info.pipes == 1) /* with several pipes the text has their names, which a program does not store */
+        if (info.pipes == 1) /* the picture has the names of several pipes, which a program does not store */
             same_text(d, one, other, DPS_SVG);
         dps_prediction_free(one);
         dps_prediction_free(other);
@@ -377,7 +377,7 @@ static void pictures_are_text(void **state)
     dps_free(d);
 }
 
-/* The host's locale may have decimal commas. */
+/* The program that calls the library may have set a locale with decimal commas. */
 static void numbers_have_points_in_every_locale(void **state)
 {
     (void)state;
@@ -412,30 +412,6 @@ static void numbers_have_points_in_every_locale(void **state)
 }
 
 /* --- the host's functions --- */
-
-typedef struct Host {
-    int live, left; /* live: how many blocks exist; left: how many more may be allocated before allocation fails */
-    int told;       /* how often progress was called */
-    uint32_t planned;
-} Host;
-
-static void *give(void *user, size_t size)
-{
-    Host *host = user;
-    if (host->left == 0)
-        return NULL;
-    host->left--;
-    host->live++;
-    void *memory = malloc(size);
-    memset(memory, 0xa5, size);
-    return memory;
-}
-
-static void take(void *user, void *memory)
-{
-    ((Host *)user)->live--;
-    free(memory);
-}
 
 static int stop_at_third(void *user, const dps_progress *progress)
 {
@@ -623,103 +599,6 @@ static void experts_are_placed(void **state)
     dps_free(d);
 }
 
-/* --- several schedules --- */
-
-/* Runs compare and advise. False: memory was exhausted. */
-static bool study(dps *d)
-{
-    static const char *const paths[] = {"schedules/gpipe.dps", "schedules/zb1p.dps", "schedules/zb-h1.dps"};
-    static const char *const costs[] = {"F=1.5"};
-    const dps_options options = {
-        .size = sizeof options, .ranks = 2, .microbatches = 4, .costs = costs, .cost_count = 1};
-    char *compared = NULL, *advised = NULL;
-    dps_status status = dps_compare(d, paths, 3, &options, &compared, NULL);
-    if (status == DPS_OK)
-        status = dps_advise(d, paths, 3, &options, 600, 0, &advised, NULL);
-    if (status == DPS_OK) {
-        assert_non_null(strstr(compared, "\"schedule\": \"gpipe\""));
-        assert_non_null(strstr(advised, "\"rows\": ["));
-        assert_non_null(strstr(advised, "dpc --ranks 2 --microbatches 4"));
-    }
-    dps_release(d, compared);
-    dps_release(d, advised);
-    return status == DPS_OK;
-}
-
-/* Chimera has two copies of each stage, so sums over 2 replicas have 4 members. */
-static void replicas_sum_gradients(void **state)
-{
-    (void)state;
-    static const char *const paths[] = {"schedules/chimera.dps"}, *const costs[] = {"F=1,gradients=8,bandwidth=1"};
-    dps_options options = {
-        .size = sizeof options, .ranks = 2, .microbatches = 4, .costs = costs, .cost_count = 1, .replicas = 2};
-    dps *d = dps_new(NULL);
-    char *json;
-    assert_int_equal(dps_compare(d, paths, 1, &options, &json, NULL), DPS_OK);
-    assert_non_null(strstr(json, "\"sums_bytes\": 48")); /* 2 ranks send 2 * 3/4 * 8 bytes for each of 2 stages */
-    dps_release(d, json);
-    assert_int_equal(dps_advise(d, paths, 1, &options, 600, 0, &json, NULL), DPS_OK);
-    assert_non_null(strstr(json, "\"sums_bytes\": 48"));
-    dps_release(d, json);
-    options.cost_count = 0;
-    assert_int_equal(dps_compare(d, paths, 1, &options, &json, NULL), DPS_BAD_USAGE);
-    assert_non_null(strstr(dps_error(d), "gradients=N"));
-    assert_null(json);
-    dps_free(d);
-}
-
-static void schedules_are_compared(void **state)
-{
-    (void)state;
-    static const char *const wrong[] = {"schedules/gpipe.dps", "HACKING.md"};
-    const dps_options sizes = {.size = sizeof sizes, .ranks = 2, .microbatches = 4};
-    dps *d = dps_new(NULL);
-    char *json;
-    assert_true(study(d));
-    assert_int_equal(dps_compare(d, wrong, 2, NULL, &json, NULL), DPS_BAD_INPUT);
-    assert_null(json);
-    assert_non_null(strstr(dps_error(d), "HACKING.md:5:1: error: "));
-    assert_int_equal(dps_advise(d, wrong, 2, &sizes, 1, 0, &json, NULL), DPS_BAD_INPUT);
-    assert_non_null(strstr(dps_error(d), "HACKING.md:5:1: error: "));
-    assert_int_equal(dps_advise(d, wrong, 1, NULL, 1, 0, &json, NULL), DPS_BAD_USAGE);
-    assert_int_equal(dps_compare(d, wrong, 0, NULL, &json, NULL), DPS_BAD_USAGE);
-    dps_free(d);
-}
-
-/* Several threads call the host's functions. */
-static pthread_mutex_t host_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-static void *give_alone(void *user, size_t size)
-{
-    pthread_mutex_lock(&host_mutex);
-    void *memory = give(user, size);
-    pthread_mutex_unlock(&host_mutex);
-    return memory;
-}
-
-static void take_alone(void *user, void *memory)
-{
-    pthread_mutex_lock(&host_mutex);
-    take(user, memory);
-    pthread_mutex_unlock(&host_mutex);
-}
-
-static void studies_lose_no_memory(void **state)
-{
-    (void)state;
-    bool enough = false;
-    for (int pieces = 1; !enough && pieces < 100000; pieces += 1 + pieces / 3) {
-        Host host = {.left = pieces};
-        const dps_host functions = {
-            .size = sizeof functions, .user = &host, .allocate = give_alone, .release = take_alone};
-        dps *d = dps_new(&functions);
-        enough = study(d);
-        dps_free(d);
-        assert_int_equal(host.live, 0);
-    }
-    assert_true(enough);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -738,9 +617,6 @@ int main(void)
         cmocka_unit_test(a_search_tells_and_can_be_stopped),
         cmocka_unit_test(threads_compile_at_the_same_time),
         cmocka_unit_test(experts_are_placed),
-        cmocka_unit_test(schedules_are_compared),
-        cmocka_unit_test(replicas_sum_gradients),
-        cmocka_unit_test(studies_lose_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,8 @@ static bool build(const char *compiler, const char *name)
                     folder, name, build, top, build);
 }
 
-/* Runs a program with one schedule, and compares its losses to those of the chain. */
+/* Runs a program with one schedule, and compares its losses to those of the chain without a pipeline (chain_step). Does
+   nothing if the schedule is asynchronous. */
 static void compare(const char *launcher, const char *name, const char *path)
 {
     dps *d = dps_new(NULL);

@@ -1,6 +1,6 @@
-/* Hosts that fail or make mistakes while ranks run: a function of the host fails, in one run after the other at a later
-   call; memory runs out at any point; calls come in the wrong order; ranks have different programs; the host has
-   another version of dps.h. */
+/* Hosts that fail or make mistakes while ranks run: a function of the host fails, at each of its calls in turn; memory
+   runs out at any point; calls come in the wrong order; ranks have different programs; the host has another version of
+   dps.h. */
 
 #include "tests/library/ranks.h"
 
@@ -175,7 +175,7 @@ static void calls_in_the_wrong_order_are_refused(void **state)
     assert_int_equal(calls_made, 2 * 4);
     assert_int_equal(dps_next(running, &action), DPS_OK);
     assert_int_equal(dps_step(running, &calls), DPS_BAD_USAGE);
-    assert_string_equal(dps_rank_error(running), "rank 0: dps_step: a step has begun, and is not at its end");
+    assert_string_equal(dps_rank_error(running), "rank 0: dps_step: a step of this rank has begun and not ended");
     assert_int_equal(dps_join(running, threads, &buffers), DPS_BAD_USAGE);
     assert_int_equal(dps_done(running, action, DPS_OK), DPS_OK);
     assert_int_equal(dps_step(running, &calls), DPS_BAD_USAGE); /* refused: the rank is in the middle of a step */
@@ -210,7 +210,7 @@ static void ranks_join_the_threads_of_their_program_once(void **state)
     }
     assert_int_equal(dps_join(rank, threads, &buffers), DPS_OK);
     assert_int_equal(dps_join(again, threads, &buffers), DPS_BAD_USAGE);
-    assert_non_null(strstr(dps_rank_error(again), "has joined these threads before"));
+    assert_non_null(strstr(dps_rank_error(again), "has joined these threads already"));
     dps_rank_free(rank);
     dps_rank_free(again);
     dps_rank_free(other);
@@ -220,7 +220,8 @@ static void ranks_join_the_threads_of_their_program_once(void **state)
     dps_free(d);
 }
 
-/* Ranks whose copies of a stage differ in the number or size of elements cannot join the same threads. */
+/* A rank cannot join the threads of another rank if its copy of a stage has another number or size of elements, or no
+   gradient. */
 static void copies_of_a_stage_sum_the_same(void **state)
 {
     (void)state;
@@ -255,7 +256,7 @@ static void copies_of_a_stage_sum_the_same(void **state)
     dps_free(d);
 }
 
-/* Only rank 1 runs. At its deadline it names the rank that is missing. */
+/* Only rank 1 runs. At the deadline its error names the rank that is missing. */
 static void a_missing_rank_is_named(void **state)
 {
     (void)state;
@@ -268,7 +269,7 @@ static void a_missing_rank_is_named(void **state)
     assert_int_equal(thread.status, DPS_FAILED);
     assert_non_null(strstr(dps_rank_error(thread.host.rank), "(WAIT "));
     assert_non_null(strstr(dps_rank_error(thread.host.rank), "no answer from rank 0 within 0.05 s"));
-    assert_null(strstr(dps_rank_error(thread.host.rank), "--deadline")); /* an option of dprun */
+    assert_null(strstr(dps_rank_error(thread.host.rank), "--deadline")); /* a library has no options */
     finish(&run, &thread, 1);
     dps_program_free(run.program);
     dps_free(d);

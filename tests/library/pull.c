@@ -43,7 +43,7 @@ static void post(Run *run, const Host *host, const dps_instruction *action)
     meet(channel, (*count)++);
 }
 
-/* Adds up the gradients of a group once all members have posted theirs. */
+/* Posts the gradient of the action's chunk. Adds up the gradients of the group when all members have posted theirs. */
 static void sum(Run *run, const Host *host, const dps_instruction *action)
 {
     dps_group_member member = {.size = sizeof member};
@@ -104,7 +104,7 @@ static bool perform(Run *run, Host *host, const dps_instruction *action)
     }
 }
 
-/* Runs the rank until it waits for another one. True: its step has ended. */
+/* Runs a rank until it waits for another rank. True: its step has ended. */
 static bool advance(Run *run, Host *host, const dps_instruction **waiting)
 {
     for (const dps_instruction *action = *waiting;; action = NULL) {
@@ -126,7 +126,7 @@ static double step(Run *run)
     double loss = 0;
     memset(run->channels, 0, sizeof run->channels);
     for (uint32_t ended = 0, rounds = 0; ended < run->ranks; rounds++) {
-        assert_true(rounds < 100000); /* otherwise the ranks wait for each other forever */
+        assert_true(rounds < 100000); /* more rounds: the ranks wait for each other forever */
         for (uint32_t r = 0; r < run->ranks; r++)
             if (!waiting[r] || waiting[r]->opcode != DPS_END)
                 ended += advance(run, &run->hosts[r], &waiting[r]);
@@ -161,7 +161,8 @@ static void run_close(Run *run)
 
 enum { STEPS = 3, RANKS = 4, MICROBATCHES = 8 };
 
-/* Trains with one schedule, with messages posted early or not, and compares with the chain without a pipeline. */
+/* Trains with one schedule, with messages posted early or not. Compares losses and weights with those of the same model
+   (chain.h) without a pipeline; an asynchronous schedule only has to run. */
 static void train(dps *d, const dps_program *program, int post_early)
 {
     dps_program_info info = {.size = sizeof info};
@@ -345,7 +346,7 @@ static void a_program_for_another_number_of_ranks_is_refused(void **state)
     assert_null(rank);
     assert_string_equal(dps_error(d), "1f1b has ranks 0 to 3: there is no rank 4");
     assert_int_equal(dps_rank_open(d, program, 0, &eight, &rank), DPS_BAD_USAGE);
-    assert_string_equal(dps_error(d), "1f1b is a program for 4 ranks, and you run 8: compile it for 8");
+    assert_string_equal(dps_error(d), "1f1b was compiled for 4 ranks, but you run 8: compile it for 8");
     assert_int_equal(dps_rank_open(d, program, 0, &no_size, &rank), DPS_BAD_USAGE);
     assert_non_null(strstr(dps_error(d), "dps_rank_options"));
     dps_program_free(program);

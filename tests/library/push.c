@@ -26,6 +26,8 @@ static void every_schedule_trains_in_every_way(void **state)
     glob_t files;
     int pairs = 0;
     assert_int_equal(glob("schedules/*.dps", 0, NULL, &files), 0);
+    /* weight gradients after an F&B */
+    assert_int_equal(glob("tests/library/after.dps", GLOB_APPEND, NULL, &files), 0);
     dps *d = dps_new(NULL);
     for (size_t i = 0; i < files.gl_pathc; i++) {
         dps_program *program = compiled(d, files.gl_pathv[i], RANKS, MICROBATCHES);
@@ -44,7 +46,7 @@ static void every_schedule_trains_in_every_way(void **state)
             }
             if (!info.is_asynchronous)
                 compare_to_sequence(threads, &info);
-            for (int s = 0; s < STEPS; s++) /* the losses have the same bits in every way */
+            for (int s = 0; s < STEPS; s++) /* the losses have the same bits for every Way */
                 if (way == PUSH)
                     losses[s] = total(threads, s);
                 else
@@ -81,7 +83,7 @@ static void needed_functions_are_asked_for(void **state)
     assert_non_null(strstr(dps_rank_error(rank), "dps_functions has no size"));
     dps_rank_free(rank);
 
-    assert_int_equal(dps_forward_half(d, program, &forward), DPS_OK); /* it needs no backward */
+    assert_int_equal(dps_forward_half(d, program, &forward), DPS_OK); /* the forward half needs no backward functions */
     assert_int_equal(dps_rank_open(d, forward, 0, NULL, &rank), DPS_OK);
     own = (dps_functions){.size = sizeof own, .forward = chain_forward};
     assert_int_equal(dps_step(rank, &own), DPS_BAD_USAGE);

@@ -20,7 +20,7 @@ typedef struct Run {
 } Run;
 
 typedef struct Thread {
-    Host host; /* first: the functions of the chain take it */
+    Host host; /* must be first: functions of the chain use the Thread as a Host */
     const Run *run;
     double losses[STEPS], norm;
     int pairs, fail_at, calls; /* fail_at: the number of the call that fails; 0: none */
@@ -121,7 +121,7 @@ static inline dps_status pull(Thread *thread)
     dps_status status;
     while (!(status = dps_next(thread->host.rank, &action)) && action->opcode != DPS_END) {
         if (action->opcode >= DPS_SEND_FORWARD && action->opcode <= DPS_WAIT_REDUCE)
-            return DPS_BAD_USAGE; /* the library runs these itself */
+            return DPS_BAD_USAGE; /* the library runs messages and sums itself */
         dps_done(thread->host.rank, action, call(thread, action) ? DPS_FAILED : DPS_OK);
     }
     return status;

@@ -202,7 +202,7 @@ static void put_launch(const Made *made, int thread, int start)
             thread, start, ++correlation);
 }
 
-/* Adds a kernel of the last launch. */
+/* Adds a kernel that the last put_launch has launched. */
 static void put_kernel(const Made *made, const char *name, int device, int stream, int start, int length)
 {
     fprintf(made->stream,
@@ -248,7 +248,8 @@ static void expect_span(const Profiled *profiled, uint32_t number, unsigned comp
     assert_int_equal(span->end, 1000 * end + 250);
 }
 
-/* The thread of the annotation, autograd's thread, and a thread with its own annotations at the same time. */
+/* Launches on the thread of the annotation, on autograd's thread, and on a thread that has annotations of its own at
+   the same time. */
 static void launches_belong_to_annotations_on_any_thread(void **state)
 {
     (void)state;
@@ -266,7 +267,7 @@ static void launches_belong_to_annotations_on_any_thread(void **state)
     put_kernel(&made, "b", 0, 7, 120, 10);
     put_launch(&made, 1, 51); /* thread 1 has an annotation of its own, which takes precedence */
     put_kernel(&made, "c", 0, 7, 140, 10);
-    put_launch(&made, 2, 57); /* that of thread 3 has ended */
+    put_launch(&made, 2, 57); /* the annotation on thread 3 has ended; that on thread 1 counts */
     put_kernel(&made, "d", 0, 7, 160, 10);
     put_launch(&made, 2, 70); /* this launch is only inside the outer annotation, which is not in the map */
     put_kernel(&made, "e", 0, 7, 180, 10);
@@ -351,7 +352,8 @@ static void cycles_tell_components(void **state)
     arena_free(&profiled.arena);
 }
 
-/* With names only, kernels between those of other components form one run. Annotations take precedence. */
+/* If the map only has names of kernels, consecutive kernels of one component are one span, even with a foreign kernel
+   between them. Annotations take precedence. */
 static void names_tell_components(void **state)
 {
     (void)state;
@@ -377,7 +379,7 @@ static void names_tell_components(void **state)
     arena_free(&profiled.arena);
 }
 
-/* If F&Bs are annotated, kernels outside of them do not count. */
+/* If F&Bs are annotated, kernels launched outside of these annotations do not count. */
 static void pairs_limit_what_counts(void **state)
 {
     (void)state;
@@ -401,7 +403,7 @@ static void pairs_limit_what_counts(void **state)
     arena_free(&profiled.arena);
 }
 
-/* Missing fields are skipped or replaced, without an error. */
+/* Missing or wrong fields are skipped or replaced, without an error. */
 static void missing_fields_do_no_harm(void **state)
 {
     (void)state;
@@ -449,7 +451,8 @@ static long peak_kilobytes(void)
     return usage.ru_maxrss;
 }
 
-/* Most of a trace are calls of operators, which are not kept. KINETO_MB=1000 makes it as large as real traces. */
+/* Most events of a trace are calls of operators, which the reader does not keep. KINETO_MB=1000 makes the trace as
+   large as real ones. */
 static void a_large_trace_takes_little_memory(void **state)
 {
     (void)state;

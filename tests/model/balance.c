@@ -41,7 +41,8 @@ static void run_microbatch(Model *model)
     OK(stage_backward_weight(model->stage, &model->slots.buffers, error));
 }
 
-/* Reads the values of a parameter of the router in the `number`-th layer with experts (from 0). */
+/* Reads a parameter of the router in layer `number` (from 0) of the layers with experts. `from`: all weights or all
+   gradients. */
 static void read(const Model *model, const void *from, size_t number, size_t parameter, float *values)
 {
     size_t i = 0;
@@ -85,7 +86,7 @@ static void check_device(const char *device)
     OK(stage_take_tallies(model.stage, &model.weights, &tallies, error));
     assert_true(fabs(tallies.worst_load - worst) < 1e-12 && tallies.layers == 2 &&
                 fabs(tallies.balance_loss - 1 - balances) < 1e-6);
-    for (size_t r = 0; r < 2; r++) { /* the buffers of both parameters are zero: they have no gradients */
+    for (size_t r = 0; r < 2; r++) { /* the tallies are 0 after they were taken */
         read(&model, model.weights.gradients, r, ROUTER_BIAS, bias);
         read(&model, model.weights.gradients, r, ROUTER_BALANCE, &zero);
         for (size_t e = 0; e < EXPERTS; e++)

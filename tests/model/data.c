@@ -68,8 +68,8 @@ static void test_microbatches(void **state)
     dataset_close(again);
 }
 
-/* Each window counts once. Microbatches hold as many windows as fit; near the end they hold fewer, a divisor of their
-   size. */
+/* Each window is counted once. A microbatch holds as many windows as fit. The last ones may hold fewer, a number that
+   divides the microbatch size. */
 static void test_held_out_windows(void **state)
 {
     (void)state;

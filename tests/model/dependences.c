@@ -170,7 +170,7 @@ static void check_each_is_needed(const Subject *subject)
 }
 
 /* Fills the memory of the forward half with another microbatch, so that an operation that reads too early gets other
-   numbers. The numbers of rows stay valid. */
+   numbers. The input tokens stay valid. */
 static void run_another(Device *device, Stage *stage, Slots *slots)
 {
     OK(stage_forward(stage, &slots->buffers, error));
@@ -204,7 +204,8 @@ static void check_pair(Device *device, const ModelConfig *config, uint32_t forwa
     for (int s = 0; s < 2; s++)
         add_regions(&subject, stage_sizes(stages[s]), &slots[s].buffers);
     OK(stage_pair_list(&subject.pair, &layer, &subject.list, error));
-    OK(op_list_order(&subject.list->list, error)); /* the CPU device runs operations one after the other */
+    /* the CPU device runs a list in its order, and so has not derived the dependences */
+    OK(op_list_order(&subject.list->list, error));
     run_in_turn(&subject);
     check_random_orders(&subject);
     check_each_is_needed(&subject);
@@ -312,7 +313,8 @@ static void dependences_of_random_lists(void **state)
         for (size_t i = 0; i < OPS; i++) {
             const Op *op = &list.ops[i];
             for (unsigned k = 0; k < op->after_count; k++) {
-                assert_false(before[i][op->after[k]]); /* the newest first */
+                /* dependences are stored newest first; one that follows from those before it is not stored */
+                assert_false(before[i][op->after[k]]);
                 before[i][op->after[k]] = true;
                 for (size_t j = 0; j < OPS; j++)
                     before[i][j] |= before[op->after[k]][j];
@@ -327,9 +329,9 @@ static void dependences_of_random_lists(void **state)
     assert_in_range(derived, LISTS / 4, LISTS);
 }
 
-/* A list of many layers. Each reads the result of the previous layer and, as residual, that of one slightly earlier;
-   all share their weights, whose gradient is the last operation. Deriving the dependences takes a few steps per
-   operation, however long the list is. */
+/* A list of many layers. Each reads the result of the previous layer and, as residual, the result of an earlier one.
+   All layers share their weights, and the last operation computes the gradient of these. Deriving the dependences takes
+   a few steps per operation, however long the list is. */
 static void a_list_may_be_long(void **state)
 {
     (void)state;

@@ -5,6 +5,7 @@
 #include "runtime/model/stage.h"
 #include "runtime/transport/transport.h"
 #include "tests/model/harness.h"
+#include "tests/model/recipes.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,13 +25,13 @@ typedef struct Holder {
 typedef struct Subject {
     const char *device, *name;
     const char *const *settings;
-    double bias_of_first; /* added to the bias of expert 0: a large one gives it all tokens, a negative one none */
+    double bias_of_first; /* the bias of expert 0: a large one gives it all tokens, a negative one none */
     double expert_rows;
     int members;
-    uint32_t replicas; /* physical experts beyond one for each expert; then only F runs */
+    uint32_t replicas; /* physical experts beyond one for each expert; if there are any, only F runs */
     /* pair: runs an F&B; merged: its halves are merged by a recipe, otherwise they run one after the other */
     bool pair, merged;
-    const Recipe *forwards; /* runs an F&F with this recipe instead */
+    const Recipe *forwards; /* not NULL: runs an F&F, not an F&B; `merged` merges its halves by this recipe */
 } Subject;
 
 typedef struct Member {
@@ -109,17 +110,12 @@ static void draw(const Holder *holder, int member)
     randomize(holder->device, holder->second.x, message, 300 + (uint64_t)member, 1);
 }
 
-/* Runs an F&B: the F of the second microbatch with the backward of the first one, merged by a recipe or one after the
-   other. */
+/* Runs the F of the first microbatch, then an F&B: the F of the second microbatch with the backward of the first one,
+   merged by a recipe or one after the other. */
 static Status run_pair(Holder *holder, bool merged, Error *error)
 {
     static const Recipe recipe = {
-        .entries = {{{RECIPE_ATTENTION, RECIPE_F},
-                     {RECIPE_MLP, RECIPE_B},
-                     {RECIPE_MLP, RECIPE_W},
-                     {RECIPE_MLP, RECIPE_F},
-                     {RECIPE_ATTENTION, RECIPE_B},
-                     {RECIPE_ATTENTION, RECIPE_W}},
+        .entries = {DUALPIPE_COMPUTE,
                     {{RECIPE_COMBINE, RECIPE_B},
                      {RECIPE_DISPATCH, RECIPE_F},
                      {RECIPE_DISPATCH, RECIPE_B},
@@ -243,9 +239,9 @@ static void close_members(const Subject *subject, Member *members)
     }
 }
 
-/* Compares gradients of a member with those of `all`, the stage with all experts. `experts`: compares the gradients of
-   experts, then `all` must have run every member's microbatch. Otherwise compares all other gradients; then `all` must
-   have run only this member's microbatch. */
+/* Compares gradients of member `self` with those of `all`, the stage with all experts. experts = true: compares the
+   gradients of experts; `all` must have run every member's microbatch. experts = false: compares all other gradients;
+   `all` must have run only this member's microbatch. */
 static void compare_gradients(const Subject *subject, const Holder *member, int self, const Holder *all, bool experts)
 {
     const size_t size = all->device->run->size[MASTER_TYPE];
@@ -418,7 +414,7 @@ static void overlapped_is_in_turn_to_the_bit(void **state)
     }
 }
 
-/* In the merged list operations that compute come between the post and the wait of every all-to-all of rows. */
+/* Operations that compute come between the post and the wait of every all-to-all of rows in the merged list. */
 static void waits_come_late(void **state)
 {
     (void)state;
@@ -429,7 +425,7 @@ static void waits_come_late(void **state)
     run_members(&subject, members);
     const OpList *list = &members[0].holder.stage->pairs->list;
     const uint32_t checksum = stage_checksum(members[0].holder.stage);
-    /* progress is called after every operation of the pair, and of the single F before it */
+    /* both members call progress after every operation of the F&B and of the F before it */
     const size_t alone = members[0].holder.stage->lists[RECIPE_F].count;
     assert_int_equal(atomic_load(&progress_calls), 2 * (list->count + alone));
     int posts = 0;
@@ -461,7 +457,7 @@ static int most_in_flight(const OpList *list)
     return most;
 }
 
-/* In an F&F of one stage the all-to-alls of both halves are in flight at once. The results are those of one half after
+/* In an F&F the all-to-alls of both halves are in flight at once. The results equal those of both halves run one after
    the other, to the bit. */
 static void check_both_forwards(const Recipe *recipe)
 {

@@ -1,6 +1,6 @@
-"""The second half of a layer with experts in PyTorch's double precision, with its gradients, from DeepSeek-V3's report
-(arXiv 2412.19437, equations 12 to 20): what tests/model/torch.c has computed by F, I and W on the oracle must be
-that."""
+"""The second half of a layer with experts and its gradients, in PyTorch's double precision, by the
+equations 12 to 20 of DeepSeek-V3's report (arXiv 2412.19437). Compares them with the results of F,
+I and W on the oracle, which tests/model/torch.c writes."""
 
 import sys
 

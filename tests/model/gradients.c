@@ -12,7 +12,7 @@ static const double step_width = 1e-5;
 
 static Device *oracle;
 
-/* The subject of a test: components and stages share the checks. */
+/* What a test checks: a stage, or one component as a stage. */
 typedef struct Subject {
     const char *name;
     Stage *stage;
@@ -35,7 +35,8 @@ static double balance_loss(const Subject *subject)
     return sum;
 }
 
-/* The scalar function whose gradient the passes compute: loss, or a weighted sum of the outputs. */
+/* The scalar function whose gradient the passes compute: the loss, or the outputs weighted by dy, plus the
+   balance losses. */
 static double objective(const Subject *subject)
 {
     poison_slots(oracle, subject->sizes, subject->slots);
@@ -100,8 +101,8 @@ static void check_gradients(const Subject *subject)
     objective(subject);
     OK(stage_backward_input(subject->stage, buffers, error));
     assert_memory_equal(gradients, before, count * sizeof *before); /* I computes no weight gradient */
-    poison(oracle, buffers->context, subject->sizes->context);      /* W must not read the context */
-    poison(oracle, buffers->workspace, subject->sizes->workspace);  /* nor the workspace */
+    poison(oracle, buffers->context, subject->sizes->context);      /* W must not read what is saved for I only */
+    poison(oracle, buffers->workspace, subject->sizes->workspace);  /* nor what I leaves in the workspace */
     OK(stage_backward_weight(subject->stage, buffers, error));
     for (size_t i = 0; i < count; i++)
         gradients[i] -= before[i];

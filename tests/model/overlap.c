@@ -2,8 +2,9 @@
 
 #include "runtime/model/stage.h"
 #include "tests/model/harness.h"
+#include "tests/model/recipes.h"
 
-/* The lists that the device has got, by the function that it got them from. */
+/* The last lists that the device has prepared, bound and run. */
 static const OpList *prepared, *bound, *ran;
 static uint32_t heard_share, heard_whole;
 
@@ -36,14 +37,9 @@ static Status run(BoundList *list, Error *error)
     return STATUS_OK;
 }
 
-/* The published order: attention, then experts. */
+/* The F&B of schedules/dualpipe.dps. */
 static const Recipe published = {
-    .entries = {{{RECIPE_ATTENTION, RECIPE_F},
-                 {RECIPE_MLP, RECIPE_B},
-                 {RECIPE_MLP, RECIPE_W},
-                 {RECIPE_MLP, RECIPE_F},
-                 {RECIPE_ATTENTION, RECIPE_B},
-                 {RECIPE_ATTENTION, RECIPE_W}},
+    .entries = {DUALPIPE_COMPUTE,
                 {{RECIPE_COMBINE, RECIPE_B},
                  {RECIPE_DISPATCH, RECIPE_F},
                  {RECIPE_DISPATCH, RECIPE_B},
@@ -52,7 +48,7 @@ static const Recipe published = {
     .share = 20,
     .whole = 132,
 };
-/* A recipe with only one component, whose backward comes first. */
+/* A recipe with one component only, whose B comes before its F. */
 static const Recipe partial = {
     .entries = {{{RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_F}, {RECIPE_MLP, RECIPE_W}}},
     .counts = {3, 0},

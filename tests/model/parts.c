@@ -55,13 +55,15 @@ static void test_names(void **state)
     for (int part = 0; part < MODEL_PARTS; part++) {
         assert_int_equal(part_roles[part] <= PART_COMMUNICATES, part < (int)RECIPE_COMPONENTS);
         assert_int_equal(part_roles[part] <= PART_INSIDE, part < (int)RECIPE_NAMES);
-        assert_int_equal(recipe_component(part_names[part]), part < (int)RECIPE_NAMES ? part : (int)RECIPE_NAMES);
+        const size_t length = strlen(part_names[part]);
+        assert_int_equal(part_named(part_names[part], length), part);
+        assert_int_equal(part_named(part_names[part], length - 1), MODEL_PARTS);
         for (int other = 0; other < part; other++)
             assert_string_not_equal(part_names[part], part_names[other]);
     }
 }
 
-/* A layer's components run in the order of the table: recipe_needs relies on it. */
+/* A layer's components run in the order of the table of parts: recipe_needs relies on it. */
 static void test_order_of_layers(void **state)
 {
     (void)state;
@@ -70,7 +72,7 @@ static void test_order_of_layers(void **state)
             assert_true(models[m]->layer[i - 1]->part <= models[m]->layer[i]->part);
 }
 
-/* Checks the last column of the table: only parts with weights have W and U. */
+/* Checks the last column of the table of parts (parts.h): exactly the parts with weights have W and U. */
 static void test_passes(void **state)
 {
     (void)state;

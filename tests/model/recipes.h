@@ -3,15 +3,11 @@
 
 #include "runtime/base/recipe.h"
 
-/* The computing components of the F&B of schedules/dualpipe.dps, in its order. */
-static const Recipe published = {
-    .entries = {{{RECIPE_ATTENTION, RECIPE_F},
-                 {RECIPE_MLP, RECIPE_B},
-                 {RECIPE_MLP, RECIPE_W},
-                 {RECIPE_MLP, RECIPE_F},
-                 {RECIPE_ATTENTION, RECIPE_B},
-                 {RECIPE_ATTENTION, RECIPE_W}}},
-    .counts = {6},
-};
+/* The `compute` list of the F&B of schedules/dualpipe.dps. */
+// clang-format off
+#define DUALPIPE_COMPUTE \
+    {{RECIPE_ATTENTION, RECIPE_F}, {RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_W}, \
+     {RECIPE_MLP, RECIPE_F}, {RECIPE_ATTENTION, RECIPE_B}, {RECIPE_ATTENTION, RECIPE_W}}
+// clang-format on
 
 #endif

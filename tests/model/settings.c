@@ -148,17 +148,17 @@ static void test_check(void **state)
         const char *model, *assignments[4], *message;
     } of_experts[] = {
         {"moe", {"experts=6", "expert_groups=4"}, "expert_groups = 4 does not divide experts = 6"},
-        {"moe", {"groups_per_token=2"}, "groups_per_token = 2 of expert_groups = 1"},
+        {"moe", {"groups_per_token=2"}, "groups_per_token = 2, but there are only expert_groups = 1"},
         {"moe",
          {"experts=8", "expert_groups=4", "experts_per_token=3"},
-         "experts_per_token = 3 of 2 experts: a token may choose among 1 group of 2 experts"},
+         "experts_per_token = 3, but a token chooses among only 2 experts: 1 group of 2 experts"},
         {"moe", {"experts=1"}, "experts_per_token = 2, but a layer has 1 expert"},
         {"moe",
          {"sequence=65536", "microbatch_size=64", "experts=1024", "experts_per_token=1024"},
          "microbatch_size * sequence * experts_per_token is over 2147483647"},
         {"moe",
          {"experts=4096", "expert_hidden=65536", "hidden=65536"},
-         "this model is too large: its experts, or the rows of a microbatch"},
+         "this model is too large: make experts, expert_hidden, hidden, layers or microbatch_size smaller"},
         {"gpt", {"router=softmax"}, "router = softmax: model gpt has no experts; --model moe has"},
         {"mlp", {"bias_rate=0.25"}, "bias_rate = 0.25: model mlp has no experts; --model moe has"},
     };
@@ -245,7 +245,8 @@ static void test_mixed_layers(void **state)
     device_close(device);
 }
 
-/* Starting weights: determined by the seed, with the right deviation; gains are 1, biases 0. */
+/* The seed determines the starting weights. Matrices have the standard deviation of their parameter; gains are 1,
+   biases 0. */
 static void test_initialization(void **state)
 {
     (void)state;
@@ -293,9 +294,8 @@ static void test_initialization(void **state)
     device_close(device);
 }
 
-/* One update of AdamW from moments of zero, under the step numbers 1, 7, 13 and 19, follows its formula, and sets the
-   gradients to zero. The decay is of matrices only. Under number 1 every weight moves, besides the decay, by the
-   learning rate against the sign of its gradient, whatever the size of the gradient. */
+/* One update of AdamW from moments of zero follows its formula, for the step numbers 1, 7, 13 and 19, and sets the
+   gradients to zero. Only matrices decay. */
 static void test_update(void **state)
 {
     (void)state;

@@ -26,7 +26,7 @@ static void write_doubles(FILE *file, const char *before, const char *name, cons
     putc('\n', file);
 }
 
-/* Opens a stage with the components of a block. */
+/* Opens a stage with the components of the second half of a layer with experts. */
 static Stage *open_block(const ModelConfig *config)
 {
     Stage *stage = calloc(1, sizeof *stage + PARTS * sizeof *stage->parts);
@@ -67,7 +67,8 @@ static void write_settings(FILE *file, const Stage *stage)
             c->balance_loss, c->bias_rate, loss_scale);
 }
 
-/* Writes all parameters; or, with `gradients`, the gradients of all parameters that have no tally. */
+/* Writes all parameters. gradients = true: writes gradients instead, except where W counts tallies in place of a
+   gradient. */
 static void write_parameters(FILE *file, const char *before, const Stage *stage, const double *values, bool gradients)
 {
     for (size_t p = 0; p < PARTS; p++) {

@@ -13,7 +13,8 @@ typedef struct Tried {
 static const char head[] = "schedule x; ranks P = 4; microbatches M = 8;\n";
 static const char tail[] = "pipe all: P stages, stage s on s, M microbatches; nF : M; nB : M;";
 
-/* Tries a schedule with these parameters at 4 ranks and 8 microbatches. `given`: the user's -D. */
+/* Finds the candidates for a schedule of 4 ranks and 8 microbatches with these `param` items. `given`: the user's
+   -D. */
 static void try_with(const char *parameters, const char *steps, Parameters given, Tried *tried)
 {
     *tried = (Tried){.arena = {0}};
@@ -68,7 +69,7 @@ static void a_number(void **state)
     arena_free(&tried.arena);
 }
 
-/* A value that the table computes is left out if it equals the file's own value. */
+/* If the default of a parameter is an expression, its value (here 4) is not tried again as a number. */
 static void a_formula(void **state)
 {
     (void)state;
@@ -116,7 +117,7 @@ static void several(void **state)
     arena_free(&arena);
 }
 
-/* Arguments of `order auto` do not vary; the name of its memory is found. */
+/* Parameters in the arguments of `order auto` do not vary. memory_parameter finds the one that sets its memory. */
 static void searched(void **state)
 {
     (void)state;

@@ -7,7 +7,7 @@ static void form_of_a_report(void **state)
     (void)state;
     Front front;
     front_run(&front, TWO "let ä\n");
-    /* after the last token */
+    /* the position is after the last token */
     assert_string_equal(front.report, "t.dps:2:4: error: expected a name, but the file ends\n"
                                       "    let ä\n"
                                       "       ^\n"
@@ -81,7 +81,7 @@ static void habits(void **state)
             "an F&B joins one F", "write the F first", "unknown name `mm`", "known here: a, M, P, r");
     REPORTS(TWO, "t.dps:1:1: error: the schedule has no steps", "nF : M; nB : M;");
     REPORTS(TWO "nFIW : M; W;", "2:11: error: rank 0 (and 1 more): no weight pass is waiting for this W");
-    REPORTS(TWO "at 0: F; nB : M;", "this pass has no slot", "write `at SLOT:` before its step");
+    REPORTS(TWO "at 0: F; nB : M;", "this pass has no time slot", "write `at SLOT:` before its step");
 }
 
 static void syntax(void **state)
@@ -96,7 +96,7 @@ static void syntax(void **state)
             "t.dps:5:5: error: `stage` is a word of the language and cannot be a name",
             "t.dps:6:15: error: expected `;`, not `<`", "help: comparisons do not chain",
             "t.dps:7:15: error: expected `)`, not `;`", "t.dps:7:9: note: to close this `(`",
-            "t.dps:8:1: error: `nF0X1` is no word of passes",
+            "t.dps:8:1: error: `nF0X1` is neither a word of the language nor a list of passes",
             "t.dps:9:1: error: expected an item of the schedule, not `lett`", "help: did you mean `let`?",
             "t.dps:10:6: error: expected `{`, not `=`", "help: write == to compare",
             "t.dps:11:5: error: `B` is a pass: it has no value");
@@ -124,9 +124,9 @@ static void searched(void **state)
             "has no setting `memroy`", "help: did you mean `memory`?", "has no setting `x`",
             "help: there are memory, input, weight, effort and overlap");
     REPORTS(TWO "order auto(effort = r);", "`order auto` does not say how much memory a rank has",
-            "help: memory counts halves", "no rank r here: this setting is");
-    REPORTS(TWO "nFB : M;\norder auto(memory = 4);", "t.dps:2:2: error: `order auto` replaces all steps",
-            "t.dps:3:1: note: here");
+            "help: memory counts halves", "cannot be used here: this setting is");
+    REPORTS(TWO "nFB : M;\norder auto(memory = 4);",
+            "t.dps:2:2: error: a schedule has either `order auto` or steps, not both", "t.dps:3:1: note: here");
     REPORTS(TWO "if P { order auto(memory = 4); }", "this belongs at the top of the file");
     REPORTS(TWO "order auto(memory = 4); order auto(memory = 4);", "a second `order`");
     REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M of 4 microbatches;\norder "
@@ -136,10 +136,10 @@ static void searched(void **state)
             "auto(memory = 4);",
             "t.dps:1:", "`order auto` finds no orders for stages that live on several ranks");
     REPORTS(TWO "order auto(memory = 2-r);",
-            "t.dps:2:21: error: rank 1: memory 1 does not hold one microbatch: that takes 2",
+            "t.dps:2:21: error: rank 1: memory 1 is too small for one microbatch, which takes 2",
             "help: here r = 1; the least that works on this rank is 2");
     REPORTS(TWO "order auto(memory = 4/r);", "t.dps:2:21: error: rank 0: division by zero");
-    REPORTS(TWO "order auto(memory = 4, effort = 0);", "effort = 0: there can be 1 to 100000");
+    REPORTS(TWO "order auto(memory = 4, effort = 0);", "effort = 0: it can be 1 to 100000");
     REPORTS(TWO "order auto(memory = 4, input = 0, weight = M-P);", "a microbatch takes no memory");
 }
 
@@ -159,7 +159,7 @@ static void first_steps(void **state)
 }
 
 /* The whole grammar, with each token in turn replaced, or the text cut off there: no report has (null) in place of a
-   name. A text that stays valid has no report. */
+   name. front_run checks that only a refused text has errors. */
 static void syntax_everywhere(void **state)
 {
     (void)state;
@@ -198,7 +198,8 @@ static void characters(void **state)
     REPORTS(TWO "let x = 3 @ 4;", "t.dps:2:11: error: the language has no `@`");
     REPORTS(TWO "let x = 3 ≤ 4;", "the language has no `≤`", "help: write <=");
     REPORTS(TWO "require 1, \"never;\nlet x = 99999999999999999999;",
-            "t.dps:2:12: error: this message does not end on its line", "t.dps:3:9: error: this number is too large");
+            "t.dps:2:12: error: this text in quotes does not end on its line",
+            "t.dps:3:9: error: this number is too large");
     static const char zero[] = TWO "F\0 : 2;";
     Front front;
     front_run_bytes(&front, "t.dps", zero, sizeof zero - 1, NULL);
@@ -214,11 +215,11 @@ static void names(void **state)
     (void)state;
     REPORTS("schedule t;\nranks P = r;\nmicrobatches M = h;\nlet h = min(r, P-1-r);\npipe a: P+h stages, stage s on "
             "s+r, mm microbatches;\n",
-            "t.dps:2:11: error: there is no rank r here: the number of ranks is the same for all ranks",
+            "t.dps:2:11: error: r, the rank, cannot be used here: the number of ranks is the same for all ranks",
             "t.dps:3:18: error: unknown name `h`", "t.dps:4:5: note: it is declared below its use",
-            "t.dps:5:11: error: `h` differs from rank to rank, but the number of stages is the same for all",
+            "t.dps:5:11: error: `h` depends on r, the rank, but the number of stages is the same for all ranks",
             "t.dps:4:5: note: it is computed from r here",
-            "t.dps:5:34: error: there is no rank r here: where a stage lives is",
+            "t.dps:5:34: error: r, the rank, cannot be used here: where a stage lives is",
             "t.dps:5:37: error: unknown name `mm`");
     REPORTS(TWO "let warmup = 1; F : warmpu;", "unknown name `warmpu`", "help: did you mean `warmup`?");
     REPORTS(TWO "ranks Q = 3; microbatches N = 2;", "a second `ranks`", "note: the first", "a second `microbatches`");
@@ -230,16 +231,16 @@ static void names(void **state)
             "help: did you mean `max`?", "min takes two values or more", "unknown function `M`",
             "help: a product is written with *: M*(...)");
     REPORTS(TWO "let x = cost(F0) + cost(coom) + cost(FBI); let cost = 1;",
-            "t.dps:2:38: error: cost takes the name of one cost");
+            "t.dps:2:38: error: cost() takes the name of one cost");
     REPORTS(TWO "let x = cost(F0) + cost(coom) + cost(M, 1); let cost = 1;", "there is no cost `F0`",
             "help: write cost(F), with F, B, I, W, U, FB or comm", "there is no cost `coom`",
-            "cost takes the name of one cost", "`cost` is a function");
-    REPORTS(TWO "let x = 1 + cost();", ": error: cost takes the name of one cost",
+            "cost() takes the name of one cost", "`cost` is a function");
+    REPORTS(TWO "let x = 1 + cost();", ": error: cost() takes the name of one cost",
             "help: write cost(F), with F, B, I, W, U, FB or comm");
-    REPORTS(TWO "let x = cost(F, I);", ": error: cost takes the name of one cost", "help: write cost(F), with");
-    REPORTS(TWO "let x = cost(F&B);", ": error: cost takes the name of one cost", "help: write cost(F), with");
-    REPORTS(TWO "let x = cost(F + I);", ": error: cost takes the name of one cost", "help: write cost(F), with");
-    REPORTS(TWO "let x = cost F;", ": error: cost takes the name of one cost", "help: write cost(F), with");
+    REPORTS(TWO "let x = cost(F, I);", ": error: cost() takes the name of one cost", "help: write cost(F), with");
+    REPORTS(TWO "let x = cost(F&B);", ": error: cost() takes the name of one cost", "help: write cost(F), with");
+    REPORTS(TWO "let x = cost(F + I);", ": error: cost() takes the name of one cost", "help: write cost(F), with");
+    REPORTS(TWO "let x = cost F;", ": error: cost() takes the name of one cost", "help: write cost(F), with");
     REPORTS(TWO "let x = cost + 1;", "unknown name `cost`", "help: write cost(F), with");
     REPORTS(TWO "let x = cost(F;", "expected a pass or `)`, not `;`", "note: to close this `(`");
     REPORTS("schedule t; ranks P = 2*cost(F); microbatches M = 2; param k = cost(I); pipe a: k stages, stage s on "
@@ -265,7 +266,7 @@ static void steps(void **state)
     REPORTS(TWO "F W split from 0; W B split from 0;", "`split` needs a backward pass", "`split` has no effect here");
     REPORTS(TWO "F300; F0{1};", "chunk 300: a rank holds at most 255", "has its chunk twice");
     REPORTS(TWO "chunk 0 = a; chunk 0 = a; chunk 3 = a;", "chunk 0 is declared twice",
-            "chunk 3 without chunk 1: chunks are numbered from 0");
+            "chunk 3 is declared, but chunk 1 is not: chunks are numbered from 0");
 }
 
 static void placement(void **state)
@@ -275,27 +276,28 @@ static void placement(void **state)
             "1:75: error: stage 3 would live on rank 4: the ranks are 0 to 3", "help: here s = 3");
     REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: P stages, stage s on s, M/2 microbatches;\n"
             "pipe b: P stages, stage s on 1-s, M/2 microbatches;",
-            "the microbatches of all pipes are 2 together, not the schedule's 3", "note: declared here",
+            "the pipes together have 2 microbatches, but the schedule has 3", "note: declared here",
             "the pipes share them: M/2");
     REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M/2 microbatches;\n"
             "pipe b: P+1 stages, stage s on 0, M/2 microbatches;",
             "pipe b has 3 stages", "note: pipe a has 2: all pipes are copies of the same stages");
     REPORTS("schedule t; ranks P = 3; microbatches M = 2; pipe a: P stages, stage s on 2*(s/2), M microbatches;",
-            "rank 1: no stage lives here",
+            "rank 1: no stage lives on this rank",
             "help: every rank needs a stage: use fewer ranks, more stages, or another rank for one of them");
     REPORTS("schedule t; ranks P = 0; microbatches M = 2; pipe a: 2 stages, stage s on s, M microbatches;",
             "0 ranks: there can be 1 to 4096");
     REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 65536 stages, stage s on 0, M microbatches;",
             "65536 stages: there can be");
     REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 256 stages, stage s on 0, M microbatches;",
-            "rank 0: 256 stages live here: a rank holds at most 255");
+            "rank 0: 256 stages live on this rank: it can hold at most 255");
     REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 1 stages, stage s on 0, M of 1 microbatches;",
             "1 microbatches written in a pipe: there can be 2 to");
-    REPORTS(TWO "chunk 0 = r; ", "rank 1: the value of chunk 0 is not a pipe: 1");
-    REPORTS(TWO "chunk 0 = a; chunk 1 = a;", "rank 0 (and 1 more): chunk 1 has no stage: pipe a has 1 stage here");
+    REPORTS(TWO "chunk 0 = r; ", "rank 1: chunk 0 must be the name of a pipe, not 1");
+    REPORTS(TWO "chunk 0 = a; chunk 1 = a;",
+            "rank 0 (and 1 more): chunk 1 has no stage: pipe a has 1 stage on this rank");
     REPORTS(
         "schedule t; ranks P = 2; microbatches M = 2; pipe a: 2*P stages, stage s on s%P, M microbatches; chunk 0 = a;",
-        "rank 0 (and 1 more): stage 2 of pipe a lives here, but is none of the 1 declared chunks");
+        "rank 0 (and 1 more): stage 2 of pipe a lives on this rank, but is none of its 1 declared chunks");
 }
 
 static void requirements(void **state)

@@ -99,7 +99,7 @@ static void overlaps_and_splits(void **state)
     assert_order(ONE(1) "F; F&B : 2; B;", "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0B1)OVERLAP_F_B,0B2\n");
     assert_order(ONE(1) "F; nFB : 2 split from 1 overlap; B; W;",
                  "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0I1)OVERLAP_F_B,0B2,0W1\n");
-    /* the second F of F0F1B0 forms the pair; backwards are counted over the repetitions of the step */
+    /* F1 and B1 form the F&B, as they follow each other; backwards are counted over all repetitions of the step */
     assert_order(ONE(2) "F0F1; nF0F1B1B0 : 2 overlap from 1 split from 1; B1B0; W : 3;",
                  "0F0,1F0,0F1,1F1,1B0,0I0,0F2,(1F2;1I1)OVERLAP_F_B,0I1,1B2,0B2,0W0,1W1,0W1\n");
 }
@@ -126,7 +126,7 @@ static void slots(void **state)
     assert_order(ONE(1) "at 1 : B : 3; at -5 : F : 2; at 1 : F[2];", "0F0,0F1,0B0,0B1,0B2,0F2\n");
     assert_order(ONE(1) "at P ? 2 : 3 : F; at 4 : F&B; at 3 : F; at 6 : B; at 5 : B;",
                  "0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n");
-    /* W fills the free slots as soon as a weight pass waits; it comes last if there are none */
+    /* W takes the first free slots in which a weight pass waits; without free slots it comes last */
     assert_order(ONE(1) "repeat m < M { at 3*m : F; at 3*m+1 : I; } W : 3;", "0F0,0I0,0W0,0F1,0I1,0W1,0F2,0I2,0W2\n");
     assert_order(ONE(1) "repeat m < M { at 2*m : F; at 2*m+3 : I; } W : 3;", "0F0,0F1,0I0,0F2,0I1,0W0,0I2,0W1,0W2\n");
     assert_order(ONE(2) "W0 : 3; at 0 : F0 F1 : 3; at 10 : I1; at 12 : I0 : 3; at 20 : I1 : 2; W1 : 3;",
@@ -142,7 +142,7 @@ static void slots_that_are_wrong(void **state)
 {
     (void)state;
     REPORTS(ONE(1) "F; at 0 : F : 2; at 1 : B : 3;",
-            "t.dps:2:1: error: rank 0: this pass has no slot, but others of this rank have one: then");
+            "t.dps:2:1: error: rank 0: this pass has no time slot, but others of this rank have one: only");
     REPORTS(ONE(1) "at 4 : F; at 1/(M-3) : F;", "division by zero");
     REPORTS(ONE(1) "at 4 : F : 3; at 7 : F; at 5 : B : 3;", "2:22: error: rank 0: 3 + 1 = 4 F of 3 microbatches",
             "2:8: note: 3 of them", "help: here in slot 7");
@@ -237,11 +237,11 @@ static void replicas(void **state)
     /* each replica runs its own microbatches, in order */
     assert_order(REPLICAS "nF : r == 2 ? M : 3-r; nB : r == 2 ? M : 3-r;",
                  "0F0,0F2,0F4,0B0,0B2,0B4\n0F1,0F3,0B1,0B3\n1F0,1F1,1F2,1F3,1F4,1B0,1B1,1B2,1B3,1B4\n");
-    /* F[e] names a microbatch by its number in the pipe */
+    /* in F[e], e is the number of a microbatch in the whole pipe: rank 0 has F[0], F[2], F[4] */
     assert_order(
         REPLICAS "if r == 2 { nFB : M; } else { let n = 3-r; repeat k < n { F[2*k+r]; } nBW : n; }",
         "0F0,0F2,0F4,0I0,0W0,0I2,0W2,0I4,0W4\n0F1,0F3,0I1,0W1,0I3,0W3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3,1F4,1B4\n");
-    /* only those that exist; a stage whose next stage is on the same rank for some microbatches only */
+    /* `M of 4 microbatches` with M = 3; a stage whose next stage is on the same rank for some microbatches only */
     assert_order("schedule t; ranks P = 2; microbatches M = 3; pipe a: 2 stages, stage s of m on s == 0 ? m%2 : m/2%2, "
                  "M of 4 microbatches;\n"
                  "nF0 : 2; nF1 : 2; nB1 : 2; nB0 : 2;",
@@ -250,7 +250,7 @@ static void replicas(void **state)
     assert_order("schedule t; ranks P = 3; microbatches M = 4; pipe a: 1 stages, stage s of m on m%2, 3 microbatches;\n"
                  "pipe b: 1 stages, stage s on 2, 1 microbatches; chunk 0 = r < 2 ? a : b; nFB : r == 0 ? 2 : 1;",
                  "p0:0F0,p0:0B0,p0:0F2,p0:0B2\np0:0F1,p0:0B1\np1:0F0,p1:0B0\n");
-    /* an expression that names the microbatch but does not depend on it */
+    /* an expression that names the microbatch but does not depend on it: the stage is not on several ranks */
     Front front;
     front_run(&front, "schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s of m on s + 0*m, M "
                       "microbatches; nFB : M;");
@@ -262,15 +262,17 @@ static void replicas(void **state)
 static void replicas_that_are_wrong(void **state)
 {
     (void)state;
-    REPORTS(REPLICAS "F[1]; nFB : M;", "2:1: error: rank 0: microbatch 1 of pipe a passes stage 0 on rank 1",
+    REPORTS(REPLICAS "F[1]; nFB : M;",
+            "2:1: error: rank 0: microbatch 1 of pipe a goes through stage 0 on rank 1, not here",
             "stage 0 has microbatches 0, 2, 4 here", "rank 1: 5 F of 2 microbatches on this rank");
     REPORTS(REPLICAS "nF : 3;", "2:2: error: rank 1: 3 F of 2 microbatches on this rank", "repetition 3 of 3");
     REPORTS(
         "schedule t; ranks P = 2; microbatches M = 1; pipe a: 1 stages, stage s of m on m%2, M microbatches; nF : 1;",
-        "rank 1: no stage lives here");
+        "rank 1: no stage lives on this rank");
     REPORTS("schedule t; ranks P = 2; microbatches M = 1; pipe a: 1 stages, stage s of m on m%2, M of 2 microbatches; "
             "nF : 1;",
-            "rank 1: no microbatch of pipe a passes stage 0 here");
+            "rank 1: this rank has a copy of stage 0 of pipe a, but no microbatch goes through it: the pipe has 1 "
+            "microbatch");
     REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: 1 stages, stage s of m on m, M microbatches; nF : 1;",
             "stage 0 would live on rank 2: the ranks are 0 to 1", "here m = 2");
     REPORTS(
@@ -279,13 +281,13 @@ static void replicas_that_are_wrong(void **state)
     REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: 1 stages, stage s of s on s, M microbatches; nF : 1;",
             "`s` is declared twice");
     REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: 1 stages, stage s of m on r, M microbatches; nF : 1;",
-            "there is no rank r here");
+            "r, the rank, cannot be used here");
     REPORTS(
         "schedule t; ranks P = 2; microbatches M = 3; pipe a: 1 stages, stage s of m on m%2, M microbatches; nF : m;",
         "unknown name `m`");
     REPORTS("schedule t; ranks P = 1; microbatches M = 1048576; pipe a: 65535 stages, stage s of m on 0, M "
             "microbatches; nF : 1;",
-            "137436856320 forward and backward passes: there can be 134217728");
+            "137436856320 forward and backward passes: a schedule can have 134217728");
 }
 
 /* --- values --- */
@@ -415,7 +417,7 @@ static void loops_that_run_away(void **state)
     REPORTS(TWO "F : 2000000000;", "at least 1025 F of 2 microbatches");
     REPORTS("schedule t; ranks P = 4096; microbatches M = 1048576; pipe a: P stages, stage s on s, M microbatches; nFB "
             ": M;",
-            "8589934592 forward and backward passes: there can be 134217728");
+            "8589934592 forward and backward passes: a schedule can have 134217728");
 }
 
 int main(void)

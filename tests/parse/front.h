@@ -27,20 +27,20 @@
 typedef struct Front {
     Arena arena;
     Source source;
-    Ast *ast; /* NULL: a syntax error */
+    Ast *ast; /* NULL if there is a syntax error */
     bool good;
     Schedule schedule;
     char *report; /* output of diag_print */
     size_t report_size;
 } Front;
 
-static inline bool front_squeeze(Front *front, Diagnostics *diagnostics)
+static inline bool front_squeeze(Front *front, const Parameters *parameters, Diagnostics *diagnostics)
 {
     PassTable table;
     Timeline times;
     return prove_passes(&front->schedule, &front->arena, diagnostics, &table) &&
            timeline_run(&front->schedule, &table, &costs_unit, &front->arena, &times) &&
-           squeeze(front->ast->squeeze, &front->schedule, &table, &times, &front->arena, diagnostics);
+           squeeze(front->ast, parameters, &front->schedule, &table, &times, &front->arena, diagnostics);
 }
 
 static inline void front_run_bytes(Front *front, const char *path, const char *bytes, size_t size,
@@ -63,7 +63,7 @@ static inline void front_run_bytes(Front *front, const char *path, const char *b
                                                   &front->schedule, &(SearchProgress){0}, &(MemoryLimits){0})
                                      : expand(front->ast, parameters, &front->arena, diagnostics, &front->schedule));
     if (front->good && front->ast->squeeze)
-        front->good = front_squeeze(front, diagnostics);
+        front->good = front_squeeze(front, parameters, diagnostics);
     FILE *stream = open_memstream(&front->report, &front->report_size);
     diag_print(diagnostics, stream);
     fclose(stream);

@@ -6,7 +6,7 @@
 static const struct {
     const char *wrong; /* text from line 2 on */
     const char *error; /* LINE:COLUMN: error: message */
-    const char *help;  /* a part of the helps; NULL: there is no help */
+    const char *help;  /* a part of the help; NULL if there is none */
     const char *right; /* the corrected text */
 } mistakes[] = {
     {"let e = r > 0 and r < P-1; nFB : M+0*e;", "2:15: error: the language has no `and`", "write &&",
@@ -32,10 +32,11 @@ static const struct {
     {"if r <> 0 { nFB : M; } else { nFB : M; }", "2:6: error: the language has no `<>`",
      "write !=", "if r != 0 { nFB : M; } else { nFB : M; }"},
     {"let e := P; nFB : M;", "2:7: error: the language has no `:=`", "write =", "let e = P; nFB : M;"},
-    {"let e = 0.5*M; nFB : M;", "2:9: error: `0.5`: numbers are whole", "0.5 of M is M*1/2", "let e = M*1/2; nFB : M;"},
-    {"let e = 12.5; nFB : M;", "2:9: error: `12.5`: numbers are whole", "12.5 of M is M*25/2",
+    {"let e = 0.5*M; nFB : M;", "2:9: error: `0.5` is not a whole number", "0.5 of M is M*1/2",
+     "let e = M*1/2; nFB : M;"},
+    {"let e = 12.5; nFB : M;", "2:9: error: `12.5` is not a whole number", "12.5 of M is M*25/2",
      "let e = M*25/2; nFB : M;"},
-    {"let e = 1e3; nFB : M;", "2:9: error: `1e3`: numbers are whole", "write 1000", "let e = 1000; nFB : M;"},
+    {"let e = 1e3; nFB : M;", "2:9: error: `1e3` is not a whole number", "write 1000", "let e = 1000; nFB : M;"},
     {"if r<P:\nnFB : M;", "2:7: error: expected `{`, not `:`", "a block is written in braces: if r<P { ... }",
      "if r<P { nFB : M; }"},
     {"if r<P:\nnFB : M;\nelse:\nnFB : M;", "2:7: error: expected `{`, not `:`", "in braces: if r<P { ... }",
@@ -93,8 +94,8 @@ static const struct {
      "leave it out: the weights are updated", "nFB : M;"},
     {"nF : M; nD : M;", "2:9: error: expected an item of the schedule, not `nD`", "a backward pass is B",
      "nF : M; nB : M;"},
-    {"repeat c < 1 { nFc : M; nB : M; }", "2:16: error: `nFc` is no word of passes", "in { }: nF{c}",
-     "repeat c < 1 { nF{c} : M; nB : M; }"},
+    {"repeat c < 1 { nFc : M; nB : M; }", "2:16: error: `nFc` is neither a word of the language nor a list of passes",
+     "in { }: nF{c}", "repeat c < 1 { nF{c} : M; nB : M; }"},
     {"F0, B0; F0B0;", "2:3: error: expected", "follow each other without commas: F0 B0 F1 B1;", "F0 B0; F0B0;"},
     {"nF: M, nB: M;", "2:6: error: expected", "a step ends with `;`", "nF: M; nB: M;"},
     {"F[0:2]; nB : M;", "2:4: error: expected `]`, not `:`", "repeat m < 4 { F[m]; }",

@@ -25,8 +25,8 @@ static bool every(Size size)
     return true;
 }
 
-/* For fewer microbatches PyTorch's list has passes that do not exist, and for the last rank it counts microbatches from
-   1. PyTorch's own step runs neither list. */
+/* With fewer microbatches PyTorch's list has passes that do not exist. For the last rank its list counts microbatches
+   from 1, so that row is left out. PyTorch's own step does not run these lists. */
 static bool warms_up(Size size) { return size.ranks >= 2 && size.microbatches >= size.ranks - 1; }
 
 /* PyTorch's number of rounds has to divide the microbatches. */
@@ -43,8 +43,8 @@ static const struct Published {
     const char *schedule;
     /* whether the published generator and the schedule admit this size; from 1 to 4P microbatches are tried */
     bool (*admits)(Size size);
-    bool chunks;            /* with 1, 2 and 3 chunks */
-    uint32_t rows_left_out; /* rows of the last ranks */
+    bool chunks;            /* true: with 1, 2 and 3 chunks */
+    uint32_t rows_left_out; /* how many of the last ranks are not compared */
     uint32_t crc[RANKS];    /* [i]: for i + 1 ranks; 0: no size is admitted */
 } published[] = {
     {"gpipe",

@@ -1,5 +1,6 @@
-/* Every schedule in schedules/ that trains and has steps (auto-v is searched; prefill and decode are forward-only), at
-   many sizes: legal by an independent check, and with those figures of its source that its entry in `cases` checks. */
+/* Every schedule in schedules/ that trains, at many sizes: legal by an independent check, and with those figures of its
+   source that its entry in `cases` checks. Leaves out auto-v, whose order is searched for the given costs and
+   memory. */
 
 #include "tests/parse/front.h"
 
@@ -7,14 +8,13 @@
 typedef struct Run {
     const Schedule *schedule;
     int backward_time;
-    int *forward, *backward; /* [pipe][stage][microbatch], flat: when it ended; 0: not yet */
-    unsigned char *seen;     /* indexed alike: bits of ActionKind */
+    int *forward, *backward; /* [pipe][stage][microbatch], flat: when the pass ended; 0: not yet */
+    unsigned char *seen;     /* [pipe][stage][microbatch], flat: bits of ActionKind */
     size_t per_pipe;
-    int makespan, cost; /* cost: the largest end-start of a rank */
+    int makespan, cost; /* cost: the longest time from the start to the end of a rank */
     uint32_t *peak;     /* [rank]: the most activations that are held at once, each from its F to its B or W */
-    /* [pipe][stage][microbatch], flat: the version of the weights at its F; there is one chunk */
-    uint32_t *used;
-    uint32_t *versions; /* [rank]: how many versions its U have made */
+    uint32_t *used;     /* [pipe][stage][microbatch], flat: the version of the weights that the F used */
+    uint32_t *versions; /* [rank]: how many versions its U have made; a rank that runs U has one chunk */
 } Run;
 
 static size_t place_of(const Run *run, const Action *action, uint32_t stage)
@@ -23,8 +23,7 @@ static size_t place_of(const Run *run, const Action *action, uint32_t stage)
     return action->pipe * run->per_pipe + (size_t)stage * pipe->microbatches + action->microbatch;
 }
 
-/* Whether all inputs of a pass have been computed. Then raises *start to the time at which the last of them was
-   ready. */
+/* Raises *start to the time at which the inputs of the pass are computed. False: an input has not been computed yet. */
 static bool is_ready(const Run *run, const Action *action, int *start)
 {
     const PlacedPipe *pipe = &run->schedule->pipes[action->pipe];
@@ -60,7 +59,7 @@ static void use_version(Run *run, const Action *forward, uint32_t newest)
     assert_true(*used <= newest);
 }
 
-/* The copies of a stage make a version together, when the last of them arrives; false: some have not arrived. */
+/* Runs the U of all copies of a stage when the last copy has reached it. False: a copy has not reached it. */
 static bool meet(Run *run, const Action *update, uint32_t *next, int *now)
 {
     const Schedule *schedule = run->schedule;
@@ -169,7 +168,7 @@ typedef struct Case {
     bool (*fits)(Size size);                  /* NULL: always */
     void (*facts)(const Run *run, Size size); /* checks the source's figures with B = 2F and with B = F; NULL: none */
     const char *parameter;                    /* varied from 1 to 4; NULL: none */
-    const char *other;                        /* another parameter and its value; NULL: none */
+    const char *other;                        /* name of another parameter, which is set to `value`; NULL: none */
     int value;
     bool around_ranks; /* varies the parameter from ranks-1 to ranks+2 instead */
 } Case;
@@ -291,7 +290,7 @@ static void groups_facts(const Run *run, Size size)
 
 static bool groups_fit(Size size) { return size.parameter >= least(size.ranks, size.microbatches); }
 
-/* (P-1)(F+I-W). With half the warm-up every rank holds the same number of activations. */
+/* Bubble: (P-1)(F+I-W). Every rank holds at most P activations per chunk. */
 static void interleaved_zb_facts(const Run *run, Size size)
 {
     if (size.microbatches % size.ranks)
@@ -320,8 +319,8 @@ static void v_facts(const Run *run, Size size)
         assert_int_equal(run->cost, 6 * size.microbatches);
 }
 
-/* Qi et al., NeurIPS 2024: the peak in chunks, and the bubble: at most `slack` above the least that this peak
-   allows. */
+/* Qi et al., NeurIPS 2024: the peak, in activations of a chunk, and the bubble, at most `slack` above the least that
+   this peak allows. */
 static void controllable_facts(const Run *run, Size size, int peak, int slack)
 {
     assert_true(largest_peak(run) <= (uint32_t)peak);
@@ -337,13 +336,23 @@ static void half_facts(const Run *run, Size size)
     controllable_facts(run, size, 2 * ((size.ranks + 2) / 2), size.ranks == 2);
 }
 
+/* Of the values of `tide` only 1 is checked here: half-tide's own order. */
+static bool tide_fits(Size size) { return size.parameter == 1; }
+
+static void tide_facts(const Run *run, Size size)
+{
+    assert_true(largest_peak(run) <= 2 * (((uint32_t)size.ranks + 2) / 2));
+    if (size.ranks >= 3 && size.microbatches >= 2 * size.ranks)
+        assert_int_equal(largest_peak(run), 2 * ((size.ranks + 2) / 2));
+}
+
 static void min_facts(const Run *run, Size size)
 {
     controllable_facts(run, size, 2 * ((size.ranks + 4) / 3), size.ranks % 3 == 2 ? 4 : 0);
 }
 
 static bool dualpipe_fits(Size size) { return size.ranks % 2 == 0 && size.microbatches % 2 == 0; }
-/* ebb-v and ebb-two have three forms of their end: drain is 0, 1 or 2. */
+/* ebb-v and ebb-two refuse values of `drain` above 2. */
 static bool drain_fits(Size size) { return size.parameter <= 2; }
 static bool two_drains_fit(Size size) { return dualpipe_fits(size) && drain_fits(size); }
 
@@ -369,7 +378,8 @@ static void dualpipev_facts(const Run *run, Size size)
 
 /* --- schedules by slots: P microbatches are a unit. With B = F the units follow each other without a gap --- */
 
-/* `bubble` holds for B = F = 1. For B >= F: B * bubble, plus bubble * (B-F) for every further unit. */
+/* Idle time of a rank: `bubble` if B = F = 1. For B >= F = 1: B * bubble, plus bubble * (B-F) for each unit after the
+   first. */
 static void slots_facts(const Run *run, Size size, int chunks, int bubble)
 {
     const int units = size.microbatches / size.ranks, longer = run->backward_time - 1;
@@ -437,8 +447,8 @@ static void pipedream_facts(const Run *run, Size size)
     }
 }
 
-/* The same for stages with replicas, which take the microbatches in turn: one microbatch of each replica makes a
-   version. */
+/* PipeDream with replicated stages: the replicas of a stage take the microbatches in turn, and one microbatch of each
+   replica makes a version. */
 static void rr_facts(const Run *run, Size size, int replicated)
 {
     const int shared = replicated * size.parameter, stages = size.ranks - shared + replicated;
@@ -487,6 +497,8 @@ static const Case cases[] = {
     {"zb2p", NULL, h2_facts, NULL, NULL, 0, false},
     {"zb-v", NULL, v_facts, NULL, NULL, 0, false},
     {"v-half", NULL, half_facts, NULL, NULL, 0, false},
+    {"half-tide", NULL, half_facts, NULL, "tide", 0, false},
+    {"half-tide", tide_fits, tide_facts, "tide", NULL, 0, false},
     {"v-min", NULL, min_facts, NULL, NULL, 0, false},
     {"dualpipe", dualpipe_fits, dualpipe_facts, NULL, NULL, 0, false},
     {"dualpipev", NULL, dualpipev_facts, NULL, NULL, 0, false},

@@ -82,10 +82,15 @@ static void assert_squeezed(const char *text, const char *expected)
 static void orders(void **state)
 {
     (void)state;
-    /* No rank ever holds more than one activation, so nothing may overlap; only W waits for its slot. */
+    /* No rank may hold more than one activation, so an F comes only after the W of the microbatch before. */
     assert_squeezed(ONE_BY_ONE "nFIW : M; squeeze;",
                     "0F0,0I0,0W0,0F1,0I1,0W1,0F2,0I2,0W2\n1F0,1I0,1W0,1F1,1I1,1W1,1F2,1I2,1W2\n");
-    /* Two may be held: both I go before W, which then frees memory for the third. */
+    /* The condition of squeeze may use parameters. */
+    assert_squeezed(ONE_BY_ONE "param some = 0; F : 2; IW : 2; FIW; squeeze if some;",
+                    "0F0,0F1,0I0,0W0,0I1,0W1,0F2,0I2,0W2\n1F0,1F1,1I0,1W0,1I1,1W1,1F2,1I2,1W2\n");
+    assert_squeezed(ONE_BY_ONE "param some = 2; F : 2; IW : 2; FIW; squeeze if some == P;",
+                    "0F0,0F1,0I0,0I1,0W0,0F2,0W1,0I2,0W2\n1F0,1F1,1I0,1I1,1W0,1W1,1F2,1I2,1W2\n");
+    /* A rank may hold two activations: both I run before a W, which then frees memory for the third F. */
     assert_squeezed(ONE_BY_ONE "F : 2; IW : 2; FIW; squeeze;",
                     "0F0,0F1,0I0,0I1,0W0,0F2,0W1,0I2,0W2\n1F0,1F1,1I0,1I1,1W0,1W1,1F2,1I2,1W2\n");
 }
@@ -95,13 +100,17 @@ static void what_cannot_be_squeezed(void **state)
     (void)state;
     REPORTS("schedule t; ranks P = 4000; microbatches M = 50; pipe a: P stages, stage s on s, M microbatches; nFIW : "
             "M; squeeze;",
-            "1:108: error: too much to squeeze: 4000 ranks of 40", "fewer microbatches need fewer slots");
+            "1:108: error: too long for `squeeze`: 4000 ranks of 40", "fewer microbatches need fewer slots");
     REPORTS(TWO "order auto(memory = 2*P); squeeze;",
             "2:27: error: `squeeze` is for steps: `order auto` leaves nothing to move");
-    REPORTS(TWO "nFB : M; squeeze;", "t.dps:2:3: error: `squeeze` moves passes of one slot, and a B is two",
+    REPORTS(TWO "nFIW : M; squeeze if r;", "the condition of `squeeze` is", "rank");
+    REPORTS(TWO "nFIW : M; squeeze if x;", "error:", "x");
+    REPORTS(TWO "nFIW : M; squeeze if 1/(M-M);", "division by zero");
+    REPORTS(TWO "nFB : M; squeeze;",
+            "t.dps:2:3: error: `squeeze` moves only passes that take one time slot (F, I, W); a B takes two",
             "t.dps:2:10: note: squeezed here", "help: write I, and W for the other half");
     REPORTS(TWO "if r { F; F&I; I; } else { F : 2; I : 2; } W : 2; squeeze;",
-            "2:11: error: `squeeze` moves passes of one slot, and an F&B takes several");
+            "2:11: error: `squeeze` moves only passes that take one time slot (F, I, W); an F&B takes several");
 }
 
 /* --- random orders --- */
@@ -179,7 +188,7 @@ static void random_orders(void **state)
     assert_true(shorter > 200);
 }
 
-/* --- the schedules that it was made for --- */
+/* --- the schedules for which squeeze was made --- */
 
 /* Makespans at F = I = W = 1 of the orders of the authors' own code (sail-sg/zero-bubble-pipeline-parallelism,
    zbv_greedy.py at 39f2c186, run at these sizes): P from 2 on; M = P/2, P, 3P/2. */
@@ -211,7 +220,8 @@ static Measure measure_schedule(const char *path, int ranks, int microbatches)
     return found;
 }
 
-/* For more microbatches, schedules.c checks the least bubble that the peak allows. */
+/* Squeezed orders are no longer than these. For more microbatches, schedules.c checks the least bubble that the peak
+   allows. */
 static void no_longer_than_published(void **state)
 {
     (void)state;

@@ -21,7 +21,7 @@ static inline const char *json_text_end(const char *text)
     return text + 1;
 }
 
-/* The position after the value. */
+/* Returns the position after the value that begins at `text`. */
 static inline const char *json_skip(const char *text)
 {
     text = json_blank(text);
@@ -57,7 +57,7 @@ static inline const char *json_skip(const char *text)
     return end;
 }
 
-/* The next element of an array; for the first one pass the array. NULL: there is none. */
+/* Returns the element of an array after `element`; the first if `element` is NULL. NULL: there is none. */
 static inline const char *json_next(const char *array, const char *element)
 {
     const char *text = json_blank(element ? json_skip(element) : array);
@@ -94,7 +94,7 @@ static inline double json_number(const char *object, const char *name)
     return number;
 }
 
-/* Copies the value as it is written, without quotes. */
+/* Copies a member that is a string, as it is written, without quotes. */
 static inline void json_text(const char *object, const char *name, char *text, size_t size)
 {
     const char *value = json_member(object, name);

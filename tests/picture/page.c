@@ -60,7 +60,7 @@ static int read_ranks(const char *data)
     return count;
 }
 
-/* The order of the data, in the form of --emit=csv. */
+/* The order of the passes in the page's data, in the form of --emit=csv. */
 static char *order_of(int count, bool pipes)
 {
     char *order = NULL;
@@ -86,7 +86,8 @@ static char *order_of(int count, bool pipes)
 static double whole_start(const Rank *rank, uint32_t i) { return rank->start[rank->pair[i] == 2 ? i - 1 : i]; }
 static double whole_end(const Rank *rank, uint32_t i) { return rank->end[rank->pair[i] == 1 ? i + 1 : i]; }
 
-/* The pass that a pass waits for is on a neighbouring stage, of the same pipe and microbatch, and has ended before. */
+/* The input of a pass comes from a neighbouring stage, for the same pipe and microbatch. It is ready when the pass
+   there has ended, plus the latency of a message if that is on another rank, and the pass starts no earlier. */
 static void check_needs(int count, double latency)
 {
     for (int r = 0; r < count; r++)
@@ -142,7 +143,8 @@ static void check_critical_path(const char *data, double latency)
     assert_true(clock > makespan - 1e-6 && clock < makespan + 1e-6);
 }
 
-/* The only http address in the page is the name space of SVG, there is no https address, and no element has a src. */
+/* A page that loads nothing: the only http address in it is the name space of SVG, there is no https address, and no
+   element has a src. */
 static void check_loads_nothing(const char *page)
 {
     static const char svg[] = "http://www.w3.org/2000/svg";
@@ -175,7 +177,7 @@ static void test_data(void **state)
     }
 }
 
-/* A source cannot break out of the page. */
+/* A comment in a schedule that looks like HTML stays text in the page. */
 static void test_hostile_source(void **state)
 {
     (void)state;
@@ -191,7 +193,8 @@ static void test_hostile_source(void **state)
     free(page);
 }
 
-/* The colour that the page's style gives a name, searched from `style` on; < 0: none. */
+/* The colour that a CSS rule gives a name: its hexadecimal digits as a number. `style`: the start of the rule. Negative
+   if the rule gives none. */
 static long colour_of(const char *style, const char *name)
 {
     char wanted[32];
@@ -229,7 +232,8 @@ static void test_light_and_dark(void **state)
     free(page);
 }
 
-/* The page as Chromium renders it, with a script added. NULL: there is no Chromium. The caller frees it. */
+/* The page that the command `make` writes to $F/x.html, as Chromium renders it with the file `script` added. NULL if
+   Chromium is not installed. The caller frees it. */
 static char *in_chromium(const char *make, const char *hash, const char *script)
 {
     if (system("command -v chromium >/dev/null 2>&1") != 0)

@@ -1,4 +1,4 @@
-/* Colours: text is readable on each, and all kinds of passes look different, also to colour-blind eyes. */
+/* Colours of passes: text is readable on each, and all kinds of passes look different, also to colour-blind eyes. */
 #include "compiler/output/palette.h"
 #include "compiler/schedule/schedule.h"
 
@@ -68,7 +68,7 @@ static double difference(Colour one, Colour other, int view)
     return sqrt((a[0] - b[0]) * (a[0] - b[0]) + (a[1] - b[1]) * (a[1] - b[1]) + (a[2] - b[2]) * (a[2] - b[2]));
 }
 
-/* A difference of 2.3 is just visible; 12 is visible at a glance. */
+/* In Lab units a difference of 2.3 is just visible; 12 is visible at a glance. */
 static void test_kinds_look_different(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
 #ifndef TESTS_PICTURE_RUN_H
 #define TESTS_PICTURE_RUN_H
 
-/* Runs dpc, and searches its output. */
+/* `run` runs a shell command with the dpc of this build and returns its output; `pictured` lists the schedules that the
+   tests draw. */
 
 #include <setjmp.h>
 #include <stdarg.h>

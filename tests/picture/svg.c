@@ -16,7 +16,7 @@ static double attribute(const char *tag, const char *name)
 static bool is_tag(const char *tag, const char *begin) { return strncmp(tag, begin, strlen(begin)) == 0; }
 
 typedef struct Reading {
-    FILE *order; /* the order of the picture, in the form of --emit=csv */
+    FILE *order; /* the order that is read from the picture is written here, in the form of --emit=csv */
     bool in_pair, first_cell, first_of_pair;
     double edge; /* right edge of the last cell, in pixels */
     double pair_left, pair_right;
@@ -246,7 +246,8 @@ static uint32_t count_of(const char *text, const char *part)
     return count;
 }
 
-/* dpc diff draws every pass twice, over one axis that has room for both, with an error for each rank. */
+/* dpc diff draws every pass twice, predicted and measured, over one time axis that is long enough for both, and an
+   error for each rank. */
 static void test_two_timelines(void **state)
 {
     (void)state;
@@ -272,7 +273,7 @@ static void test_two_timelines(void **state)
     free(run("rm -r %s", folder));
 }
 
-/* Every picture has as many shades of F as the highest number of a chunk + 1. */
+/* Every picture has as many shades of F as chunk numbers occur on its ranks. */
 static void test_chunks_have_shades(void **state)
 {
     (void)state;
@@ -308,7 +309,8 @@ static void test_updates_are_seen(void **state)
             strstr(tag, "data-pass") > strchr(tag, '>'))
             continue;
         const bool is_update = is_tag(tag, "<rect class=\"pass U");
-        assert_true(is_update || attribute(tag, "x") > edge - 0.02); /* later in the file, so it is drawn above */
+        /* an update may cover the pass before it: it is later in the file, so it is drawn above */
+        assert_true(is_update || attribute(tag, "x") > edge - 0.02);
         edge = attribute(tag, "x") + attribute(tag, "width");
         updates += is_update;
     }

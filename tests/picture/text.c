@@ -1,4 +1,4 @@
-/* The timeline as text: equal to the pictures at the heads of files in schedules/; with the same passes at other
+/* The timeline as text. It equals the pictures at the heads of files in schedules/. It has the same passes at other
    widths, and with and without colours. */
 #include "compiler/output/terminal.h"
 #include "tests/picture/run.h"
@@ -42,7 +42,7 @@ static bool head_options(const char *text, char *options, size_t size)
     const char *slots = strstr(line, "one slot a pass");
     if (slots && slots < line + length)
         snprintf(options + used, size - used, " --cost B=1");
-    /* a form for more than two chunks that dpc does not print */
+    /* dpc does not print this form, for more than two chunks */
     const char *chunks = strstr(line, "its chunk, its microbatch");
     return !chunks || chunks > line + length;
 }
@@ -60,7 +60,7 @@ static char *lines_with(const char *text, const char *begin, const char *cut)
     return found;
 }
 
-/* A long row of a head is cut and ends in ...: the text to compare is cut in the same way. */
+/* A long row of a head is cut and ends in "...": cuts the text that is compared with it in the same way. */
 static void cut_as(char *rows, const char *head)
 {
     char *to = rows;
@@ -103,7 +103,7 @@ static void test_heads(void **state)
     assert_true(compared >= 5);
 }
 
-/* The passes of a rank's row in all blocks, each with its number. */
+/* The passes of a rank in all blocks of the timeline, without those whose number is not printed. */
 static char *passes_of(const char *shown, const char *rank)
 {
     char *row = calloc(1, 2 * strlen(shown) + 1), *to = row;
@@ -123,7 +123,7 @@ static char *passes_of(const char *shown, const char *rank)
     return row;
 }
 
-/* The number of passes that have no number according to the text. */
+/* How many passes have no number, as the text says. */
 static long unnumbered(const char *shown)
 {
     const char *found = strstr(shown, "without a number, for which there is no room: ");
@@ -232,7 +232,7 @@ static char *on_terminal(const char *no_colour)
     return text;
 }
 
-/* Removes escape sequences that end with m, and carriage returns; returns the number of the former. */
+/* Removes carriage returns and escape sequences that end with m; returns the number of these sequences. */
 static int strip_styles(char *text)
 {
     char *to = text;

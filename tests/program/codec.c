@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
-enum { FRAME = 12 }; /* magic and version */
+enum { FRAME = 12 }; /* bytes of magic and version */
 
 static void assert_same_program(const Program *a, const Program *b)
 {
@@ -95,6 +95,42 @@ static Program *small_program(Arena *arena)
                                    .split = 50,
                                    .overlap = 50,
                                    .seed = 7});
+}
+
+/* A program whose I and W put weight gradients off, as the recipe says. It need not pass the verifier. */
+static Program *program_with_after(Arena *arena)
+{
+    Program *program = copy_program(arena, small_program(arena));
+    Recipe *recipe = arena_allocate(arena, sizeof *recipe);
+    *recipe = (Recipe){.entries = {[RECIPE_AFTER] = {{RECIPE_MLP, RECIPE_W}, {RECIPE_ATTENTION, RECIPE_W}}},
+                       .counts = {[RECIPE_AFTER] = 2}};
+    program->recipes = (Recipes){.common = recipe};
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < program->rank_count; r++)
+        for (uint32_t i = 0; i < program->ranks[r].instruction_count; i++) {
+            Instruction *instruction = &program->ranks[r].instructions[i];
+            if (instruction->opcode != OP_BACKWARD_INPUT && instruction->opcode != OP_BACKWARD_WEIGHT)
+                continue;
+            instruction->put_off = count % 2 ? recipe_put_off(recipe) : (1u << RECIPE_COMPONENTS) - 1;
+            count++;
+        }
+    assert_true(count > 2);
+    return program;
+}
+
+static void decode_gives_back_what_was_put_off(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Error error = {""};
+    const Program *program = program_with_after(&arena);
+    Program *decoded = NULL;
+    ByteWriter writer = encoded(program);
+    if (program_decode(writer.bytes, writer.size, &arena, &decoded, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    assert_same_program(program, decoded);
+    bytes_free(&writer);
+    arena_free(&arena);
 }
 
 static void decode_gives_back_what_was_encoded(void **state)
@@ -210,14 +246,30 @@ static void truncations_beneath_the_checksum_are_refused(void **state)
 {
     (void)state;
     Arena arena = {0};
-    ByteWriter writer = encoded(small_program(&arena));
-    uint8_t *bytes = malloc(writer.size);
-    for (size_t size = FRAME + 4; size < writer.size; size++) {
-        memcpy(bytes, writer.bytes, size);
-        seal(bytes, size);
-        assert_refused(bytes, size, "damaged");
+    const Program *const programs[] = {small_program(&arena), program_with_after(&arena)};
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        ByteWriter writer = encoded(programs[i]);
+        uint8_t *bytes = malloc(writer.size);
+        for (size_t size = FRAME + 4; size < writer.size; size++) {
+            memcpy(bytes, writer.bytes, size);
+            seal(bytes, size);
+            assert_refused(bytes, size, "damaged");
+        }
+        free(bytes);
+        bytes_free(&writer);
     }
-    free(bytes);
+    arena_free(&arena);
+}
+
+/* Format 6 had no third list in a recipe, and no PUT_OFF. */
+static void the_format_before_is_refused(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    ByteWriter writer = encoded(program_with_after(&arena));
+    writer.bytes[FRAME - 4] = 6;
+    seal(writer.bytes, writer.size);
+    assert_refused(writer.bytes, writer.size, "made by another version of dpc: format 6");
     bytes_free(&writer);
     arena_free(&arena);
 }
@@ -225,15 +277,23 @@ static void truncations_beneath_the_checksum_are_refused(void **state)
 typedef struct Forgery {
     const char *why;
     size_t size;
-    uint8_t body[32];
+    uint8_t body[40];
 } Forgery;
 
 static void forgeries_are_refused(void **state)
 {
     (void)state;
-    /* name "", source "", full, 1 stage, 1 microbatch, 1 pipe of 1 from 0 without versions, no recipe, no group, 1 rank
-       of 1 chunk (pipe 0 stage 0) with no slots, peak 0, 1 instruction, which is END on line 1. The first one decodes,
-       though it is not a complete step. Each of the others has one change. */
+    /* The bytes of a program: name "", source "", full, 1 stage, 1 microbatch, 1 pipe of 1 from 0 without versions, no
+       recipe, no group, 1 rank of 1 chunk (pipe 0 stage 0) with no slots, peak 0, 1 instruction, which is END on line
+       1. Those without a reason decode, though they are not complete steps. Each of the others has one change. */
+    enum {
+        ATTENTION_W = RECIPE_ATTENTION * RECIPE_PASSES + RECIPE_W,
+        MLP_W = RECIPE_MLP * RECIPE_PASSES + RECIPE_W,
+        NO_ENTRY = RECIPE_NAMES * RECIPE_PASSES,
+        ALL = (1 << RECIPE_COMPONENTS) - 1,
+        I = OP_BACKWARD_INPUT,
+        W = OP_BACKWARD_WEIGHT
+    };
     static const Forgery forgeries[] = {
         {NULL, 24, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
         {"something follows its end", 25, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0,      0, 1, 1,
@@ -255,8 +315,8 @@ static void forgeries_are_refused(void **state)
         {"an instruction", 24, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 1}},
         {"an instruction", 27, {0, 0, 0, 1, 1, 1, 1, 0, 0,       0,    0,    1, 1, 0,
                                 0, 0, 0, 0, 0, 0, 0, 1, OP_WAIT, 0xff, 0xff, 3, 2}},
-        /* more recipes than bytes; too many entries; no such entry; a chunk of one half only; a recipe after that of
-           all other pairs; a chunk above the limit */
+        /* one after the other: more recipes than bytes; too many entries; no such entry; a chunk of one half only; a
+           recipe after that of all other pairs; a chunk above the limit */
         {"its recipes", 17, {0, 0, 0, 1, 1, 1, 1, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0}},
         {"its recipes", 29, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 17, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
         {"its recipes", 29, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 1, 24, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
@@ -265,6 +325,38 @@ static void forgeries_are_refused(void **state)
                              1, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0}},
         {"its recipes", 31, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0x80, 2, 1, 0,      0, 0,
                              0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0,    0, 1, OP_END, 2}},
+        /* a recipe's list `after`: attention(W) and mlp(W); too many entries; no such entry; cut off after its first
+           entry; not there, as in format 6; with W, though the program is forward only */
+        {NULL, 33, {0,           0,     0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0,      0, 2,
+                    ATTENTION_W, MLP_W, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"its recipes", 33, {0,           0,     0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0,      0, RECIPE_ENTRIES + 1,
+                             ATTENTION_W, MLP_W, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"its recipes", 32, {0, 0,        0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0,      0,
+                             1, NO_ENTRY, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"its recipes", 18, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 2, ATTENTION_W}},
+        {"its recipes", 16, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0}},
+        {"its recipes", 32, {0, 0,           1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0,      0,
+                             1, ATTENTION_W, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        /* I, then W, whose operand PUT_OFF names all components; one that does not exist; more than 16 bits; is cut
+           off; is the last byte, so that the line is missing */
+        {NULL, 34, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0,   0,
+                    0, 0, 0, 0, 1, I, 0, 0, 0, 0, 0, 0, 0, 0, 0, ALL, 2}},
+        {"an instruction", 34, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0,       0,
+                                0, 0, 0, 0, 1, I, 0, 0, 0, 0, 0, 0, 0, 0, 0, ALL + 1, 2}},
+        {"an instruction", 36, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0,    0,    0, 0,
+                                0, 0, 0, 1, I, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 3, 2}},
+        {"an instruction", 32, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0,
+                                0, 0, 0, 0, 0, 1, I, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+        {"an instruction", 33, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0,  0,
+                                0, 0, 0, 0, 1, I, 0, 0, 0, 0, 0, 0, 0, 0, 0, ALL}},
+        {NULL, 31, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, W, 0, 0, 0, 0, 0, 0, ALL, 2}},
+        {"an instruction", 31, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0,       0, 0,
+                                0, 0, 0, 0, 0, 1, W, 0, 0, 0, 0, 0, 0, ALL + 1, 2}},
+        {"an instruction", 33, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1,    0,    0, 0, 0,
+                                0, 0, 0, 0, 1, W, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 3, 2}},
+        {"an instruction", 29, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, W, 0, 0, 0, 0, 0, 0}},
+        {"an instruction", 30, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0,
+                                0, 0, 0, 0, 0, 0, 1, W, 0, 0, 0, 0, 0, 0, ALL}},
     };
     for (size_t i = 0; i < sizeof forgeries / sizeof *forgeries; i++) {
         ByteWriter writer = {0};
@@ -291,11 +383,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decode_gives_back_what_was_encoded),
+        cmocka_unit_test(decode_gives_back_what_was_put_off),
         cmocka_unit_test(decode_gives_back_extremes),
         cmocka_unit_test(an_instruction_takes_ten_bytes),
         cmocka_unit_test(every_truncation_is_refused),
         cmocka_unit_test(every_flipped_bit_is_refused),
         cmocka_unit_test(truncations_beneath_the_checksum_are_refused),
+        cmocka_unit_test(the_format_before_is_refused),
         cmocka_unit_test(forgeries_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

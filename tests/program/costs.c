@@ -70,7 +70,7 @@ static void test_pairs(void **state)
     assert_true(costs_pair(&factor, 0, 2, COST_B) == 4.5);
     assert_true(costs_pair(&factor, 1, 0, COST_B) == 6);
     assert_true(costs_pair(&factor, 0, 1, COST_I) == 0.75 * 5);
-    /* FB is 3/4 of the time of F and B on stage 0, and half of it on stage 1 */
+    /* an F&B takes 3/4 of the time of F and B on stage 0, and half of it on stage 1 */
     const Costs both = costs_from("F=2,I=1,W=1,FB=3,FB[1]=2");
     assert_true(costs_pair(&both, 0, 1, COST_B) == 0.75 * 2 + 0.5 * 2);
     assert_true(costs_pair(&both, 1, 0, COST_I) == 0.5 * 2 + 0.75 * 1);
@@ -91,7 +91,7 @@ static void test_links(void **state)
     assert_true(costs_message(&costs, 2, 2) == 0);
     const Costs seconds = costs_from("bandwidth=2e6,bytes=1e6,unit=1e-3"); /* half a second */
     assert_true(fabs(costs_message(&seconds, 0, 1) - 500) < 1e-9 && costs_seconds(&seconds) == 1e-3);
-    Costs many = costs_unit; /* in any order */
+    Costs many = costs_unit; /* links may be set in any order */
     for (uint32_t i = 0; i < 1000; i++) {
         Error error;
         char text[64];
@@ -140,7 +140,7 @@ static void test_halves(void **state)
     (void)state;
     static const struct {
         const char *text;
-        double input, weight; /* of stage 1 of 3 */
+        double input, weight; /* expected I and W of stage 1 of 3 */
         const char *derived;
     } cases[] = {
         {"I[1]=3,W[1]=4,B[1]=9", 3, 4, "I[0,2] and W[0,2]: 1, the default"},
@@ -174,8 +174,7 @@ static void test_halves(void **state)
     }
 }
 
-/* Times are given for every stage, as measured ones are. Costs that are missing are derived, and reported if they are
-   used. */
+/* Times of single stages, as measured ones are. Missing costs are derived, and reported if they are used. */
 static void test_derived(void **state)
 {
     (void)state;
@@ -203,8 +202,8 @@ static void test_derived(void **state)
     assert_true(!costs_has_derived(&overlap, 1 << COST_FB) && costs_has_derived(&defaults, 1 << COST_FB));
 }
 
-/* If the costs are for another number of stages, missing costs are derived for those stages first, before the model is
-   divided anew. */
+/* If the costs are for another number of stages than the program's, missing costs are derived for the stages of the
+   costs. Then the model is divided anew. */
 static void test_derived_then_recut(void **state)
 {
     (void)state;
@@ -352,7 +351,7 @@ static void test_refused(void **state)
         {"unit=0", "unit = 0: it must be a number from 1e-12 to 1e+06"},
         {"bytes=1KB", "bytes = 1KB: it must be a number of bytes, such as 4096, 64K or 1.5G"},
         {"bandwidth=0", "bandwidth = 0: it must be a number of bytes above 0, such as 4096, 64K or 1.5G"},
-        {"bytes[1]=1", "bytes[1]: bytes has one value for all stages and ranks"},
+        {"bytes[1]=1", "bytes[1]: bytes has one value for all stages and ranks: write it without brackets"},
         {"F[]=1", "F[]: the brackets hold a stage from 0 to 65535, as in F[3]"},
         {"F[-1]=1", "F[-1]: the brackets hold a stage from 0 to 65535, as in F[3]"},
         {"F[1=1", "F[1: the brackets hold a stage from 0 to 65535, as in F[3]"},
@@ -365,7 +364,7 @@ static void test_refused(void **state)
          "comm[1->]: the brackets hold the sending and the receiving rank, from 0 to 65535, as in comm[0->1]"},
         {"comm[0->1->2]=1",
          "comm[0->1->2]: the brackets hold the sending and the receiving rank, from 0 to 65535, as in comm[0->1]"},
-        {"comm[1->1]=1", "comm[1->1]: there are no messages within one rank"},
+        {"comm[1->1]=1", "comm[1->1]: a rank sends no messages to itself"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Costs costs = costs_unit;

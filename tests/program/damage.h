@@ -83,4 +83,24 @@ static inline void insert(Program *program, uint32_t rank, uint32_t i, Instructi
     *place = instruction;
 }
 
+/* A correct program, the damage that makes it wrong, and what the message must say, as for assert_refused. */
+typedef struct Fault {
+    Program *(*base)(Arena *arena);
+    void (*damage)(Program *program);
+    const char *words;
+} Fault;
+
+static inline void assert_faults_named(const Fault *faults, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        Arena arena = {0};
+        const Program *base = faults[i].base(&arena);
+        assert_verified(base);
+        Program *program = copy_program(&arena, base);
+        faults[i].damage(program);
+        assert_refused(program, faults[i].words);
+        arena_free(&arena);
+    }
+}
+
 #endif

@@ -1,9 +1,10 @@
-/* Ranks that wait for each other, or for a rank that has ended: the cycle, or the rank that waits, is reported. */
+/* Deadlocks. If ranks wait for each other, the verifier reports their shortest cycle. If a rank waits for a rank that
+   has ended, the verifier reports the rank that waits. */
 
 #include "runtime/program/deadlock.h"
 #include "tests/program/damage.h"
 
-/* Both ranks send first. */
+/* A program in which both ranks send before they receive. */
 static Program *both_send_first(Arena *arena)
 {
     Program *program = copy_program(arena, bidirectional(arena));
@@ -109,7 +110,7 @@ static void waiting_for_a_rank_that_ends_is_shown(void **state)
     assert_verified(program);
     drop(program, 1, find(program, 1, OP_NORM, 0));
     drop(program, 1, find(program, 1, OP_UPDATE, 0));
-    assert_refused(program, "rank 1|has had no NORM");
+    assert_refused(program, "rank 1|runs no NORM");
 
     /* A rank has one receive too many: it waits there although the sender has ended. */
     program = generate(&arena, shape);
@@ -155,8 +156,8 @@ static void reductions_in_different_orders_are_a_deadlock(void **state)
     assert_int_equal(program_verify_deadlock(program, &arena, &deadlock, &error), STATUS_BAD_INPUT);
     assert_false(deadlock.runs_buffered); /* buffers for messages do not help against a deadlock of sums */
     assert_null(strstr(error.text, "buffered"));
-    /* rank 0 waits at the REDUCE of group 0 for the second REDUCE of rank 1; rank 1 waits at that of group 1 for the
-       second REDUCE of rank 0 */
+    /* rank 0 waits at its REDUCE of group 0 for the second REDUCE of rank 1; rank 1 waits at its REDUCE of group 1 for
+       the second REDUCE of rank 0 */
     for (uint32_t r = 0; r < 2; r++) {
         assert_int_equal(deadlock.waits[r].at, find(program, r, OP_REDUCE, 0));
         assert_int_equal(deadlock.waits[r].until, find(program, 1 - r, OP_REDUCE, 1));

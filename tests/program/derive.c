@@ -156,8 +156,8 @@ static void the_reference_is_one_microbatch_after_the_other(void **state)
     arena_free(&arena);
 }
 
-/* Lists the microbatches whose W or B a rank runs on a chunk, in order; if `copies` is not NULL, only those that use
-   copy number `copy`. */
+/* Writes to `order` the microbatches of the W and B of a chunk, in the order in which the rank runs them, and returns
+   their number. If `copies` is not NULL, only the microbatches that use copy number `copy` of the stage count. */
 static uint32_t weight_order(const Program *program, uint32_t rank, uint32_t chunk, const StageCopies *copies,
                              uint32_t copy, uint32_t *order)
 {
@@ -173,7 +173,8 @@ static uint32_t weight_order(const Program *program, uint32_t rank, uint32_t chu
     return count;
 }
 
-/* So the gradient of each copy is the same sum, added up in the same order. */
+/* The reference runs the B or W passes of each copy of a stage in the program's order. So the gradient of each copy is
+   the same sum, added up in the same order. */
 static void a_reference_keeps_the_order_of_every_copys_weight_gradients(void **state)
 {
     (void)state;

@@ -29,7 +29,7 @@ static void instructions_have_one_text(void **state)
         {0, {.opcode = OP_BACKWARD, .microbatch = 70000, .slot = {1, 2, 3, 4, 5, 6}}, "B0 m70000 x1 dx2 c3 t4 dy5 g6"},
         {1, {.opcode = OP_BACKWARD_INPUT, .slot = {1, 2, 3, 4, 5, 6}}, "I m0 x1 dx2 c3 t4 dy5 g6"},
         {1, {.opcode = OP_BACKWARD_WEIGHT, .slot = {1, 2, 3, 4, 5, 6}}, "W m0 x1 t4 dy5 g6"},
-        /* fields that the opcode does not have are not printed */
+        /* w is left out if the rank keeps one version per chunk and the slot is the chunk's own */
         {0, {.opcode = OP_FORWARD, .chunk = 1, .slot = {2, 1, 0, 4, 0, 0, 0}}, "F1 m0 x2 y1 c0 t4 w0"},
         {2, {.opcode = OP_FORWARD, .microbatch = 3, .slot = {2, SLOT_NONE, 0, 4, 0, 0, 2}}, "F m3 x2 y- c0 t4 w2"},
         {2, {.opcode = OP_ASYNC_UPDATE, .microbatch = 8, .slot = {2, 0}}, "U n8 w2 w0"},
@@ -138,7 +138,7 @@ static void the_table_is_in_order(void **state)
                                      operand->kind == OPERAND_POST_RECEIVE;
         }
         assert_true(count <= OPERANDS_MAX);
-        /* at most one operand with a content per class: the text could not distinguish two */
+        /* an instruction fills at most one slot of a class */
         for (int class = 0; class < SLOT_CLASSES; class ++)
             assert_true(fills[class] <= 1);
     }

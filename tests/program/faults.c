@@ -69,12 +69,6 @@ static Program *replicated(Arena *arena)
                                    .seed = 16});
 }
 
-typedef struct Fault {
-    Program *(*base)(Arena *arena);
-    void (*damage)(Program *program);
-    const char *words;
-} Fault;
-
 static void no_ranks(Program *program) { program->rank_count = 0; }
 static void no_stages(Program *program) { program->stages = 0; }
 static void no_pipes(Program *program) { program->pipe_count = 0; }
@@ -112,83 +106,6 @@ static void copies_on_one_rank(Program *program)
                     if (program->ranks[r].chunks[c].pipe == p &&
                         program->ranks[r].chunks[c].stage == program->groups[g].stage)
                         program->groups[g].members[p] = (Home){r, c};
-}
-static Recipe damaged_recipe;
-static void give_recipe(Program *program)
-{
-    damaged_recipe = (Recipe){
-        .entries = {{{RECIPE_ATTENTION, RECIPE_F},
-                     {RECIPE_MLP, RECIPE_B},
-                     {RECIPE_MLP, RECIPE_W},
-                     {RECIPE_MLP, RECIPE_F},
-                     {RECIPE_ATTENTION, RECIPE_B},
-                     {RECIPE_ATTENTION, RECIPE_W}},
-                    {{RECIPE_COMBINE, RECIPE_B}, {RECIPE_COMBINE, RECIPE_F}}},
-        .counts = {6, 2},
-        .share = 20,
-        .whole = 132,
-    };
-    program->recipes.common = &damaged_recipe;
-}
-static void recipe_twice(Program *program)
-{
-    give_recipe(program);
-    damaged_recipe.entries[RECIPE_COMPUTE][3] = damaged_recipe.entries[RECIPE_COMPUTE][0];
-}
-static void recipe_incomplete(Program *program)
-{
-    give_recipe(program);
-    damaged_recipe.counts[RECIPE_COMPUTE]--;
-}
-static void recipe_backwards(Program *program)
-{
-    give_recipe(program);
-    damaged_recipe.entries[RECIPE_COMPUTE][1].pass = RECIPE_W;
-    damaged_recipe.entries[RECIPE_COMPUTE][2].pass = RECIPE_B;
-}
-static void recipe_circle(Program *program)
-{
-    give_recipe(program);
-    damaged_recipe.entries[RECIPE_COMM][0].pass = RECIPE_F;
-    damaged_recipe.entries[RECIPE_COMM][1].pass = RECIPE_B;
-}
-static void recipe_computes_in_comm(Program *program)
-{
-    give_recipe(program);
-    damaged_recipe.entries[RECIPE_COMM][1].component = RECIPE_MLP;
-}
-static void recipe_of_all(Program *program)
-{
-    give_recipe(program);
-    damaged_recipe.share = 132;
-}
-static void recipe_unknown(Program *program)
-{
-    give_recipe(program);
-    damaged_recipe.entries[RECIPE_COMPUTE][1].component = RECIPE_COMPONENTS;
-}
-/* give_chunk_recipes gives the good recipe of give_recipe to the pairs F0&B0, and again to the pairs of the given
-   chunks, in place of the common recipe. */
-static ChunkRecipe chunk_recipes[2];
-static void give_chunk_recipes(Program *program, uint8_t first, uint8_t second)
-{
-    give_recipe(program);
-    chunk_recipes[0] = (ChunkRecipe){.recipe = damaged_recipe};
-    chunk_recipes[1] = (ChunkRecipe){first, second, damaged_recipe};
-    program->recipes = (Recipes){.own = chunk_recipes, .count = 2};
-}
-static void chunk_recipes_same(Program *program) { give_chunk_recipes(program, 0, 0); }
-static void chunk_recipe_unknown(Program *program) { give_chunk_recipes(program, 0, 1); }
-static void chunk_recipe_incomplete(Program *program)
-{
-    give_chunk_recipes(program, 1, 0);
-    chunk_recipes[1].recipe.counts[RECIPE_COMPUTE]--;
-}
-static void chunk_recipe_of_forwards(Program *program)
-{
-    give_chunk_recipes(program, 1, 0);
-    chunk_recipes[1].recipe =
-        (Recipe){.entries = {{{RECIPE_MLP, RECIPE_FIRST}, {RECIPE_MLP, RECIPE_SECOND}}}, .counts = {2}};
 }
 static void no_end(Program *program) { program->ranks[1].instruction_count--; }
 static void no_instructions(Program *program) { program->ranks[1].instruction_count = 0; }
@@ -313,8 +230,8 @@ static void wait_after_norm(Program *program)
     drop(program, 0, i);
     insert(program, 0, find(program, 0, OP_NORM, 0) + 1, wait);
 }
-/* Moves the B of the next microbatch to right before the instruction `before`, which belongs to the U of the previous
-   one. */
+/* Moves the next B to right before the first instruction `before`, which belongs to the U of the previous
+   microbatch. */
 static void backward_moves(Program *program, Opcode before)
 {
     const uint32_t place = find(program, 0, before, 0);
@@ -469,61 +386,6 @@ static void sent_to_the_other_copy(Program *program)
         }
 }
 
-static Program *overlapped(Arena *arena)
-{
-    return generate(arena, (Shape){.ranks = 2,
-                                   .stages = 4,
-                                   .pipes = 1,
-                                   .microbatches = 6,
-                                   .placement = PLACE_V,
-                                   .preference = PREFER_ANY,
-                                   .overlap = 100,
-                                   .seed = 5});
-}
-
-/* Makes an F&B whose halves both send their result, and returns it. */
-static Instruction *overlap(Program *program)
-{
-    for (uint32_t r = 0; r < program->rank_count; r++)
-        for (uint32_t i = 0; i < program->ranks[r].instruction_count; i++) {
-            Instruction *instruction = &program->ranks[r].instructions[i];
-            if (instruction->second && instruction->y != SLOT_NONE && instruction->x != SLOT_NONE &&
-                instruction->second->dx != SLOT_NONE && instruction->second->dy != SLOT_NONE)
-                return instruction;
-        }
-    fail_msg("no F&B in the middle");
-    return NULL;
-}
-
-static void overlap_of_one(Program *program) { overlap(program)->second = NULL; }
-static void forward_of_two(Program *program) { overlap(program)->opcode = OP_FORWARD; }
-static void overlap_with_weight(Program *program) { overlap(program)->second->opcode = OP_BACKWARD_WEIGHT; }
-static void overlap_of_three(Program *program)
-{
-    static Instruction third;
-    third = *overlap(program)->second;
-    overlap(program)->second->second = &third;
-}
-static void overlap_of_another_chunk(Program *program) { overlap(program)->second->chunk = 9; }
-static void overlap_fills_one_slot(Program *program) { overlap(program)->second->dx = overlap(program)->y; }
-static void overlap_fills_what_it_reads(Program *program) { overlap(program)->second->dx = overlap(program)->x; }
-static void overlap_fills_what_it_takes(Program *program) { overlap(program)->y = overlap(program)->second->dy; }
-static void overlap_saves_where_it_takes(Program *program)
-{
-    overlap(program)->context = overlap(program)->second->context;
-}
-static void overlap_dependent(Program *program)
-{
-    /* the last stage may run the F and the B of one microbatch one after the other, but they cannot be an F&B */
-    static Instruction backward;
-    const uint32_t i = find(program, 1, OP_BACKWARD_INPUT, 0);
-    backward = program->ranks[1].instructions[i];
-    drop(program, 1, i);
-    Instruction *forward = at(program, 1, OP_FORWARD, 0);
-    forward->opcode = OP_OVERLAP;
-    forward->second = &backward;
-}
-
 static void faults_are_named(void **state)
 {
     (void)state;
@@ -534,7 +396,7 @@ static void faults_are_named(void **state)
         {bidirectional, pipes_overlap, "pipe 1 begins at microbatch 1"},
         {two_ranks, empty_pipe, "pipe 0 has 0 microbatches"},
         {two_ranks, wrong_total, "3 microbatches, the program 4"},
-        {two_ranks, stage_missing, "2 chunks for 3 stages"},
+        {two_ranks, stage_missing, "2 chunks, which is too few for the 3 stages"},
         {two_ranks, rank_without_chunks, "rank 1 has no chunk: each rank needs one"},
         {two_ranks, further_rank_without_chunks, "rank 2 has no chunk: each rank needs one"},
         {two_ranks, stage_twice, "stage 1 of pipe 0 is on no rank"},
@@ -542,27 +404,15 @@ static void faults_are_named(void **state)
         {two_ranks, pipe_out_of_range, "of pipe 1: the program has 2 stages, 1 pipe"},
         {bidirectional, groups_missing, "stage 0 has 2 copies and no group"},
         {bidirectional, group_wrong_rank, "group 1 names rank 0"},
-        {bidirectional, group_wrong_stage, "group 1 is stage 7"},
-        {bidirectional, group_twice, "group 1 is stage 0 with 2 copies: it should be stage 1 with 2"},
-        {bidirectional, group_too_small, "group 1 is stage 1 with 1 copy"},
+        {bidirectional, group_wrong_stage, "group 1 is of stage 7"},
+        {bidirectional, group_twice, "group 1 is of stage 0 with 2 copies, but should be of stage 1 with 2"},
+        {bidirectional, group_too_small, "group 1 is of stage 1 with 1 copy"},
         {bidirectional, copies_on_one_rank, "stage 0 has two copies on rank 0"},
-        {two_ranks, recipe_twice, "compute entry 3|attention(F) is given twice"},
-        {two_ranks, recipe_incomplete, "attention(W) is missing"},
-        {two_ranks, recipe_backwards, "compute entry 1|mlp(W) needs mlp(B), which comes after it"},
-        {two_ranks, recipe_circle,
-         "wait for each other: compute at mlp(B) for combine(B), comm at combine(F) for mlp(F)"},
-        {two_ranks, recipe_computes_in_comm, "comm entry 1|mlp computes"},
-        {two_ranks, recipe_of_all, "comm takes 132 of 132"},
-        {two_ranks, recipe_unknown, "no component 5"},
-        {bidirectional, chunk_recipes_same, "F0&B0 has two recipes"},
-        {two_ranks, chunk_recipe_unknown, "a recipe is of F0&B1, but no rank has a chunk of that number"},
-        {bidirectional, chunk_recipe_incomplete, "the recipe of F1&B0, compute entry 5|attention(W) is missing"},
-        {bidirectional, chunk_recipe_of_forwards, "some recipes are of F&Bs and others of F&Fs"},
         {two_ranks, no_end, "rank 1|not END"},
         {two_ranks, no_instructions, "rank 1|not END"},
         {two_ranks, too_many_passes, "for 1048576 forward passes"},
         {two_ranks, too_many_slots, "rank 0 has 60000 stash slots"},
-        {two_ranks, unused_slot, "rank 0|`END`|stash slots and uses"},
+        {two_ranks, unused_slot, "rank 0|`END`|stash slots, but uses"},
         {two_ranks, slot_out_of_range, "rank 0|`F m0|slot c0 does not exist: the rank has 0 context slots"},
         {two_ranks, wrong_peak, "rank 1|holds up to"},
         {two_ranks, early_end, "rank 0|instructions follow END"},
@@ -572,19 +422,20 @@ static void faults_are_named(void **state)
         {two_ranks, backward_inside, "no place in a forward-only program"},
         {two_ranks, wrong_chunk, "rank 0|no chunk 3"},
         {two_ranks, wrong_microbatch, "rank 0|no microbatch 3: the pipe has 3"},
-        {two_ranks, forward_twice, "rank 0|`F m0|stage 0 microbatch 0 has had its F"},
-        {two_ranks, input_twice, "rank 1|`I m0|stage 1 microbatch 0 has had its I"},
-        {two_ranks, weight_first, "rank 1|`W m0|stage 1 microbatch 0 has not had its I"},
-        {two_ranks, backward_first, "rank 0|`I m0|has not had its F|generated.dps:"},
+        {two_ranks, forward_twice, "rank 0|`F m0|the F of stage 0 microbatch 0 has run already"},
+        {two_ranks, input_twice, "rank 1|`I m0|the I of stage 1 microbatch 0 has run already"},
+        {two_ranks, weight_first, "rank 1|`W m0|the I of stage 1 microbatch 0 has not run yet"},
+        {two_ranks, backward_first, "rank 0|`I m0|the F of stage|has not run yet|generated.dps:"},
         {two_ranks, weight_missing, "rank 0|`REDUCE`|the W of stage 0 microbatch 2 is missing"},
         {two_ranks, output_missing, "rank 0|`F m0 x- y- |slot y is missing"},
-        {two_ranks, output_at_last, "rank 1|slot y0 is given, but stage 1 of 2 has none"},
+        {two_ranks, output_at_last, "rank 1|slot y0 is given, but stage 1 of 2 needs none"},
         {two_ranks, send_at_last, "rank 1|`SEND_F|stage 1 of 2 has no stage after it"},
-        {two_ranks, not_waited, "rank 1|`F m0|not yet received the activation made by stage 0 microbatch 0, needs"},
+        {two_ranks, not_waited,
+         "rank 1|`F m0|not yet received the activation made by stage 0 microbatch 0, but must hold"},
         {two_ranks, waited_twice, "rank 1|`WAIT s|no message in flight"},
         {two_ranks, overwritten, "rank 0|`F m1|the context of stage 0 microbatch 0, must be free"},
-        {two_ranks, peer_itself, "rank 0|rank 0 is not another rank of 2"},
-        {two_ranks, peer_nobody, "rank 0|rank 2 is not another rank of 2"},
+        {two_ranks, peer_itself, "rank 0|its peer must be another of the 2 ranks, not rank 0"},
+        {two_ranks, peer_nobody, "rank 0|its peer must be another of the 2 ranks, not rank 2"},
         {three_ranks, peer_elsewhere, "rank 0|`SEND_F m0 r2|stage 1 is on rank 1"},
         {ends_with_a_send, send_not_waited,
          "rank 0|`END`|message slot|still holds in flight the activation made by stage 0"},
@@ -593,9 +444,9 @@ static void faults_are_named(void **state)
         {two_ranks, no_norm, "NORM must come first"},
         {two_ranks, two_norms, "a second NORM"},
         {two_ranks, no_update, "rank 0|`END`|chunk 0 has not been updated"},
-        {two_ranks, two_updates, "rank 0|`UPDATE`|updated before"},
+        {two_ranks, two_updates, "rank 0|`UPDATE`|updated already"},
         {bidirectional, no_reduce, "`WAIT_REDUCE|no sum of the gradients of chunk|is under way"},
-        {bidirectional, reduce_twice, "`REDUCE|has been posted before"},
+        {bidirectional, reduce_twice, "`REDUCE|is under way already"},
         {bidirectional, reduce_early, "rank 0, instruction 0 `REDUCE|is missing"},
         {two_ranks, reduce_missing_alone, "rank 0|`WAIT_REDUCE`|no sum of the gradients of chunk 0 is under way"},
         {two_ranks, sum_not_waited_for, "rank 0|`NORM`|nothing has waited for the sum of the gradients of chunk 0"},
@@ -603,23 +454,23 @@ static void faults_are_named(void **state)
         {two_ranks, sum_waited_for_early, "rank 0|`WAIT_REDUCE`|no sum of the gradients of chunk 0 is under way"},
         {bidirectional, sum_waited_for_twice, "`WAIT_REDUCE|no sum of the gradients of chunk|is under way"},
         {bidirectional, sum_of_no_chunk, "`WAIT_REDUCE9|the rank has no chunk 9"},
-        {pipedream, backward_while_summed, "rank 0|`B|adds to the gradient of chunk 0, whose sum has been posted"},
-        {pipedream, backward_once_summed, "rank 0|`B|adds to the gradient of chunk 0, whose sum has been posted"},
+        {pipedream, backward_while_summed, "rank 0|`B|adds to the gradient of chunk 0, whose sum is under way"},
+        {pipedream, backward_once_summed, "rank 0|`B|adds to the gradient of chunk 0, whose sum is under way"},
         {pipedream, copy_not_reduced, "rank 0|`WAIT_REDUCE`|no sum of the gradients of chunk 0 is under way"},
         {pipedream, sum_not_waited_for, "rank 0|`U n1|nothing has waited for the sum of the gradients of chunk 0"},
-        {pipedream, newest_is_not_wanted, "needs version 0"},
-        {pipedream_2bw, wanted_is_not_there, "`F m2|of the weights of stage|needs version 1"},
-        {pipedream, other_version, "rank 0|`B m|of the weights of stage 0, needs version"},
+        {pipedream, newest_is_not_wanted, "must hold version 0"},
+        {pipedream_2bw, wanted_is_not_there, "`F m2|of the weights of stage|but must hold version 1"},
+        {pipedream, other_version, "rank 0|`B m|of the weights of stage 0, but must hold version"},
         {pipedream, no_version, "rank 0|`F m1|slot w is missing"},
         {pipedream, version_out_of_range, "rank 0|`F m1|slot w9 does not exist"},
-        {pipedream, version_of_nobody, "rank 0|`F m1|slot w1 holds nothing, needs weights of stage 0"},
+        {pipedream, version_of_nobody, "rank 0|`F m1|slot w1 is empty, but must hold weights of stage 0"},
         {pipedream, version_overwritten,
          "rank 0|`U n1 w0 w0`|holds version 0, with which 1 microbatch must still run backward"},
-        {pipedream_2bw, version_missing, "rank 0|`F m4|slot w1 holds nothing, needs weights of stage 0"},
+        {pipedream_2bw, version_missing, "rank 0|`F m4|slot w1 is empty, but must hold weights of stage 0"},
         {pipedream, update_missing, "rank 0|`END`|no U takes the gradients of the last 1 microbatch of stage 0"},
-        {pipedream, wrong_count, "`U n2|takes the gradients of 2 microbatches; what is there is of 1"},
+        {pipedream, wrong_count, "`U n2|takes the gradients of 2 microbatches, but those of 1 are there"},
         {pipedream, update_twice, "`U n1|the gradients of chunk 0 have not been summed"},
-        {pipedream, update_of_nothing, "`U n1|takes the gradients of 1 microbatch; what is there is of 0"},
+        {pipedream, update_of_nothing, "`U n1|takes the gradients of 1 microbatch, but those of 0 are there"},
         {pipedream, newest_elsewhere,
          "rank 0|`END`|slot w0 holds version|of the weights of stage 0, the newest is version 5"},
         {two_ranks, versions_in_a_synchronous_program, "only an asynchronous program has several"},
@@ -627,41 +478,24 @@ static void faults_are_named(void **state)
         {pipedream, norm_inside, "`NORM`|has no place in an asynchronous program"},
         {bidirectional, asynchronous_copies, "`NORM`|has no place in an asynchronous program"},
         {pipedream_copies, copy_not_reduced, "rank 0|`WAIT_REDUCE|no sum of the gradients of chunk|is under way"},
-        {pipedream_copies, copy_not_updated, "rank 0|`B|adds to the gradient of chunk|whose sum has been posted"},
-        {pipedream_copies, copy_counts_its_own, "rank 0|`U|takes the gradients of 1 microbatch; what is there is of 2"},
+        {pipedream_copies, copy_not_updated, "rank 0|`B|adds to the gradient of chunk|whose sum is under way"},
+        {pipedream_copies, copy_counts_its_own,
+         "rank 0|`U|takes the gradients of 1 microbatch, but those of 2 are there"},
         {pipedream_copies, copy_updates_alone, "deadlock: rank 0|`REDUCE|waits for rank 1, which has ended"},
         {pipedream_copies, one_pipe_names_versions,
          "pipe 1 says which versions of the weights its microbatches use, pipe 0 does not"},
         {pipedream, too_few_weights, "rank 0 has 0 weights slots for 1 chunk"},
         {pipedream, too_many_weights, "rank 0 has 9000 weights slots for 1 chunk"},
-        {pipedream, unused_weights, "rank 0|weights slots and uses"},
+        {pipedream, unused_weights, "rank 0|weights slots, but uses"},
         {replicated, copies_out_of_order, "the copies of a pipe are in the order of their ranks"},
-        {replicated, copy_not_in_group, "group 0 is stage 0 with 2 copies: it should be stage 0 with 3"},
+        {replicated, copy_not_in_group, "group 0 is of stage 0 with 2 copies, but should be of stage 0 with 3"},
         {replicated, forward_on_two_copies, "stage 0 microbatch|has an F on rank|and an F on rank"},
-        {replicated, backward_on_the_other_copy, "`I|passes stage 0 on rank"},
+        {replicated, backward_on_the_other_copy, "`I|goes through stage 0 on rank"},
         {replicated, forward_on_no_copy, "the F of stage 0 microbatch|is on no rank"},
-        {replicated, copy_without_microbatches, "no microbatch passes rank|a copy of stage 0"},
+        {replicated, copy_without_microbatches, "a copy of stage 0|no microbatch goes through it"},
         {replicated, sent_to_the_other_copy, "`RECV_F|stage 0 of this microbatch is on rank"},
-        {two_ranks, overlap_dependent, "rank 1|`F m0|& I m0|of one microbatch"},
-        {overlapped, overlap_of_one, "an F&B or F&F has two halves, and nothing else has"},
-        {overlapped, forward_of_two, "an F&B or F&F has two halves, and nothing else has"},
-        {overlapped, overlap_with_weight, "& W|an F&B is an F and then a B or I"},
-        {overlapped, overlap_of_three, "an F&B is an F and then a B or I"},
-        {overlapped, overlap_of_another_chunk, "the rank has no chunk 9, only 2"},
-        {overlapped, overlap_fills_one_slot, "slot y|holds the gradient made by|must be free"},
-        {overlapped, overlap_fills_what_it_reads, "slot dx|holds the activation made by|must be free"},
-        {overlapped, overlap_fills_what_it_takes, "slot y|holds the gradient made by|must be free"},
-        {overlapped, overlap_saves_where_it_takes, "slot c|holds the context of|must be free"},
     };
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
-        Arena arena = {0};
-        const Program *base = faults[i].base(&arena);
-        assert_verified(base);
-        Program *program = copy_program(&arena, base);
-        faults[i].damage(program);
-        assert_refused(program, faults[i].words);
-        arena_free(&arena);
-    }
+    assert_faults_named(faults, sizeof faults / sizeof *faults);
 }
 
 int main(void)

@@ -43,8 +43,8 @@ static void changed_programs_crash_nothing(void **state)
         bytes_free(&writer);
         arena_free(&arena);
     }
-    /* each program is also decoded twice without a change, which does not count here. Some changed programs decode,
-       because their checksums are corrected */
+    /* the counts include each unchanged program twice, so these are subtracted. Some changed programs decode, because
+       the fuzz target corrects their checksums */
     print_message("of %d changed programs %lu are decoded, %lu verified\n", SEEDS * CHANGES, decoded_count - 2 * SEEDS,
                   verified_count - 2 * SEEDS);
     assert_true(decoded_count > 2 * SEEDS + SEEDS * CHANGES / 10 && verified_count > 2 * SEEDS);

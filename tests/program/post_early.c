@@ -1,5 +1,5 @@
-/* Programs rewritten for transports that do not block: the step is the same, everything is posted no later than before,
-   and nothing else has moved. */
+/* Programs rewritten for transports that do not block: the step is the same, messages are posted no later than before,
+   and no other instruction has moved. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@ static uint32_t check_rank(const RankProgram *before, const RankProgram *after)
         seen[number] = true;
         assert_true(same_instruction(&after->instructions[i], &before->instructions[number]));
         if (is_message(&after->instructions[i])) {
-            /* fewer or equally many other instructions may come before a message than before */
+            /* at most as many instructions other than messages precede a message as in the original program */
             uint32_t others = 0;
             for (uint32_t k = 0; k < number; k++)
                 others += !is_message(&before->instructions[k]);

@@ -10,7 +10,7 @@
 
 typedef struct ReplayMessage {
     uint64_t *slot;
-    struct ReplayMessage *other; /* NULL until both are posted */
+    struct ReplayMessage *other; /* NULL until both ends are posted */
     bool sends, moved;
 } ReplayMessage;
 
@@ -19,8 +19,8 @@ typedef struct ReplayRank {
     uint32_t next;
     uint64_t *slots[SLOT_CLASSES];
     ReplayMessage **in_flight; /* [message slot] */
-    ReplayMessage **posted;    /* [peer]: messages to and from this peer whose other end is not posted yet */
-    uint32_t *first, *last;    /* [2 * peer + sends]: posted[...][first..last) */
+    ReplayMessage **posted;    /* [2 * peer + sends][instruction]: messages whose other end is not posted yet */
+    uint32_t *first, *last;    /* [2 * peer + sends]: posted[...][first..last) have no other end yet */
     /* [chunk]: the gradient now; the gradient when REDUCE posted it; the sum over all copies */
     uint64_t *gradients, *posted_gradients, *sums;
     /* [chunk]: how many updates this copy has run; how many REDUCEs it has posted; how many sums all copies have
@@ -72,9 +72,9 @@ static inline uint64_t next_weights(uint64_t weights, uint32_t count, uint64_t g
     return mix(mix(weights, count), gradient);
 }
 
-/* In an asynchronous program the results depend on the version of the weights that each pass uses, and so on the
-   position of each U in the order of its stage. The orders of the stages are run on tables by microbatch, without
-   slots. The U of all copies of a stage count as one event. */
+/* The expected results of an asynchronous program depend on the version of the weights that each pass uses, and so on
+   the position of each U among the passes of its stage. To find them, the instructions run in the program's order on
+   tables by stage and microbatch, without slots. The U of all copies of a stage count as one event. */
 typedef struct Spot {
     uint64_t y, context, stash, weights, gradient, dx;
     bool f, i;
@@ -110,7 +110,7 @@ static inline bool recur_update(const Program *program, Recurrence *tables, uint
     return true;
 }
 
-/* Runs a pass, which may be one half of a pair. False: its inputs are not ready. */
+/* Runs a pass (or a half of an F&B) or a U; does nothing for other instructions. False: it has to wait. */
 static inline bool recur_half(const Program *program, Recurrence *tables, uint32_t rank, const Instruction *instruction)
 {
     const Chunk chunk = program->ranks[rank].chunks[instruction->chunk];
@@ -374,8 +374,8 @@ static inline bool replay_step(Replay *replay, ReplayRank *rank)
     }
 }
 
-/* Whether the program ends with the right losses and gradients. `seed` determines in which order the ranks take
-   turns. */
+/* Whether the program ends with the right losses and gradients; for an asynchronous one, losses and weights. `seed`
+   determines in which order the ranks take turns. */
 static inline bool replay(const Program *program, uint64_t seed)
 {
     Arena arena = {0};

@@ -50,8 +50,8 @@ static Program *assigned(const Program *program, Arena *arena)
 }
 
 /* Passes free the slots of the classes CONTEXT, STASH and GRADIENT themselves, so a rank needs as many slots as it
-   holds at once. The generator always takes a free slot, so it uses that number, too. Of weights the generator may use
-   more. */
+   holds at once. The generator always takes a free slot, so it uses that number, too. For weights the generator may use
+   more slots. */
 static void check_counts(const RankProgram *before, const RankProgram *after)
 {
     assert_int_equal(after->slots[SLOT_CONTEXT], before->slots[SLOT_CONTEXT]);
@@ -90,7 +90,8 @@ static void a_program_keeps_its_meaning(void **state)
     assert_true(waits > 1000 && overlaps > 100 && updates > 100);
 }
 
-/* The slot of a send is used again only after at least two more passes; the WAIT comes right before that. */
+/* The slot of a send is used again only after two more passes. The WAIT comes right before the pass that uses the slot
+   again. */
 static void a_send_has_two_passes_of_time(void **state)
 {
     (void)state;

@@ -91,7 +91,7 @@ static void mutations_are_refused_or_harmless(void **state)
         }
         arena_free(&arena);
     }
-    /* harmless changes: swaps of independent instructions, changed source lines, changes of unused operands */
+    /* harmless changes: swaps of independent instructions, changes of operands that the opcode does not have */
     assert_true(accepted > 500);
     assert_true(refused > 5000);
 }

@@ -30,7 +30,7 @@ static void release(Front *front)
 
 static bool is_message(const Action *action) { return action_is_message(action); }
 
-/* Whether both are the two ends of one message. */
+/* Whether two actions are the two ends of one message. */
 static bool meet(const Action *a, const Action *b)
 {
     static const uint8_t opposite[] = {[ACTION_SEND_F] = ACTION_RECV_F,
@@ -94,9 +94,9 @@ static unsigned steps_of(const char *path, int ranks, int microbatches, int chun
     return count;
 }
 
-/* A middle rank has 768 actions here. The last rank but one cannot start before step 11, nor end less than 11 steps
-   before the others: so 790 is the least. (With messages directly after the passes that produce them it would take
-   1060.) */
+/* interleaved-1f1b with 64 microbatches: a middle rank has 768 actions. The last rank but one cannot start before step
+   11, and ends at least 11 steps before the last rank to end: so 790 is the least. (With messages directly after the
+   passes that produce them it would take 1060.) */
 static void test_steps(void **state)
 {
     (void)state;
@@ -145,7 +145,7 @@ static void test_receives_late(void **state)
             parameters_set_ranks(&parameters, ranks);
             parameters_set_microbatches(&parameters, 3 * ranks);
             with_messages(&front, found.gl_pathv[i], &parameters);
-            if (front.good) { /* other sizes do not meet its requires */
+            if (front.good) { /* the schedule refuses the other sizes */
                 check_late(&front.schedule);
                 assert_true(steps(&front.schedule) > 0);
                 checked++;

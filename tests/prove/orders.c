@@ -23,7 +23,7 @@
 
 enum { RANKS = 5, PIPES = 3, STAGES = 8, MICROBATCHES = 5, CELLS = 400 };
 
-enum { SEND_F = 'f', RECEIVE_F = 'g', SEND_B = 'b', RECEIVE_B = 'c' }; /* as a Cell's kind */
+enum { SEND_F = 'f', RECEIVE_F = 'g', SEND_B = 'b', RECEIVE_B = 'c' }; /* kinds of Cells that are messages */
 
 typedef struct Cell {
     char kind; /* F B I W, or one of the above */
@@ -33,7 +33,7 @@ typedef struct Cell {
 
 typedef struct Orders {
     int ranks, pipes, stages, microbatches;
-    bool messages; /* has its own messages */
+    bool messages; /* true: the orders have messages; false: dpc derives them */
     bool replicas; /* a stage may be on several ranks */
     int counts[RANKS];
     Cell cells[RANKS][CELLS];
@@ -89,7 +89,7 @@ static bool ready(const Orders *orders, const Done *done, const Cell *cell)
 static void finish(const Orders *orders, Done *done, const Cell *cell)
 {
     const int p = cell->pipe, s = cell->stage, m = cell->microbatch;
-    const bool derived = !orders->messages; /* results are available at once */
+    const bool derived = !orders->messages; /* results are available to all ranks at once */
     if (cell->kind == 'F') {
         done->forward[p][s][m] = true;
         done->forward_here[p][s][m] |= derived || done->home[p][s][m] == done->home[p][s + 1][m];
@@ -115,7 +115,7 @@ static bool step(const Orders *orders, Done *done, int next[RANKS], int rank)
         return false;
     const Cell *cell = &orders->cells[rank][next[rank]];
     if (cell->kind == RECEIVE_F || cell->kind == RECEIVE_B)
-        return false; /* the sender runs it */
+        return false; /* the message runs in the sender's turn */
     if (!ready(orders, done, cell) || (cell->overlap && !ready(orders, done, cell + 1)))
         return false;
     if (is_message(cell)) {
@@ -159,7 +159,7 @@ static bool messages_complete(const Orders *orders, const Done *done)
                 if (same_cell(&orders->cells[r][k], cell))
                     return false;
         }
-    return true; /* a missing one shows when a pass waits for it, or a SEND for its other end */
+    return true; /* a message that is missing stops a pass, or the rank at its other end */
 }
 
 static bool is_legal(const Orders *given)
@@ -308,13 +308,13 @@ static bool accepts(const char *text)
             check_derived(program, &arena);
         }
     }
-    assert_true(good || !derived);                     /* messages that dpc derives always pass */
+    assert_true(good || !derived);                     /* messages that dpc derives are never refused */
     assert_int_equal(good, !diag_failed(diagnostics)); /* a rejection has a diagnostic */
     arena_free(&arena);
     return good;
 }
 
-/* --- the same as a .dps --- */
+/* --- the orders as a .dps file --- */
 
 /* The chunk of a cell's stage on its rank: chunks are numbered pipe after pipe, in the order of stages that have cells
    there. */
@@ -329,7 +329,8 @@ static int chunk_of(const Orders *orders, int rank, const Cell *of)
     return chunk;
 }
 
-/* Every pass with its chunk and microbatch; and the rank of every microbatch on every stage. */
+/* The orders as the text of a .dps file. It names the chunk and the microbatch of every pass, and the rank of every
+   microbatch on every stage. The caller frees it. */
 static char *as_dps(const Orders *orders, const Done *done)
 {
     char *text = NULL;
@@ -398,8 +399,8 @@ static void check_dps(const Orders *orders, const Done *done, const char *expect
 
 /* --- random orders --- */
 
-/* Places the microbatches on `first` (the first one always), or on every pipes-th rank after it where no other pipe has
-   the stage. */
+/* Places the microbatches of a stage at random on rank `first` (microbatch 0 always) and, if stages may have replicas,
+   on ranks first + pipes, first + 2 * pipes, ..., where no other pipe has the stage. */
 static void place_copies(const Orders *orders, int first, int home[MICROBATCH_LIMIT])
 {
     const int copies = orders->replicas ? 1 + below(orders->ranks / orders->pipes) : 1;
@@ -581,7 +582,7 @@ static void random_orders_and_mutations(void **state)
             free(text);
         }
     }
-    for (int kind = 0; kind < 8; kind++) /* both results occur */
+    for (int kind = 0; kind < 8; kind++) /* each kind of orders has been accepted and rejected */
         assert_true(accepted[kind / 4][kind / 2 % 2][kind % 2] > 30 &&
                     rejected[kind / 4][kind / 2 % 2][kind % 2] > 300);
 }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The largest number of versions of a rank's one stage in use at once, counted over its whole order. */
+/* The most versions of its stage that a rank has in use at once. */
 static uint32_t most_alive(const Schedule *schedule, uint32_t rank)
 {
     const Order *order = &schedule->orders[rank];
@@ -80,8 +80,8 @@ static void check_file(const char *path, uint32_t ranks, uint32_t microbatches, 
     arena_free(&arena);
 }
 
-/* Harlap et al., SOSP 2019: as many as there are microbatches in flight. */
-static void pipedream_keeps_one_for_each_on_its_way(void **state)
+/* Harlap et al., SOSP 2019: a stage keeps as many versions as it has microbatches in flight. */
+static void pipedream_keeps_one_for_each_in_flight(void **state)
 {
     (void)state;
     uint32_t most[64];
@@ -94,7 +94,7 @@ static void pipedream_keeps_one_for_each_on_its_way(void **state)
         }
 }
 
-/* Narayanan et al., ICML 2021: two. */
+/* Narayanan et al., ICML 2021: a stage keeps two versions. */
 static void double_buffering_keeps_two(void **state)
 {
     (void)state;
@@ -108,8 +108,8 @@ static void double_buffering_keeps_two(void **state)
             }
 }
 
-/* SOSP 2019, section 3.3: with vertical sync every stage keeps as many as the first. A split backward uses its version
-   until I. */
+/* SOSP 2019, section 3.3: with vertical sync every stage keeps as many versions as the first. A split backward uses its
+   version until I. */
 static void versions_named_by_the_pipe_are_kept(void **state)
 {
     (void)state;
@@ -179,7 +179,7 @@ static void make_orders(Orders *orders, uint32_t group)
     }
 }
 
-/* 1F1B-RR on the paper's 2-1 pipeline. */
+/* 1F1B-RR on the 2-1 pipeline of the PipeDream paper (SOSP 2019). */
 static void make_replicas(Orders *orders)
 {
     *orders = (Orders){.replicas = true};
@@ -213,7 +213,7 @@ static void mutate(Orders *orders)
         return;
     switch (below(5)) {
     case 0: cells[i].number = below(MICROBATCHES + 2); break;
-    case 1: /* inserts another one */
+    case 1: /* inserts another U */
         memmove(&cells[j + 1], &cells[j], (*count)++ * sizeof *cells - j * sizeof *cells);
         cells[j] = update;
         break;
@@ -223,7 +223,7 @@ static void mutate(Orders *orders)
         memmove(&cells[j + 1], &cells[j], (*count - 1 - j) * sizeof *cells);
         cells[j] = update;
         break;
-    default: /* renumbers them, wherever they are */
+    default: /* numbers all U of the rank in their order */
         for (uint32_t k = 0, updates = 0; k < *count; k++)
             if (cells[k].kind == 'U')
                 cells[k].number = ++updates;
@@ -324,7 +324,7 @@ static void orders_with_wrong_updates_are_refused(void **state)
         assert_true(is_good(&orders));
         for (uint32_t times = below(4); times > 0; times--)
             mutate(&orders);
-        uint32_t updates = 0; /* a step without any is synchronous */
+        uint32_t updates = 0; /* a step without U is synchronous */
         for (uint32_t r = 0; r < RANKS; r++)
             for (uint32_t k = 0; k < orders.counts[r]; k++)
                 updates += orders.cells[r][k].kind == 'U';
@@ -341,7 +341,7 @@ static void orders_with_wrong_updates_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pipedream_keeps_one_for_each_on_its_way),
+        cmocka_unit_test(pipedream_keeps_one_for_each_in_flight),
         cmocka_unit_test(double_buffering_keeps_two),
         cmocka_unit_test(versions_named_by_the_pipe_are_kept),
         cmocka_unit_test(orders_with_wrong_updates_are_refused),

@@ -29,7 +29,7 @@ def dualpipe(**options):
 
 
 class Header(unittest.TestCase):
-    """What ctypes is told is what dps.h declares."""
+    """The declarations for ctypes equal those of dps.h."""
 
     def test_functions(self):
         declared = set(re.findall(r"^[a-z].*?\b(dps_\w+)\(", HEADER, re.M))
@@ -103,7 +103,7 @@ class Programs(unittest.TestCase):
         program = dps.compile(dps.schedule("interleaved-1f1b"), ranks=2, microbatches=4, params={"chunks": 3})
         self.assertEqual(len(program.rank(0).chunks), 3)
         self.assertRaisesRegex(dps.UsageError, "chunkz", dps.compile, dps.schedule("gpipe"), params={"chunkz": 3})
-        self.assertRaisesRegex(dps.UsageError, "at least 1", dps.compile, dps.schedule("gpipe"), ranks=0)
+        self.assertRaisesRegex(dps.UsageError, "from 1 to", dps.compile, dps.schedule("gpipe"), ranks=0)
 
     def test_bytes_and_files(self):
         program = dualpipe()
@@ -256,13 +256,14 @@ class Studies(unittest.TestCase):
         """With two replicas the sums have more bytes, and the step of 1f1b takes longer."""
         paths = [dps.schedule(name) for name in ("1f1b", "chimera")]
         costs = {"F": 1, "comm": 0.5, "gradients": 8}
-        one, two = ({row["schedule"]: row for row in dps.compare(paths, ranks=4, microbatches=8, costs=costs,
-                                                                 replicas=replicas)["schedules"]} for replicas in (1, 2))
+        compared = (dps.compare(paths, ranks=4, microbatches=8, costs=costs, replicas=replicas) for replicas in (1, 2))
+        one, two = ({row["schedule"]: row for row in rows["schedules"]} for rows in compared)
         self.assertEqual([row["1f1b"]["sums_bytes"] for row in (one, two)], [0, 4 * 8])
         self.assertGreater(two["chimera"]["sums_bytes"], one["chimera"]["sums_bytes"])
         self.assertGreater(two["1f1b"]["makespan"], one["1f1b"]["makespan"])
         self.assertRaisesRegex(dps.UsageError, "gradients=N", dps.compare, paths, replicas=2)
-        self.assertRaisesRegex(dps.UsageError, "replicas must be at least 1", dps.compare, paths, replicas=0)
+        self.assertRaisesRegex(dps.UsageError, "replicas must be from 1 to 4294967295, not 0", dps.compare, paths,
+                               replicas=0)
 
     def test_advise(self):
         found = dps.advise(2, 4, costs="F=1,I=1,W=1,comm=0.1", allow="async", seconds=600)
@@ -333,7 +334,8 @@ class Wheel(unittest.TestCase):
                              ran.stderr)
 
     def test_the_tag_is_that_of_the_symbols(self):
-        """The wheel asks for the glibc whose functions the dynamic linker finds in libdps, as readelf reads them."""
+        """The wheel's tag names the newest glibc whose functions libdps needs, as readelf lists
+        them."""
         def run(*command):
             return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
@@ -346,7 +348,8 @@ class Wheel(unittest.TestCase):
             self.assertIn(needed.encode(), backend._EVERYWHERE)
 
     def test_the_tag_is_that_of_this_machine(self):
-        """If libdps needs a library that not every system has, or another C library."""
+        """The tag is that of this machine if libdps needs a library that not every system has, or
+        another C library."""
         backend = self.backend()
         for names in (b"GLIBC_2.34\0libcadical.so.1", b"libc.musl.so.1"):
             self.assertRegex(backend._tag(b"\0libc.so.6\0" + names + b"\0"), r"^py3-none-linux_\w+$")

@@ -4,7 +4,7 @@
 /* Random times of the components of a layer, for recipe_search. */
 
 #include "runtime/program/costs.h"
-#include "tests/program/generator.h"
+#include "tests/program/random.h"
 
 enum {
     FOUR_COMPONENTS = 1 << RECIPE_ATTENTION | 1 << RECIPE_DISPATCH | 1 << RECIPE_MLP | 1 << RECIPE_COMBINE,

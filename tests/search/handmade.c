@@ -1,5 +1,5 @@
-/* The search never finds a longer order than the published one of the same placement, with the memory of the latter.
-   Tests random times and many sizes, with a search that stops early. */
+/* In the memory of a published order the search never finds a longer one for the same placement. Tests random times and
+   many sizes, with a search that stops early. */
 
 #include "tests/search/costs_of.h"
 #include "tests/search/placement.h"
@@ -37,7 +37,7 @@ static Times random_times(uint64_t *seed)
     return times;
 }
 
-/* The memory that F takes, and the part that I frees; W frees the rest. */
+/* The memory that F adds and that I adds (negative: it frees memory); W frees the rest. */
 typedef struct Unit {
     int64_t forward, input;
 } Unit;
@@ -54,7 +54,7 @@ static double searched(Schedule *schedule, const Costs *costs, Unit unit, const 
     return found.cost;
 }
 
-/* The largest memory of each rank, or of all ranks if they share one limit. */
+/* The most memory that each rank's order uses, and at least what a search needs; if `shared`, the most of all ranks. */
 static int64_t *memory_of(const Schedule *schedule, Unit unit, bool shared, Arena *arena)
 {
     int64_t *memory = arena_array(arena, schedule->ranks, sizeof *memory), most = 0;

@@ -68,7 +68,7 @@ static const double *starts_of(const Problem *problem, Arena *arena)
     return starts;
 }
 
-/* Returns the makespan that the solver proves to be the least. `known`: the makespan of some order, or more; the solver
+/* Returns the makespan that the solver proves to be the least. `known`: at least the makespan of some order; the solver
    looks for a shorter one. */
 static double optimum(const OptimumTask *task, double known, Optimum *found, Arena *arena)
 {
@@ -194,8 +194,8 @@ static double makespan_of(const Problem *problem, Order *orders, Arena *arena)
     return times.makespan;
 }
 
-/* Compares the result of a search with the proven optimum, which it returns. `reaches`: they must be equal. */
-static double compare_pairs(const Problem *problem, bool reaches, Arena *arena)
+/* The result of the search must be the proven optimum, which it returns. */
+static double compare_pairs(const Problem *problem, Arena *arena)
 {
     Schedule schedule;
     const SearchProgress progress = search_pairs_of(problem, &schedule, arena);
@@ -213,9 +213,7 @@ static double compare_pairs(const Problem *problem, bool reaches, Arena *arena)
                   problem->schedule.ranks, problem->schedule.microbatches, problem->costs.all[COST_F],
                   problem->costs.all[COST_I], problem->costs.all[COST_W], problem->costs.latency,
                   problem->costs.all[COST_FB], problem->limits.most[0], progress.cost, least);
-    assert_true(progress.cost >= least - 1e-6);
-    if (reaches)
-        assert_true(progress.cost <= least + 1e-6);
+    assert_true(fabs(progress.cost - least) <= 1e-6);
     return least;
 }
 
@@ -251,15 +249,15 @@ static void optima_with_pairs(void **state)
         const Problem problem =
             pairs_problem(known[i].ranks, known[i].pipes, known[i].microbatches, known[i].memory,
                           costs_with(1, known[i].input, known[i].weight, known[i].message, known[i].pair), &arena);
-        const double least = compare_pairs(&problem, true, &arena);
+        const double least = compare_pairs(&problem, &arena);
         if (known[i].least > 0)
             assert_true(fabs(least - known[i].least) <= 1e-6);
         arena_free(&arena);
     }
 }
 
-/* For small random placements, times and limits, the bound is never above the optimum, and the search never below
-   it. */
+/* For small random placements, times and limits, the bound is never above the optimum, and the search reaches it. In
+   some cases a B takes less time than an I and a W. */
 static void random_problems(void **state)
 {
     (void)state;
@@ -280,7 +278,7 @@ static void random_problems(void **state)
         const Problem problem = pairs_problem(ranks, pipes, 1 + (uint32_t)random_below(&seed, ranks < 3 ? 4 : 2),
                                               2 + (int64_t)random_below(&seed, 4), costs, &arena);
         const double bound = makespan_bound(&problem.schedule, &costs, &problem.limits, &arena);
-        const double least = compare_pairs(&problem, false, &arena);
+        const double least = compare_pairs(&problem, &arena);
         assert_true(bound <= least + 1e-6);
         reached += bound >= least - 1e-6;
         arena_free(&arena);

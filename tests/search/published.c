@@ -109,7 +109,7 @@ static void more_effort_never_finds_less(void **state)
     }
 }
 
-/* With the least memory that is reported as enough there is an order, for any placement. */
+/* For any placement there is an order in the memory that search_least_memory returns. */
 static void the_least_memory_is_enough(void **state)
 {
     (void)state;

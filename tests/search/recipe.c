@@ -110,7 +110,7 @@ static void try_all(Brute *b, int stream, uint32_t from)
     }
 }
 
-/* Times must not be 0: a deadlock shows as starts that grow forever. */
+/* The shortest makespan of all orders. Times must not be 0: a deadlock shows as starts that grow forever. */
 static double best_of_all(uint32_t components, const Costs *costs)
 {
     Brute b = {.layers = recipe_layers(costs), .best = INFINITY};
@@ -189,7 +189,7 @@ static void takes_the_share_into_account(void **state)
     }
 }
 
-/* More than RECIPE_EXACT entries, with a limit that stops the search. */
+/* A search of more than RECIPE_EXACT entries that a limit stops: its bound is never above the optimum. */
 static void a_stopped_search_proves_a_bound(void **state)
 {
     (void)state;

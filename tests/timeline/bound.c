@@ -105,7 +105,7 @@ typedef struct Maker {
     double *forward_end[PIPES];
     double free_at[RANKS];
     uint32_t held[RANKS], limit[RANKS];
-    uint32_t likes; /* bits of preferred kinds of passes: 1 << ActionKind; for F&B 1 << ACTION_U */
+    uint32_t likes; /* bits 1 << ActionKind of preferred kinds of passes; ACTION_U means F&B */
     bool pairs, halves, wholes;
 } Maker;
 
@@ -121,7 +121,8 @@ static size_t cell(const Maker *maker, const Action *pass, uint32_t stage)
     return (size_t)stage * maker->schedule->pipes[pass->pipe].microbatches + pass->microbatch;
 }
 
-/* Whether the pass can come next; `*start` is then at least the time when it can. */
+/* Whether the pass has not run and its inputs have been computed. If so, raises `*start` to the time at which the
+   inputs have arrived. */
 static bool may_come(const Maker *maker, uint32_t rank, const Action *pass, double *start)
 {
     const PlacedPipe *pipe = &maker->schedule->pipes[pass->pipe];
@@ -239,7 +240,7 @@ static void make_order(Schedule *schedule, const Costs *costs, Arena *arena)
                 add(&maker, next.rank, &next.second, next.end);
             continue;
         }
-        uint32_t full = 0; /* they may lack nothing but memory */
+        uint32_t full = 0; /* no pass can come next, perhaps only for lack of memory: the limits grow */
         for (uint32_t r = 0; r < schedule->ranks; r++)
             full += maker.limit[r]++ < 1000;
         if (!full)
@@ -249,7 +250,7 @@ static void make_order(Schedule *schedule, const Costs *costs, Arena *arena)
 
 /* --- the bound --- */
 
-/* The largest memory that the orders use, if I frees `input` of `input` + `weight`. */
+/* The most memory that each rank's order uses if F adds `input` + `weight`, of which I frees `input`. */
 static MemoryLimits limits_in(const Schedule *schedule, double input, double weight, Arena *arena)
 {
     double *most = arena_array(arena, schedule->ranks, sizeof *most);
@@ -304,10 +305,10 @@ static void never_above_a_makespan(void **state)
         arena_free(&arena);
     }
     print_message("of %d cases %u have an order that meets the bound\n", CASES, optimal);
-    assert_true(optimal > CASES / 10); /* with a bound that is too low fewer orders would reach it */
+    assert_true(optimal > CASES / 10); /* fewer orders would reach a bound that is too low */
 }
 
-/* Bounds for a V that others have proven. */
+/* Bounds that others have proven for stages in a V. */
 static void known_bounds(void **state)
 {
     (void)state;

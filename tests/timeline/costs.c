@@ -1,5 +1,5 @@
 /* Every pass starts as soon as its rank is free and its inputs have arrived, and takes the time of the costs of its
-   stage. The critical path has no gap. Memory is as in the papers. */
+   stage. The critical path has no gap. The peak memory is that of the papers. */
 
 #include "compiler/schedule/critical_path.h"
 #include "compiler/schedule/rank_load.h"
@@ -107,8 +107,8 @@ static void check_critical_path(const Compilation *c, const Timeline *times, Are
     assert_true(clock == times->makespan);
 }
 
-/* If messages take no time, the causes add up to the bubble. The part of the messages is the difference of two
-   makespans. */
+/* If messages take no time, imbalance and order add up to the bubble. The share of messages is the makespan with their
+   times less the makespan without. */
 static void check_causes(const Compilation *c, const Timeline *times, Arena *arena)
 {
     Costs costs = *times->costs;
@@ -146,14 +146,14 @@ static void test_times(void **state)
             assert_true(timeline_run(&c.schedule, &c.table, &costs, &scratch, &times));
             check_timeline(&c, &times);
             check_critical_path(&c, &times, &scratch);
-            check_causes(&c, &times, &scratch); /* it changes the costs of links */
+            check_causes(&c, &times, &scratch); /* must be last: it changes the costs of links */
             arena_free(&scratch);
         }
         arena_free(&arena);
     }
 }
 
-/* A slower F of the last stage delays no other F: passes before those that depend on it do not move. */
+/* A slower F of the last stage does not move the F of other stages, as they do not depend on it. */
 static void test_one_stage(void **state)
 {
     (void)state;
@@ -197,15 +197,15 @@ static void test_memory(void **state)
                 assert_int_equal(load.messages, 3 * p * (r > 0 ? 1u : 0) + 3 * p * (r + 1 < p ? 1u : 0));
                 assert_true(load.bytes_sent == 7.0 * (double)load.messages);
             }
-            costs.all[COST_MEMORY_W] = 0; /* then it holds only the memory for I */
+            costs.all[COST_MEMORY_W] = 0; /* then only the memory for I remains */
             assert_int_equal(costs_set(&costs, "memory_I[0]=4", &arena, &error), STATUS_OK);
             assert_true(rank_load(&c.schedule, &costs, 0).peak_memory == 4.0 * (k == 1 ? p : 2 * p - 1));
             arena_free(&arena);
         }
 }
 
-/* Costs from a 1F1B trace have a B for each stage and neither I nor W: ZB-H1 then takes half of B for each. If only I
-   and W are given, 1F1B's B is I + W. */
+/* Costs from a 1F1B trace have a B for each stage and neither I nor W: ZB-H1 then takes half of B for each, or
+   divides B in the ratio of a stage that has both. If only I and W are given, 1F1B's B is I + W. */
 static void test_halves(void **state)
 {
     (void)state;

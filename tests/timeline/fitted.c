@@ -22,13 +22,14 @@ typedef struct Variable {
 } Variable;
 
 typedef struct Formula {
-    const char *text;          /* what is not read yet */
-    const Variable *variables; /* up to the one without a name; a name comes before those that begin it */
+    const char *text;          /* the rest, which is not read yet */
+    const Variable *variables; /* the last one has no name; FB comes before F, which is the beginning of its name */
 } Formula;
 
 static double sum_of(Formula *f);
 
-/* "max(a, b)" after its bracket, or the sum in a bracket. */
+/* The value of the sum between brackets, or the largest of several sums: max(a, b). f->text is after the opening
+   bracket. */
 static double bracket_of(Formula *f)
 {
     double most = sum_of(f);
@@ -39,7 +40,7 @@ static double bracket_of(Formula *f)
     return most;
 }
 
-/* False: no factor begins here. */
+/* Reads a factor. False: no factor begins here. */
 static bool take_factor(Formula *f, double *value)
 {
     if (strncmp(f->text, "max(", 4) == 0 || *f->text == '(') {
@@ -62,7 +63,7 @@ static bool take_factor(Formula *f, double *value)
     return false;
 }
 
-/* A product: factors follow each other, as in 2(P-1)comm; P % 3 and M/P are a rest and a quotient. */
+/* The value of a product, whose factors follow each other, as in 2(P-1)comm. P % 3 is a remainder, M/P a quotient. */
 static double product_of(Formula *f)
 {
     double product = 0, factor = 0;
@@ -100,7 +101,7 @@ static double sum_of(Formula *f)
     }
 }
 
-/* "W <= F <= I", "M >= 2P-1", "P even" or "P divides M". */
+/* Whether a condition holds: "W <= F <= I", "M >= 2P-1", "P even" or "P divides M". */
 static bool holds(Formula *f)
 {
     const double ranks = f->variables[0].value, microbatches = f->variables[1].value;
@@ -132,7 +133,7 @@ static bool domain_holds(Formula *f)
     return true;
 }
 
-/* The first fitted bubble whose domain holds. Returns how many there are. */
+/* Sets `value` to the first fitted bubble whose domain holds. Returns how many hold. */
 static uint32_t fitted_bubble(const char *output, const Variable *variables, double *value)
 {
     static const char head[] = "bubble    ", where[] = "          where ";
@@ -167,27 +168,27 @@ static void fit_file(const char *path, char **output)
 
 static double random_time(uint64_t *seed) { return 1.0 + (double)random_below(seed, 12); }
 
-/* Random times, such that each domain of a published formula has its share. */
-static Costs random_times(uint64_t *seed, int round, bool searched)
+/* Random times. Equal F and I, and F = I + W, are frequent, so that every domain of a published formula is tried. */
+static Costs random_times(uint64_t *seed, int round)
 {
-    double forward = random_time(seed), input = random_time(seed), weight = random_time(seed);
+    double forward = random_time(seed), input = random_time(seed);
+    const double weight = random_time(seed);
     if (round % 2)
         input = forward;
     if (round % 4 == 0)
         forward = input + weight;
-    if (searched) /* dpc fit finds their formulas for F <= I only */
-        input = fmax(input, forward);
     return costs_of(forward, input, weight, 0);
 }
 
-/* Compares the formulas at a size. Returns the number of times that are in the published domain. */
+/* Compares the fitted formula with the published one at a size, for random times. Returns how many of these are in the
+   published domain. */
 static uint32_t compare(const char *output, const Compilation *c, uint64_t *seed)
 {
     uint32_t peak = 0, inside = 0;
     for (uint32_t r = 0; r < c->schedule.ranks; r++)
         peak = c->program->ranks[r].peak_activations > peak ? c->program->ranks[r].peak_activations : peak;
     for (int round = 0; round < TIMES; round++) {
-        const Costs costs = random_times(seed, round, c->tree->order != NULL);
+        const Costs costs = random_times(seed, round);
         PublishedBubble published;
         assert_true(published_bubble(&c->schedule, &costs, peak, &published));
         if (published.is_bound || *published.breach)
@@ -220,6 +221,8 @@ static void test_published_formulas(void **state)
     uint64_t seed = 1;
     const char *name;
     for (size_t row = 0; (name = published_schedule(row)); row++) {
+        if (strncmp(name, "v-", 2) == 0) /* v-half and v-min have a bound, not a bubble */
+            continue;
         char path[100];
         snprintf(path, sizeof path, "schedules/%s.dps", name);
         char *output = NULL;
@@ -234,7 +237,7 @@ static void test_published_formulas(void **state)
                 arena_free(&arena);
             }
         print_message("%s: %u points\n", name, inside);
-        assert_true(inside >= 20 || strncmp(name, "v-", 2) == 0); /* v-half and v-min have a bound, not a bubble */
+        assert_true(inside >= 20);
         free(output);
     }
 }

@@ -16,8 +16,10 @@ typedef enum Change { MOVE, JOIN, SPLIT, KINDS } Change;
 static const char *const change_names[KINDS] = {"a pass moved", "an F&B made", "an F&B split"};
 
 typedef struct Counts {
-    uint64_t legal, shorter; /* changes that keep the proofs and the memory; of these, shorter orders */
-    double most;             /* largest gain as a share of the makespan */
+    /* legal: changes after which the orders are legal and hold no more activations; shorter: those of them that shorten
+       the orders */
+    uint64_t legal, shorter;
+    double most; /* largest gain as a share of the makespan */
 } Counts;
 
 static Status stop_at_order(const Compilation *c, Form form)
@@ -63,7 +65,7 @@ static int64_t peak_of(const Order *order)
     return most;
 }
 
-/* Negative: the order is not legal. */
+/* The makespan; negative: the order is not legal. */
 static double makespan_of(const Compilation *c)
 {
     Arena arena = {0};
@@ -100,7 +102,7 @@ static bool change_order(Order *order, Change change, uint64_t *seed)
     Action *const actions = order->actions;
     if (change == MOVE) {
         const uint32_t to = (uint32_t)random_below(seed, order->count);
-        const uint32_t between = i < to ? to : to - 1; /* precedes it after the move */
+        const uint32_t between = i < to ? to : to - 1; /* the action that will be right before the moved one */
         if (i == to || in_pair(order, i) || (to > 0 && between < order->count && actions[between].overlap))
             return false;
         move_action(actions, i, to);
@@ -134,7 +136,7 @@ static void try_change(Compilation *c, const uint32_t *ranks, int count, Change 
         kept[k] = malloc(size);
         assert_non_null(kept[k]);
         memcpy(kept[k], order->actions, size);
-        *seed = begin; /* the same places on all of these ranks */
+        *seed = begin; /* so that the change is made at the same positions on every rank */
         legal = change_order(order, change, seed) && peak_of(order) <= peak && legal;
     }
     const double changed = legal ? makespan_of(c) : -1, gain = 1 - changed / makespan;
@@ -150,7 +152,8 @@ static void try_change(Compilation *c, const uint32_t *ranks, int count, Change 
     counts->most = gain > counts->most ? gain : counts->most;
 }
 
-/* `halves`: both directions have half of the microbatches, and rank P-1-r mirrors rank r. Both are changed. */
+/* `halves`: the schedule has two directions with half of the microbatches each, and rank P-1-r mirrors rank r. Both
+   ranks are changed. */
 static void mutate(const char *path, bool halves)
 {
     uint64_t seed = 11, improved = 0, tried = 0;

@@ -12,7 +12,7 @@
 enum { TIMES = 24 };
 
 typedef struct Count {
-    uint32_t holds, outside, differs; /* cases in the domain; outside of it; of the latter, those with another bubble */
+    uint32_t holds, outside, differs; /* cases in the domain; outside of it; outside and with another bubble */
 } Count;
 
 static Costs random_times(uint64_t *seed, int round)

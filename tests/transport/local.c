@@ -122,7 +122,7 @@ static void messages_arrive_whole_and_blocks_are_kept(void **state)
             run_ranks(ranks, count, 60, exchange_body, NULL);
             for (int block = 0; block < count * IN_FLIGHT; block++)
                 after[block] = (uintptr_t)ranks[block / IN_FLIGHT].blocks[block % IN_FLIGHT];
-            assert_memory_not_equal(before, after, sizeof before); /* exchanged, not copied */
+            assert_memory_not_equal(before, after, sizeof before); /* blocks are exchanged, not copied */
             qsort(before, (size_t)count * IN_FLIGHT, sizeof *before, compare_pointers);
             qsort(after, (size_t)count * IN_FLIGHT, sizeof *after, compare_pointers);
             assert_memory_equal(before, after, sizeof before);
@@ -241,7 +241,7 @@ static void pieces_of_different_sizes_are_named(void **state)
     run_ranks(ranks, 2, 0.05, uneven_body, NULL);
 }
 
-/* All of three members post. Rank 0 claims the piece to rank 1 and finds that it has the wrong size, so this piece is
+/* All three members post. Rank 0 claims the piece to rank 1 and finds that it has the wrong size, so this piece is
    never moved. Rank 1 then waits for rank 0, and not for rank 2. */
 static bool stuck_body(Rank *self)
 {
@@ -400,7 +400,7 @@ static void members_have_the_names_that_the_caller_gives(void **state)
 static bool abort_body(Rank *rank)
 {
     if (rank->rank == 1) {
-        sleep_milliseconds(20); /* waits until some of the other threads sleep */
+        sleep_milliseconds(20); /* so that some of the other threads already wait */
         world_abort(rank->world, abort_reason);
         world_abort(rank->world, "a later reason");
     }

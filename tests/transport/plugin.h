@@ -22,8 +22,8 @@ static inline bool mpirun_is_there(void) { return system("command -v mpirun >/de
     " mpirun --oversubscribe --mca odls_base_sigkill_timeout 0"
 static inline const char *mpirun_command(void) { return geteuid() == 0 ? MPIRUN " --allow-run-as-root" : MPIRUN; }
 
-/* dprun looks for the MPI transport in the folder of the program that runs, so this makes a link there. `program`
-   becomes the path of this program, `link` that of the link. False: it failed. */
+/* dprun looks for the MPI transport in the folder of the program that runs, so this makes a link there. Writes the path
+   of this program to `program`, and that of the link to `link`. False: it failed. */
 static inline bool link_plugin(char program[PATH_MAX], char link[PATH_MAX])
 {
     char plugin[PATH_MAX];

@@ -39,12 +39,18 @@ static inline uint64_t random_next(uint64_t *state)
 
 static inline int random_below(uint64_t *state, int limit) { return (int)(random_next(state) % (uint64_t)limit); }
 
+/* The members of a communicator of all ranks, in the order of the ranks. */
+static const int numbers_from_0[64] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                       16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+                                       32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47,
+                                       48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+
 /* --- messages --- */
 
 enum {
     ROUNDS = 300,
     ROUND_MESSAGES = 6, /* largest number of messages in a round */
-    /* the number of blocks of a rank, and of messages in one direction that it may have in flight */
+    /* blocks of a rank, one for each message that it may have in flight */
     IN_FLIGHT = 24,
     BLOCK_WORDS = 3000,
 };
@@ -159,7 +165,7 @@ static inline void add_up(void *sums, const void *addends, bool doubles, size_t 
 }
 
 /* A sum on one communicator. post_sum fills `buffer` with the values of this rank, and `expected` with the sum over all
-   members. It gets the same `seed` on all members; the seed of a member's values is `seed` + its rank. */
+   members. It gets the same `seed` on all members. The seed of a member's values: `seed` + its number in the world. */
 typedef struct TestSum {
     Communicator *communicator;
     int number;
@@ -226,9 +232,9 @@ static inline bool sum_and_compare(TestSum *sum, int rank, size_t elements, bool
 
 enum { SUMS = 16 };
 
-/* Makes communicators: all ranks, in both orders; each rank with the rank that mirrors it, in both orders, as for two
-   copies of a stage; and overlapping groups. They are made in one common order. Returns how many include this rank; 0:
-   a failure. */
+/* Makes communicators: of all ranks, in both orders; of each rank and the rank that mirrors it, in both orders, as for
+   two copies of a stage; and of overlapping groups of three ranks. All ranks make them in one common order. Returns how
+   many include this rank; 0: a failure. */
 static inline int connect_sums(World *world, int rank, int ranks, TestSum sums[SUMS])
 {
     int members[64], made = 0, number = 1;
@@ -266,7 +272,7 @@ static inline bool sum_in_turn(Communicator *everybody, int rank, int ranks)
     const int count = connect_sums(world, rank, ranks, sums);
     uint32_t *all = malloc((size_t)ranks * 3 * sizeof *all);
     EXPECT(all && count > 0);
-    const uint32_t rounds = ranks <= 3 ? 6 : 5; /* the last round tests only the largest size */
+    const uint32_t rounds = ranks <= 3 ? 6 : 5; /* the sixth round, of the largest size, only runs with few ranks */
     for (uint32_t round = 0; round < rounds; round++) {
         const uint32_t mine[3] = {(uint32_t)rank, round, 7 * (uint32_t)rank};
         EXPECT_GOOD(world->run->gather(world, mine, sizeof mine, all, &error));
@@ -333,11 +339,8 @@ static inline bool sum_at_once(Communicator *everybody, int rank, int ranks)
 static inline bool sum_by_progress(Communicator *everybody, int rank, int ranks)
 {
     Error error;
-    int members[64];
     TestSum sum;
-    for (int i = 0; i < ranks; i++)
-        members[i] = i;
-    EXPECT(connect_sum(everybody->world, rank, members, ranks, 100, &sum));
+    EXPECT(connect_sum(everybody->world, rank, numbers_from_0, ranks, 100, &sum));
     EXPECT(post_sum(&sum, rank, most_elements, false, 9));
     const int64_t end = clock_nanoseconds() + 20000000000;
     while (memcmp(sum.buffer, sum.expected, most_elements * sizeof(float)) != 0) {
@@ -357,7 +360,7 @@ enum {
     ALL_TO_ALL_ROUNDS = 40,
 };
 
-/* An all-to-all with its memory. One member uses it again and again. */
+/* An all-to-all of one member, with its memory, which is used again and again. */
 typedef struct TestAllToAll {
     AllToAll posted;
     uint64_t *send, *receive;
@@ -479,7 +482,7 @@ static inline bool exchange_pieces(Communicator *everybody, int rank, int ranks)
     TestSum sum;
     void *blocks[2] = {malloc(sizeof(uint64_t)), malloc(sizeof(uint64_t))}; /* the ranks exchange their blocks */
     for (int i = 0; i < ranks; i++)
-        members[i] = (i + 1) % ranks; /* a communicator whose members are not in the order of the ranks */
+        members[i] = (i + 1) % ranks; /* a communicator whose members are in another order than the ranks */
     EXPECT(connect_all_to_all(everybody->world, rank, members, ranks, 200, &communicator) && blocks[0] && blocks[1]);
     EXPECT(connect_sum(everybody->world, rank, members, ranks, 201, &sum));
     for (int i = 0; i < ALL_TO_ALLS; i++)
@@ -518,7 +521,8 @@ static inline bool exchange_pieces(Communicator *everybody, int rank, int ranks)
     return true;
 }
 
-/* A communicator refuses more all-to-alls than its configuration announced, and any if that announced none. */
+/* A communicator refuses more all-to-alls in flight than its configuration announced. `everybody` announced none, so it
+   refuses any. */
 static inline bool post_too_many(Communicator *everybody, int rank)
 {
     static const char text[] = "has more all-to-alls in flight than it announced";
@@ -583,17 +587,14 @@ static inline bool pieces_take_their_time(Communicator *everybody, int rank, int
 {
     enum { ROUNDS_IN_FLIGHT = 2 };
     Error error;
-    int members[64];
     int64_t ended, all[64], last = 0;
     Communicator *communicator = NULL;
     TestAllToAll ones[ROUNDS_IN_FLIGHT];
-    for (int i = 0; i < ranks; i++)
-        members[i] = i;
-    EXPECT(connect_all_to_all(everybody->world, rank, members, ranks, 400, &communicator));
+    EXPECT(connect_all_to_all(everybody->world, rank, numbers_from_0, ranks, 400, &communicator));
     const int64_t begun = clock_nanoseconds();
     for (int i = 0; i < ROUNDS_IN_FLIGHT; i++) {
         EXPECT(make_all_to_all(&ones[i], rank, ranks));
-        EXPECT(post_all_to_all(communicator, rank, &ones[i], 4 + 5 * (uint64_t)i)); /* all pieces are whole */
+        EXPECT(post_all_to_all(communicator, rank, &ones[i], 4 + 5 * (uint64_t)i)); /* largest pieces */
     }
     for (int i = 0; i < ROUNDS_IN_FLIGHT; i++) {
         EXPECT(wait_for_all_to_all(communicator, rank, &ones[i]));
@@ -608,14 +609,11 @@ static inline bool pieces_take_their_time(Communicator *everybody, int rank, int
     return true;
 }
 
-/* A sum is two rounds of transfers between all members, each of one slice of the buffer. */
+/* A sum is two rounds of transfers between all members; each transfer is one slice of the buffer. */
 static inline bool sums_take_their_time(Communicator *everybody, int rank, int ranks)
 {
-    int members[64];
     TestSum sum;
-    for (int i = 0; i < ranks; i++)
-        members[i] = i;
-    EXPECT(connect_sum(everybody->world, rank, members, ranks, 401, &sum));
+    EXPECT(connect_sum(everybody->world, rank, numbers_from_0, ranks, 401, &sum));
     const int64_t begun = clock_nanoseconds();
     EXPECT(sum_and_compare(&sum, rank, (size_t)ranks * LINK_WORDS, true, 3));
     const int64_t slice = LINK_BUSY * 9 / 10; /* slices are whole cache lines, and differ a little in length */

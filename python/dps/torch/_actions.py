@@ -9,24 +9,28 @@ from ._plan import receive_early
 class Actions:
     """Makes the functions of a Pipeline. Pipeline is derived from this class; it adds modules and connections.
 
-    _slots   message slots: each has tensors, or a message in flight
-    _held    a dps.torch._stage.Held for each (chunk, microbatch) between its forward and its backward
+    _slots   [message slots]: tensors, an object whose wait() ends the message in flight, or None
+    _held    {(chunk, microbatch): a dps.torch._stage.Held, from the forward to the backward}
     _step    inputs, targets and results of the present step
 
     There is one method _make_OPCODE for each opcode that does something here. Its arguments are an instruction and
-    `mode`, whether the step trains. It returns the function that a step calls for this instruction; None: the step
-    has nothing to do for it."""
+    `mode` (True: the step trains; False: only forwards). It returns the function that a step calls for this
+    instruction; None if there is nothing to do."""
 
-    def _functions(self, mode):
-        """Two pairs (actions, functions) for a step: in the order of the program, and with receives moved forward.
-        mode: True: a training step; False: only forwards."""
+    def _functions(self, mode, learnt):
+        """Returns (actions, functions) of a step, in the order in which they run. It leaves out actions without a
+        function.
+
+        mode     True: a training step; False: only forwards
+        learnt   whether an earlier step has learnt the shapes of messages; if so, receives are posted early"""
         actions = self.plan.training if mode else self.plan.evaluation
         made = {}
         for action in actions:
             maker = getattr(self, "_make_" + action.instruction.opcode.lower(), None)
             made[action.index] = maker(action.instruction, mode) if maker else None
         actions = [action for action in actions if made[action.index]]
-        return [(order, [made[action.index] for action in order]) for order in (actions, receive_early(actions))]
+        actions = receive_early(actions) if learnt else actions
+        return actions, [made[action.index] for action in actions]
 
     def _make_forward(self, i, mode):
         stage, slots, held, step = self._stages[i.chunk], self._slots, self._held, self._step
@@ -144,42 +148,42 @@ class Actions:
         return 2 * ((i.stage if forward else i.stage - 1) * self.program.microbatches + self.plan.number(i)) + forward
 
     def _make_send_forward(self, i, mode):
-        exchange, slots, peer, slot = self._exchanges[mode], self._slots, self._process_of[i.peer], i.message
         number = self._message_number(i, True)
+        return self._sending(i, mode, number, number)
+
+    def _make_send_backward(self, i, mode):
+        return self._sending(i, mode, self._message_number(i, False),
+                             self._message_number(i._replace(stage=i.stage - 1), True))
+
+    def _sending(self, i, mode, number, activation):
+        slots, slot = self._slots, i.message
+        send = self._exchanges[mode].sender(self._process_of[i.peer], number, activation)
 
         def run():
-            slots[slot] = exchange.send_activation(slots[slot], peer, number, number)
+            slots[slot] = send(slots[slot])
         return run
 
     def _make_receive_forward(self, i, mode):
-        exchange, slots, peer, slot = self._exchanges[mode], self._slots, self._process_of[i.peer], i.message
         number = self._message_number(i._replace(stage=i.stage - 1), True)
-
-        def run():
-            slots[slot] = exchange.receive_activation(peer, number, number)
-        return run
-
-    def _make_send_backward(self, i, mode):
-        exchange, slots, peer, slot = self._exchanges[mode], self._slots, self._process_of[i.peer], i.message
-        number = self._message_number(i, False)
-
-        def run():
-            slots[slot] = exchange.send(slots[slot], peer, number)
-        return run
+        return self._receiving(i, mode, number, number)
 
     def _make_receive_backward(self, i, mode):
-        exchange, slots, peer, slot = self._exchanges[mode], self._slots, self._process_of[i.peer], i.message
-        number, activation = self._message_number(i._replace(stage=i.stage + 1), False), self._message_number(i, True)
+        return self._receiving(i, mode, self._message_number(i._replace(stage=i.stage + 1), False),
+                               self._message_number(i, True))
+
+    def _receiving(self, i, mode, number, activation):
+        slots, slot = self._slots, i.message
+        receive = self._exchanges[mode].receiver(self._process_of[i.peer], number, activation)
 
         def run():
-            slots[slot] = exchange.receive_gradients(peer, activation, number)
+            slots[slot] = receive()
         return run
 
     def _make_wait(self, i, mode):
-        exchange, slots, slot = self._exchanges[mode], self._slots, i.message
+        slots, slot = self._slots, i.message
 
         def run():
-            slots[slot] = exchange.wait(slots[slot])
+            slots[slot] = slots[slot].wait()
         return run
 
     def _make_reduce(self, i, mode):

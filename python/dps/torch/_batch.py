@@ -6,8 +6,8 @@ from .._errors import UsageError
 
 
 def cut(value, count, dimension, what):
-    """The list of the parts of a tensor, one for each of `count` microbatches, cut along `dimension`. A list or tuple
-    of that many parts is not cut. For None, each part is None."""
+    """Cuts a tensor along `dimension` into a list of `count` parts, one for each microbatch. A list or tuple is not
+    cut: it must have `count` parts. For None, each part is None. what: the name of the value in errors."""
     if value is None:
         return [None] * count
     if isinstance(value, (list, tuple)):
@@ -16,13 +16,14 @@ def cut(value, count, dimension, what):
                              "microbatch")
         return list(value)
     if value.dim() <= dimension or value.shape[dimension] < count:
-        raise UsageError(f"{what} has shape {list(value.shape)}, which dimension {dimension} does not cut into {count} "
-                         "microbatches")
+        raise UsageError(f"{what} has shape {list(value.shape)}: its dimension {dimension} must have at least {count} "
+                         "entries, one for each microbatch")
     return list(value.tensor_split(count, dim=dimension))
 
 
 def inputs_of(values, numbers, dimension):
-    """{microbatch: tuple of its inputs} for the microbatches `numbers`; values: the inputs of all of them together."""
+    """Returns {microbatch: tuple of its inputs} for the microbatches `numbers`. values: each input as one batch of all
+    these microbatches, which is cut along `dimension`, or as a list of their parts."""
     parts = [cut(value, len(numbers), dimension, f"input {i}") for i, value in enumerate(values)]
     return dict(zip(numbers, zip(*parts)))
 
@@ -36,8 +37,8 @@ def targets_of(target, numbers, dimension):
 
 
 def arguments_of(arguments, count, dimension):
-    """For each of `count` microbatches, the dict of its keyword arguments: tensors and lists are cut into microbatches,
-    other values are the same for all."""
+    """A list with the dict of the keyword arguments of each of `count` microbatches: tensors are cut along `dimension`,
+    lists have one part for each microbatch, other values are the same for all."""
     if not arguments:
         return [{}] * count
     parts = {name: cut(value, count, dimension, name) if isinstance(value, (torch.Tensor, list)) else [value] * count

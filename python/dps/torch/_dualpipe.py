@@ -18,7 +18,8 @@ def set_p2p_tensor_dtype(dtype):
 
 
 class _TwoStages(nn.Module):
-    """Two stages on each rank: modules[0] in the direction away from rank 0, modules[1] in the direction to rank 0."""
+    """Two stages on each rank. Microbatches that move away from rank 0 run modules[0], those that move towards rank 0
+    run modules[1]."""
 
     schedule = None
 
@@ -26,7 +27,7 @@ class _TwoStages(nn.Module):
         super().__init__()
         self.module = nn.ModuleList(modules)
         self.batch_dim, self.group, self.rank_mapping = batch_dim, process_group, rank_mapping
-        self._pipelines = {}  # by number of microbatches
+        self._pipelines = {}  # {number of microbatches: its Pipeline}
 
     def _pipeline(self, num_chunks):
         import dps
@@ -44,13 +45,15 @@ class _TwoStages(nn.Module):
     def step(self, *inputs, num_chunks=0, criterion=None, labels=(), return_outputs=False):
         """Runs a step of `num_chunks` microbatches: training, or under torch.no_grad() the forwards alone.
 
-        inputs     only on ranks that run the first stage; each input is cut into microbatches along batch_dim
+        inputs     only on ranks that run the first stage; each input is cut along batch_dim into the microbatches that
+                   begin on this rank
         criterion  called as criterion(*outputs, *labels) by the last stage, for each microbatch
         labels     only on ranks that run the last stage
 
-        Returns (loss, outputs) on the ranks that run the last stage, (None, None) on others: the loss of each
-        microbatch, None if no loss was computed; and with return_outputs the outputs, otherwise None. Gradients are
-        those of the sum of the losses. They are not summed over the two copies that DualPipe has of each stage."""
+        Returns (loss, outputs) on the ranks that run the last stage, (None, None) on others. loss: the loss of each
+        microbatch that ends on this rank; None if no loss was computed. outputs: with return_outputs the outputs of
+        these microbatches, otherwise None. Gradients are those of the sum of the losses. They are not summed over the
+        two copies that DualPipe has of each stage."""
         pipeline = self._pipeline(num_chunks)
         pipeline.loss_fn = criterion
         labels = (labels,) if isinstance(labels, torch.Tensor) else tuple(labels)

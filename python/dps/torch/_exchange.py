@@ -1,8 +1,13 @@
 """Messages between ranks: activations and gradients, each a tuple of tensors."""
 
+from functools import partial
+
 import torch
 
 from .._errors import UsageError
+from . import _links
+from ._failure import MessageFailed
+from ._links import HOST
 
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
            torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128)
@@ -11,12 +16,12 @@ _HEADER = 1 + _MOST_TENSORS * (3 + _MOST_DIMENSIONS)
 
 
 def form_of(tensors):
-    """Shape, dtype and requires_grad of each tensor."""
+    """The form of a message: (shape, dtype, requires_grad) of each of its tensors."""
     return tuple([(t.shape, t.dtype, t.requires_grad) for t in tensors])
 
 
 def say(form):
-    """The text of a form, for messages of errors."""
+    """A form in words, for error messages."""
     return ", ".join(f"{list(shape)} {str(dtype)[6:]}{'' if grad else ' without gradient'}"
                      for shape, dtype, grad in form) or "no tensors"
 
@@ -30,7 +35,7 @@ def _encode(form):
         if dtype not in _DTYPES:
             raise UsageError(f"a stage cannot give a tensor of {dtype}")
         numbers += [_DTYPES.index(dtype), int(grad), len(shape), *shape, *[0] * (_MOST_DIMENSIONS - len(shape))]
-    return torch.tensor(numbers + [0] * (_HEADER - len(numbers)))
+    return torch.tensor(numbers + [0] * (_HEADER - len(numbers)), device=HOST)
 
 
 def _decode(header):
@@ -40,84 +45,133 @@ def _decode(header):
     return tuple((tuple(part[3:3 + part[2]]), _DTYPES[part[0]], bool(part[1])) for part in parts)
 
 
-class MessageFailed(Exception):
-    """A message was not received or not sent: the connection closed, or the deadline is over.
+class _Flying:
+    """A message that gloo sends or receives. `sent` keeps the tensors alive while gloo sends them."""
 
-    other   the rank at the other end, in words"""
+    __slots__ = ("exchange", "works", "peer", "received", "sent")
 
-    def __init__(self, other, error):
-        super().__init__(str(error))
-        self.other = other
+    def __init__(self, exchange, works, peer, received=None, sent=None):
+        self.exchange, self.works, self.peer, self.received, self.sent = exchange, works, peer, received, sent
+
+    def wait(self):
+        """Waits until the message is sent or received, at most for the timeout of the gloo group, which is the
+        deadline. Returns the received tensors; None for a send."""
+        try:
+            for work in self.works:
+                work.wait()
+        except RuntimeError as error:
+            self.exchange.failed(self.peer, error)
+        return self.received
+
+
+class _OnDevice:
+    """A message for a rank that computes on another device than the CPU. gloo receives it into memory of the host;
+    wait() copies it to the device."""
+
+    __slots__ = ("flying", "device")
+
+    def __init__(self, flying, device):
+        self.flying, self.device = flying, device
+
+    def wait(self):
+        return tuple([t.detach().to(self.device).requires_grad_(t.requires_grad) for t in self.flying.wait()])
 
 
 class Exchange:
     """Sends and receives the messages of a rank. Each message has a number in the program; the tags of its tensors and
     of its header follow from this number.
 
-    In the first step the sender sends a header with the form of each activation before it. Both ends keep the form, so
-    later steps send only the tensors. The gradient of an activation has a tensor for each tensor of the activation that
-    requires a gradient, of the same shape and dtype.
+    In the first step the sender sends a header before each activation, with the form of the activation (form_of). Both
+    ends keep the form, so later steps send only the tensors. The gradient of an activation has a tensor for each tensor
+    of the activation that requires a gradient, of the same shape and dtype. Messages whose form is known and small go
+    over links (sockets), all others through gloo.
 
-    names   for each process of the group, its name in errors"""
+    group   a gloo group (dps.torch._group.connect)
+    links   {process: Link} for the processes on the same machine
+    names   for each process of the group, its name in errors
+    device  where the rank computes. If this is not the CPU, messages are copied through memory of the host"""
 
-    def __init__(self, group, names):
-        self.group, self.names = group, names
+    def __init__(self, group, links, names, device):
+        self.group, self.links, self.names, self.device = group, links, names, device
         self.forms = {}  # {number of a message with an activation: its form}
 
-    def _failed(self, peer, error):
+    def failed(self, peer, error):
         raise MessageFailed(self.names[peer], error) from None
 
     def _posted(self, post, tensors, peer, number):
         try:
             return [post([t], peer, tag) for tag, t in enumerate(tensors, _MOST_TENSORS * number)]
         except RuntimeError as error:
-            self._failed(peer, error)
+            self.failed(peer, error)
 
-    def send(self, tensors, peer, number):
-        """Starts to send tensors. Pass the result to wait(), which then returns None; it keeps the tensors alive until
-        then."""
-        tensors = [t.contiguous() for t in tensors]
-        return self._posted(self.group.send, tensors, peer, number), peer, None, tensors
+    # sender() and receiver() make the functions that send and receive one message in each step. Their arguments:
+    # peer         the process at the other end
+    # number       the number of the message
+    # activation   `number` if the message is an activation; if it is a gradient, the number of its activation's message
 
-    def send_activation(self, tensors, peer, key, number):
-        form = form_of(tensors)
-        known = self.forms.get(key)
+    def sender(self, peer, number, activation):
+        """Returns a function that starts to send the tensors given to it. The function returns an object, whose wait()
+        must be called before the next send of this message."""
+        local = self._local(_links.Sender, peer, number, activation)
+        post = local or partial(self._send, peer, number)
+        send = post if self.device.type == "cpu" else lambda tensors: post([t.cpu() for t in tensors])
+        if number != activation:
+            return send
+
+        def send_activation(tensors):
+            self._check(tensors, peer, number)
+            return send(tensors)
+        return send_activation
+
+    def receiver(self, peer, number, activation):
+        """Returns a function that starts to receive the message. The function returns an object, whose wait() returns
+        the tensors."""
+        post = (self._local(_links.Receiver, peer, number, activation)
+                or partial(self._receive, peer, number, activation))
+        return post if self.device.type == "cpu" else lambda: _OnDevice(post(), self.device)
+
+    def _local(self, kind, peer, number, activation):
+        """The Sender or Receiver of a message that goes over a link; None if the message goes through gloo."""
+        link, form = self.links.get(peer), self._form(number, activation)
+        return kind(link, number, form) if link and form is not None and _links.is_small(form) else None
+
+    def _form(self, number, activation):
+        """The form of a message (form_of); None if its activation has not been sent or received yet."""
+        form = self.forms.get(activation)
+        if form is None or number == activation:
+            return form
+        return tuple([(shape, dtype, False) for shape, dtype, grad in form if grad])
+
+    def _check(self, tensors, peer, number):
+        """In the first step, sends the form of an activation; later, raises UsageError if the form has changed."""
+        form, known = form_of(tensors), self.forms.get(number)
         if known is None:
-            self.forms[key] = form
-            header = self._posted(self.group.send, [_encode(form)], peer, self._header_number(number))
-            self.wait((header, peer, None, None))
+            self._check_devices(tensors)
+            self.forms[number] = form
+            self._header(self.group.send, _encode(form), peer, number)
         elif known != form:
             raise UsageError(f"the stage gives {say(form)} for this microbatch; in the first step it gave "
                              f"{say(known)}. Where shapes change, call forget_shapes() on all ranks")
-        return self.send(tensors, peer, number)
 
-    @staticmethod
-    def _header_number(number):
-        return number + (1 << 24)
+    def _check_devices(self, tensors):
+        for tensor in tensors:
+            if tensor.device.type != self.device.type:
+                raise UsageError(f"the stage gives a tensor on {tensor.device}, but this rank computes on "
+                                 f"{self.device}: give Pipeline device=\"{tensor.device}\", or move the stage to "
+                                 f"{self.device}")
 
-    def receive_gradients(self, peer, key, number):
-        """Starts to receive the gradients of the activation `key`, one for each of its tensors that requires a
-        gradient."""
-        return self.receive([(shape, dtype, False) for shape, dtype, grad in self.forms[key] if grad], peer, number)
+    def _header(self, post, header, peer, number):
+        _Flying(self, self._posted(post, [header], peer, number + (1 << 24)), peer).wait()
 
-    def receive(self, form, peer, number):
-        """Starts to receive tensors of this form. Pass the result to wait(), which returns the tensors."""
-        tensors = tuple([torch.empty(shape, dtype=dtype, requires_grad=grad) for shape, dtype, grad in form])
-        return self._posted(self.group.recv, tensors, peer, number), peer, tensors, None
+    def _send(self, peer, number, tensors):
+        tensors = [t.contiguous() for t in tensors]
+        return _Flying(self, self._posted(self.group.send, tensors, peer, number), peer, sent=tensors)
 
-    def receive_activation(self, peer, key, number):
-        form = self.forms.get(key)
-        if form is None:
-            header = torch.empty(_HEADER, dtype=torch.int64)
-            self.wait((self._posted(self.group.recv, [header], peer, self._header_number(number)), peer, None, None))
-            form = self.forms[key] = _decode(header)
-        return self.receive(form, peer, number)
-
-    def wait(self, flying):
-        works, peer, result, _ = flying
-        try:
-            for work in works:
-                work.wait()  # waits at most for the timeout of the group, which is the deadline
-        except RuntimeError as error:
-            self._failed(peer, error)
-        return result
+    def _receive(self, peer, number, activation):
+        if activation not in self.forms:
+            header = torch.empty(_HEADER, dtype=torch.int64, device=HOST)
+            self._header(self.group.recv, header, peer, number)
+            self.forms[number] = _decode(header)
+        tensors = tuple([torch.empty(shape, dtype=dtype, requires_grad=grad, device=HOST)
+                         for shape, dtype, grad in self._form(number, activation)])
+        return _Flying(self, self._posted(self.group.recv, tensors, peer, number), peer, received=tensors)

@@ -9,12 +9,24 @@ from datetime import timedelta
 
 from .._errors import Error
 
-_GRACE = 2.0  # a rank that fails writes the reason within so many seconds; without a reason by then, the rank has died
+# Seconds in which a rank that fails writes the reason. If its connection closed and there is no reason after this time,
+# the rank has died.
+_GRACE = 2.0
 
 
 class PipelineError(Error, RuntimeError):
     """Another rank failed or ended, this rank waited for a message longer than the deadline, or an earlier step of this
     pipeline failed on any rank."""
+
+
+class MessageFailed(Exception):
+    """A message was not received or not sent: the connection closed, or the deadline is over.
+
+    other   the rank at the other end, such as "rank 2" """
+
+    def __init__(self, other, error):
+        super().__init__(str(error))
+        self.other = other
 
 
 class Failures:
@@ -31,8 +43,8 @@ class Failures:
         return self.store.add(key, add)
 
     def _tell(self, words):
-        """Writes `words` as the reason of the failure, unless another rank has written one. Returns the reason written
-        first; `words`, and that the store is gone, if the store cannot be used."""
+        """Writes `words` as the reason of the failure, unless another rank has written a reason before. Returns the
+        reason that was written first. If the store cannot be used, returns `words` with a sentence that says so."""
         try:
             if self._count("failures", 1) == 1:
                 self.store.set("failure", words)
@@ -47,8 +59,10 @@ class Failures:
         self.close()
 
     def message_failed(self, where, other, deadline, error):
-        """Finds the reason for which a message of this rank has failed: the one that another rank has written, or else
-        a new one, which it tells the other ranks. Returns the exception to raise, with this reason."""
+        """Finds out why a message of this rank has failed: the reason that another rank has written or, if there is
+        none, a new reason, which this rank writes for the others. Returns a PipelineError with the reason.
+
+        where   the action in which this rank was; other: the rank at the other end, in words"""
         late = "timed out" in str(error).lower()
         waited = f"rank {self.rank} was at {where}"
         words = self._told(_GRACE if not late else 0.0)
@@ -61,7 +75,8 @@ class Failures:
         return PipelineError(words)
 
     def _told(self, seconds):
-        """Waits at most `seconds` for a reason that another rank writes. Returns it; None: there is none."""
+        """Waits at most `seconds` for a reason that another rank writes. Returns the reason; None if there is none, or
+        if the store cannot be used."""
         until = time.monotonic() + seconds
         try:
             while self._count("failures") == 0:
@@ -73,8 +88,8 @@ class Failures:
             return None
 
     def _who_hangs(self, waited, deadline):
-        """The reason if the deadline is over: tells the other ranks that this one waits, and finds the ranks that do
-        not wait and so are stuck in a pass. waited: what this rank was doing, in words."""
+        """Returns the reason, in words, when a message has passed its deadline. This rank writes to the store that it
+        waits; the ranks that do not write this are stuck in a pass. waited: what this rank was doing, in words."""
         try:
             self._count(f"late {self.rank}", 1)
             time.sleep(min(_GRACE, deadline / 4))
@@ -87,13 +102,14 @@ class Failures:
 
 
 def close_group(group, rank, ranks):
-    """Closes the connections of a gloo group. Gloo has no call for this, but closes them when a receive times out."""
+    """Closes all connections of a gloo group. Gloo has no call for this, but closes them when a receive times out. So
+    this function starts a receive that nobody sends, with a timeout of 1 ms."""
     import torch
 
     for peer in range(ranks):
         if peer != rank:
             try:
-                group.recv([torch.empty(1)], peer, 2**31 - 1).wait(timedelta(milliseconds=1))
+                group.recv([torch.empty(1, device="cpu")], peer, 2**31 - 1).wait(timedelta(milliseconds=1))
             except RuntimeError:
                 pass
             return

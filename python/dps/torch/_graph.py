@@ -3,7 +3,7 @@
 The trunk of a microbatch's graph is the nodes through which gradients flow to the inputs. All other nodes lead only to
 parameters. A fork is a node of the trunk with an edge out of the trunk; the matrix product of a Linear is one. I runs
 the trunk and keeps the gradient that arrives at each fork. W starts at the forks with these gradients, and asks for the
-parameters behind them. Autograd computes only what is asked for, so no operation runs in both halves.
+parameters that they lead to. Autograd computes only what is asked for, so no operation runs in both halves.
 
 In two cases I computes gradients of parameters, and W only adds them up. One is a torch.autograd.Function, which always
 computes all of its gradients. The other is a parameter that is used at two forks of which one comes before the other:
@@ -39,7 +39,8 @@ def splitter_of(module, name, run_backward):
 
 @lru_cache(None)
 def is_supported(run_backward):
-    """Whether this PyTorch can start a backward at a node of the graph."""
+    """Whether run_backward, the function of _stage.py, can start a backward at a node of the graph. An old PyTorch
+    cannot."""
     if not hasattr(graph, "get_gradient_edge"):
         return False
     with torch.enable_grad():
@@ -58,9 +59,10 @@ def _replace(number, gradient, gradients):
 class _Fork(NamedTuple):
     """A place where the graph leaves the trunk.
 
-    starts   the edges into the node: W starts with their gradients
-    exits    the edges from the node to nodes outside of the trunk
-    node     the node of the trunk; None: an output of the stage is itself outside of the trunk"""
+    node     the node of the trunk with edges out of the trunk; None: the fork is all outputs of the stage whose nodes
+             are themselves outside of the trunk
+    starts   the edges that lead to `node`: I computes their gradients, and W starts with these
+    exits    the edges from `node` to nodes outside of the trunk"""
 
     starts: Tuple
     exits: Tuple
@@ -68,7 +70,8 @@ class _Fork(NamedTuple):
 
 
 class _Group:
-    """Forks from which common nodes outside of the trunk are reached. W runs one backward from all forks of a group.
+    """Forks that reach the same nodes outside of the trunk, such as two uses of one parameter. W runs one backward from
+    all forks of a group.
 
     nodes   all nodes outside of the trunk that the forks reach"""
 
@@ -80,7 +83,7 @@ class _Group:
 
 
 def _closure(nodes, following):
-    """The set of the nodes, all nodes following(node) of each of them, and so on."""
+    """The set of `nodes` and of all nodes that are reached from them. following(node): the next nodes after a node."""
     found = set(nodes)
     ahead = list(found)
     while ahead:
@@ -94,10 +97,13 @@ def _closure(nodes, following):
 class _Graph:
     """The graph of one microbatch.
 
-    An edge is (node, number): the input `number` of the backward of `node`, an output of the node in the forward.
+    A node is the backward of an operation. An edge (node, number) leads to `node`: it carries the gradient of output
+    `number` of the operation, which is input `number` of the backward.
 
-    next_edges   {node: the edges that leave it}
-    uses         {node: the numbers of the edges that lead to it}"""
+    next_edges   {node: the edges that leave it, in the direction of the backward}
+    uses         {node: the numbers of the edges that lead to it}
+    parents      {node: the nodes from which edges lead to it}
+    trunk        the set of the nodes of the trunk"""
 
     def __init__(self, roots, sources):
         self.roots = [graph.get_gradient_edge(root) for root in roots]
@@ -126,7 +132,7 @@ class _Graph:
         return _closure(sources, lambda node: self.parents[node])
 
     def reached(self, edges):
-        """All nodes that are reached through these edges."""
+        """All nodes that the backward reaches through these edges."""
         return _closure((node for node, _ in edges), lambda node: (child for child, _ in self.next_edges[node]))
 
     def forks(self):
@@ -148,8 +154,8 @@ class _Graph:
         return list(dict.fromkeys(group_of.values()))
 
     def can_start(self, group):
-        """Whether W can start at the forks of the group: none is a torch.autograd.Function, and none is reached from
-        another."""
+        """Whether W can start at the forks of the group: no fork is a torch.autograd.Function, and the backward does
+        not reach one fork from another."""
         nodes = {fork.node for fork in group.forks} - {None}
         if any(isinstance(node, _Function) for node in nodes):
             return False
@@ -167,8 +173,9 @@ class _Graph:
         return late, ends
 
     def keep_gradients(self, starts, gradient_of):
-        """Makes W start with the gradients that I has computed. I calls the tensor hooks of a start even if it does not
-        run the node of the start. W calls these hooks again; a hook added here replaces what they return.
+        """Makes W start with exactly the gradients that I has computed. Even if I does not run the node of a start, it
+        has called the tensor hooks of the start, and W would apply them a second time. A hook added here replaces the
+        result of W's call by the gradient from I.
 
         starts        the edges at which W starts
         gradient_of   {edge: the gradient that I has computed}"""
@@ -188,17 +195,18 @@ class GraphSplitter:
     def __init__(self, module, name, run_backward):
         self.name, self.run_backward = name, run_backward
         self.names = {parameter: path for path, parameter in module.named_parameters()}
-        self.has_checkpoint = None  # None: not known before the first backward
+        self.has_checkpoint = None  # whether the stage uses non-reentrant checkpoints; None before the first backward
         self.reported = False
 
     def begin(self, inputs):
-        """Call it before a forward. Returns the inputs for the forward, and the nodes at which the trunk begins besides
-        the nodes of inputs that require a gradient."""
+        """Call it before a forward. Returns the inputs for the forward, and a list of nodes at which the trunk begins.
+        The list is empty if an input requires a gradient: then the trunk begins at such inputs."""
         if any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
             return inputs, []
         leaves = [x.detach().requires_grad_() if isinstance(x, torch.Tensor) and x.is_floating_point() else None
                   for x in inputs]
-        # PyTorch forbids changing a leaf in place, and a module may change its input in place: so it gets a view.
+        # A module may change its input in place, which PyTorch forbids if the input is a leaf that requires a gradient.
+        # So the module gets a tensor that is no leaf, with the same memory.
         traced = [x if leaf is None else torch.ops.aten._unsafe_view(leaf, leaf.shape)
                   for x, leaf in zip(inputs, leaves)]
         return traced, [graph.get_gradient_edge(leaf).node for leaf in leaves if leaf is not None]
@@ -225,8 +233,9 @@ class GraphSplitter:
         return Stage.input_gradients(held), self._weight_half(late, ends, gradient_of)
 
     def _run_trunk(self, roots, gradients, edges):
-        """Runs I and returns {edge: its gradient}. The first run also finds out whether the backward calls modules
-        again, as non-reentrant checkpoints do. Such a stage is not split: each start of W would call them once more."""
+        """Runs I and returns {edge: its gradient} for `edges`. The first run also finds out whether the backward runs
+        forwards of modules again, as non-reentrant checkpoints do. Such a stage is not split in later backwards: each
+        start of W would run these forwards once more."""
         if not edges:
             return {}
         called = []

@@ -1,4 +1,4 @@
-"""The processes of a pipeline, and connections between them for this package alone."""
+"""The processes of a pipeline, and the gloo groups and stores that only this package uses."""
 
 import os
 from datetime import timedelta
@@ -7,7 +7,7 @@ import torch.distributed as dist
 
 from .._errors import UsageError
 
-_made = {}  # number of stores that this process has made, for each list of processes and purpose
+_made = {}  # {(processes, purpose): how many stores this process has made for them}
 
 
 def start():
@@ -26,7 +26,7 @@ def start():
 
 
 def global_ranks(group):
-    """The processes of a group, by their global ranks, in the order of the group."""
+    """The global ranks of the processes of a group, in the order of the group. None: of all processes."""
     if group is None:
         return list(range(dist.get_world_size()))
     table = dist.distributed_c10d._pg_group_ranks[group]
@@ -34,8 +34,8 @@ def global_ranks(group):
 
 
 def store_of(processes, purpose):
-    """A new store that only these processes use for this purpose. All of them must call this equally often, in the same
-    order."""
+    """A new store for these processes and this purpose: a part of the default store with a name of its own. All these
+    processes must call this equally often for the purpose, because the name has the number of the call."""
     key = (tuple(processes), purpose)
     _made[key] = _made.get(key, 0) + 1
     name = f"dps/{purpose}/{','.join(map(str, processes))}/{_made[key]}"

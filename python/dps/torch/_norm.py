@@ -7,9 +7,9 @@ from . import _group
 
 
 def counted_parameters(program, rank, chunks, modules, tied):
-    """The parameters whose gradients this rank adds to the norm. Each parameter of the pipeline counts on one rank: the
-    rank of the first copy of its stage. If several stages of this rank share a parameter, the first of these stages
-    decides. A tied parameter counts only on the process of its group with the smallest global rank."""
+    """The parameters whose gradients this rank adds to the norm. A parameter counts only on the rank of the first copy
+    of its stage; if several stages of this rank share a parameter, its stage is the one with the lowest number. A tied
+    parameter counts only on the process of its group with the smallest global rank."""
     deciding = {}
     for number in sorted(range(len(chunks)), key=lambda number: chunks[number].stage, reverse=True):
         if isinstance(modules[number], torch.nn.Module):
@@ -25,7 +25,7 @@ def _is_first(program, rank, number, chunks):
 
 def sum_of_squares(parameters):
     """The sum of the squares of all gradients of these parameters, as a tensor of one float64."""
-    total = torch.zeros(1, dtype=torch.float64)
+    total = torch.zeros(1, dtype=torch.float64, device="cpu")
     for parameter in parameters:
         if parameter.grad is not None:
             kind = torch.promote_types(parameter.grad.dtype, torch.float32)

@@ -8,8 +8,8 @@ def run_overlapped(forward, backward, forward_of, backward_of, function):
     """Runs the forward of one microbatch and the backward of another in one call of `function`.
 
     forward, backward         the stages of the two passes (dps.torch._stage.Stage)
-    forward_of                (inputs, targets, split) of the forward
-    backward_of               (held, dy, is_input_half) of the backward
+    forward_of                (inputs, targets, split) of the forward; split: its own backward will run in two halves
+    backward_of               (held, dy, is_input_half) of the backward; dy: the gradients of its outputs
 
     Returns (held, outputs, dx): what the forward keeps for its own backward, the outputs of the forward, and the
     gradients of the inputs of the backward. `function` runs a full backward. If the backward is an input half (I),

@@ -9,10 +9,10 @@ import torch
 import torch.distributed as dist
 
 from .._errors import UsageError
-from . import _batch, _group, _trace
+from . import _batch, _group, _links, _trace
 from ._actions import Actions
-from ._exchange import Exchange, MessageFailed
-from ._failure import Failures, PipelineError, close_group
+from ._exchange import Exchange
+from ._failure import Failures, MessageFailed, PipelineError, close_group
 from ._graph import splitter_of
 from ._norm import counted_parameters, sum_of_squares
 from ._plan import Plan
@@ -20,7 +20,7 @@ from ._stage import Stage, run_backward
 from ._sums import GradientSum, fill_gradients, owned_parameters
 
 
-_RECORDED = 16  # most steps that trace() writes
+_RECORDED = 16  # number of last steps whose times are kept, for trace() and profile()
 
 
 class _Step:
@@ -33,31 +33,35 @@ class Pipeline(Actions):
     """This rank's part of a pipeline.
 
     program        a proven schedule (dps.compile or dps.load) of as many ranks as the group has
-    stages         this rank's modules, in the order of its chunks (program.rank(r).chunks names their stages); or a
-                   function that makes the module of a stage from its number
-    loss_fn        called by the last stage with its outputs and the targets of a microbatch; None: the output of the
-                   last stage is the loss
+    stages         this rank's modules, one for each of its chunks (program.rank(r).chunks has the stage of each chunk);
+                   or a function that makes the module of a stage from the number of the stage
+    loss_fn        called for each microbatch with the outputs of the last stage and the microbatch's targets; None: the
+                   output of the last stage is the loss
     group          processes of the pipeline; None: all of torch.distributed. If torch.distributed is not initialized,
                    the environment of torchrun or mpirun says who takes part
     rank_mapping   rank_mapping[i] is the rank of the program that process i of the group runs; None: i
-    replicate_group   this process and those with the same rank in the other replicas of this pipeline; gradients are
-                   summed over them. None: there are no other replicas
+    replicate_group   this process and the processes with the same rank in the other replicas of this pipeline (data
+                   parallelism); gradients are summed over the group. None: there are no other replicas
     deadline       seconds that a rank waits for a message; then the step fails on all ranks
     batch_dim      batches are cut along this dimension
     loss_scale     the step computes the gradient of loss_scale x the sum of all losses. None: 1 / (microbatches x
                    replicas), the gradient of their mean. You may set pipeline.loss_scale between steps
-    overlapped     a function that runs the two halves of an F&B, unless both modules are of one type that has
-                   overlapped_forward_backward; it has the same arguments and results
+    overlapped     a function that runs both halves of an F&B, with the arguments and results of DualPipe's
+                   overlapped_forward_backward. If both modules have one type with such a method, that method is called
+                   instead. None: without such a method the halves run one after the other
     gradient_ready called with the number of a chunk and its module when the chunk's gradients are complete, except for
                    the sums of tied parameters
     sum_copies     False: gradients are summed over replicas, but not over the copies that a stage has in one pipeline
-    tied           (parameter, group) pairs: their gradients are summed over the group at the end of the step
+    tied           (parameter, group) pairs: the gradient of the parameter is summed over the group at the end of a step
+    device         where the stages compute; None: where their first parameter is, or the CPU. Give step() tensors on
+                   this device. If it is not the CPU, messages are copied through the memory of the host
 
     Passes, messages and sums run in the order of the program. Copies of a stage (DualPipe has two of each) must begin
     with equal parameters; with sum_copies their gradients are summed, so they stay equal."""
 
     def __init__(self, program, stages, loss_fn=None, group=None, rank_mapping=None, replicate_group=None, deadline=60,
-                 *, batch_dim=0, loss_scale=None, overlapped=None, gradient_ready=None, sum_copies=True, tied=()):
+                 *, batch_dim=0, loss_scale=None, overlapped=None, gradient_ready=None, sum_copies=True, tied=(),
+                 device=None):
         _refuse(program)
         _group.start()
         self._processes = _group.global_ranks(group)
@@ -71,14 +75,16 @@ class Pipeline(Actions):
         replicas = _group.global_ranks(replicate_group) if replicate_group is not None else [dist.get_rank()]
         self.loss_scale = 1 / (program.microbatches * len(replicas)) if loss_scale is None else loss_scale
         self._stages = [self._stage(chunk) for chunk in range(len(self.modules))]
+        self.device = self._device_of_parameters() if device is None else torch.device(device)
         self._connect(replicas)
         self._slots = [None] * program.rank(self.rank).slots["message"]
         self._held = {}
         self._step = _Step()
-        self._runs = {}  # {mode: the result of _functions(mode)}; mode: True: training, False: forwards only
-        # {(chunk, microbatch) of the first F of an F&B or F&F: when this F ended in the current step}
+        # {mode: (actions, functions) of all steps after the first}; mode True: training, False: forwards only
+        self._runs = {}
+        # {(chunk, microbatch) of the first half, an F, of an F&B or F&F: when this F ended in the current step}
         self._middles = {}
-        self._recorded = deque(maxlen=_RECORDED)  # the results of _run() of the last steps, which trace() writes
+        self._recorded = deque(maxlen=_RECORDED)  # the results of _run() of the last steps, for trace() and profile()
         self._traces = 0
 
     def _stage(self, chunk):
@@ -89,14 +95,17 @@ class Pipeline(Actions):
         splitter = splitter_of(module, name, run_backward) if has_halves and has_parameters else None
         return Stage(module, name, stage == self.program.stages - 1, splitter)
 
+    def _device_of_parameters(self):
+        return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
+
     def parameters(self):
-        """The parameters of this rank's modules, each parameter once, for example for an optimizer."""
+        """A list of the parameters of this rank's modules, each parameter once; for example for an optimizer."""
         modules = [module for module in self.modules if isinstance(module, torch.nn.Module)]
         return list(dict.fromkeys(p for module in modules for p in module.parameters()))
 
     def share(self, inputs, target):
-        """Returns this rank's parts of a whole batch, cut along batch_dim: the input and the target for step(). None if
-        the rank needs no input or no target."""
+        """Cuts a whole batch along batch_dim. Returns (input, target) for step() on this rank: lists of the parts of
+        its microbatches, or None where the rank needs no input or no target."""
         count, plan = self.program.microbatches, self.plan
         x, y = (_batch.cut(value, count, self.batch_dim, "the batch") for value in (inputs, target))
         return [x[m] for m in plan.given] or None, [y[m] for m in plan.ends] or None
@@ -104,7 +113,7 @@ class Pipeline(Actions):
     # --- the norm of the gradient ---
 
     def gradient_norm(self):
-        """The norm of the gradient of the whole pipeline, after step(): a number, the same on all ranks, which must all
+        """The norm of the gradient of the whole pipeline, after step(): a number, the same on all ranks. All ranks must
         call this. Each parameter counts once, also if several ranks have copies of its stage, or if it is tied."""
         total = sum_of_squares(counted_parameters(self.program, self.rank, self.plan.chunks, self.modules, self.tied))
         try:
@@ -118,7 +127,7 @@ class Pipeline(Actions):
         `most`. Returns the norm before scaling. All ranks must call this."""
         norm = self.gradient_norm()
         scale = most / (norm + 1e-6)
-        if not scale >= 1:  # `not` so that gradients are scaled too if the norm is NaN
+        if not scale >= 1:  # also true if the norm, and so the scale, is NaN: then all gradients become NaN
             for parameter in self.parameters():
                 if parameter.grad is not None:
                     parameter.grad *= scale
@@ -132,13 +141,17 @@ class Pipeline(Actions):
         self._messages = _group.connect(self._processes, dist.PrefixStore("messages", store), self.deadline)
         self._groups.append((self._messages, self._processes))
         names = {process: f"rank {rank}" for rank, process in enumerate(self._process_of)}
-        self._exchanges = {mode: Exchange(self._messages, names) for mode in (True, False)}
+        peers = {self._process_of[peer] for peer in self.plan.peers}
+        self._links = _links.connect(dist.PrefixStore("links", store), self._processes.index(dist.get_rank()), peers,
+                                     names, self.deadline)
+        self._exchanges = {mode: Exchange(self._messages, self._links, names, self.device) for mode in (True, False)}
         self._store = store
         self._failures = Failures(dist.PrefixStore("failures", store), self.rank, self.program.ranks, self._close)
         self._sums = self._make_sums(replicas, store)
 
     def _make_sums(self, replicas, store):
-        """For each chunk, the GradientSum over the copies of its stage in all replicas."""
+        """For each chunk, its GradientSum: over all replicas and, with sum_copies, over all copies of its stage.
+        replicas: the processes of replicate_group."""
         store.set(f"replicas {self.rank}", ",".join(map(str, replicas)))
         order = [a.instruction.chunk for a in self.plan.training if a.instruction.opcode == "REDUCE"]
         parameters = owned_parameters(self.modules, order)
@@ -165,13 +178,16 @@ class Pipeline(Actions):
         return group
 
     def _close(self):
+        for link in self._links.values():
+            link.close()
         for group, members in self._groups:
             close_group(group, members.index(dist.get_rank()), len(members))
 
     # --- times ---
 
     def _measured(self):
-        """The trace of the recorded steps on rank 0; None on other ranks. All ranks must call this."""
+        """Returns the trace of the recorded steps of all ranks on rank 0; None on other ranks. All ranks must call
+        this."""
         self._traces += 1
         key = f"trace {self._traces} {{}}"
         self._store.set(key.format(self.rank), json.dumps([_spans(*step) for step in self._recorded]))
@@ -183,18 +199,19 @@ class Pipeline(Actions):
         return _trace.merge(self.program, [Plan(self.program, rank) for rank in ranks], steps)
 
     def trace(self, path):
-        """Writes the last training steps, or steps of a forward-only program, at most 16, as Chrome trace events in the
-        form of `dprun --trace`, for `dpc diff`, `dpc calibrate` and ui.perfetto.dev. All ranks must call it; rank 0 of
-        the program writes. The times of different ranks are comparable only if the ranks run on one machine."""
+        """Writes a trace of the last training steps (of a forward-only program: of its last steps), at most 16. The
+        file has Chrome trace events in the form of `dprun --trace`, for `dpc diff`, `dpc calibrate` and
+        ui.perfetto.dev. All ranks must call this; rank 0 of the program writes the file. The times of different ranks
+        are comparable only if the ranks run on one machine."""
         measured = self._measured()
         if measured is not None:
             with open(path, "w") as file:
                 json.dump(measured, file)
 
     def profile(self, path):
-        """Writes the costs of the last training steps, for `dpc --cost @FILE` and dps.compile(costs=pathlib.Path(...)):
-        the median of each stage's passes in all steps that trace() writes but the first. All ranks must call it
-        after at least two steps; rank 0 of the program writes. The file has no costs of messages: `dpc
+        """Writes a cost file from the steps that trace() writes, without the first of them, for `dpc --cost @FILE` and
+        dps.compile(costs=pathlib.Path(...)): the median time of each kind of pass of each stage. All ranks must call
+        this after at least two steps; rank 0 of the program writes the file. It has no costs of messages: `dpc
         calibrate` finds these in a trace."""
         measured = self._measured()
         if measured is not None:
@@ -214,25 +231,26 @@ class Pipeline(Actions):
         """Runs a step: forward and backward of all microbatches; gradients are summed over replicas and, with
         sum_copies, over copies. Under torch.no_grad(), or if the program is forward-only, it runs only the forwards.
 
-        inputs     inputs of the first stage, for the microbatches self.plan.given; only on ranks that have any
-        target     targets for loss_fn, for the microbatches self.plan.ends; only on ranks that have any. A tuple gives
+        inputs     inputs of the first stage, for the microbatches self.plan.given; no inputs if `given` is empty
+        target     targets for loss_fn, for the microbatches self.plan.ends; None if `ends` is empty. A tuple gives
                    several targets
-        arguments  keyword arguments of every stage on this rank; tensors and lists are cut into all microbatches of the
-                   step, other values are the same for all
+        arguments  keyword arguments of every stage on this rank: tensors and lists for all microbatches of the step;
+                   other values are the same for all microbatches
 
-        A batch is cut along batch_dim; a list with one tensor for each microbatch is used as it is.
+        Tensors are cut along batch_dim into microbatches; a list must have one part for each microbatch.
 
-        Returns (losses, outputs): the losses of self.plan.ends, in this order, or None if no loss was computed; and
-        with return_outputs the joined outputs of the last stage, otherwise None. Both are None on other ranks."""
+        Returns (losses, outputs). losses: the losses of the microbatches self.plan.ends, in this order; None if this
+        rank computed no loss. outputs: with return_outputs, the outputs of these microbatches, joined along batch_dim;
+        otherwise, and on ranks without the last stage, None."""
         if self._failures.words:
             raise PipelineError(f"this pipeline has failed before: {self._failures.words}")
         mode = torch.is_grad_enabled() and not self.program.is_forward_only
         self._begin(mode, inputs, target, return_outputs, arguments)
-        learnt = mode in self._runs
-        if not learnt:
-            self._runs[mode] = self._functions(mode)
+        actions_and_functions = self._runs.get(mode) or self._functions(mode, learnt=False)
         with torch.set_grad_enabled(mode):
-            recorded = self._run(*self._runs[mode][learnt], mode)
+            recorded = self._run(*actions_and_functions, mode)
+        if mode not in self._runs:
+            self._runs[mode] = self._functions(mode, learnt=True)
         if mode or self.program.is_forward_only:
             self._recorded.append(recorded)
         return self._results()
@@ -255,7 +273,7 @@ class Pipeline(Actions):
 
     def _run(self, actions, functions, mode):
         """Calls the functions of the actions one after the other. Returns (actions, times, self._middles): times[0] is
-        when the step began, times[i + 1] when action i ended."""
+        when the step began, times[i + 1] when actions[i] ended."""
         self._middles = {}
         clock = time.perf_counter
         times = [clock()]
@@ -283,7 +301,7 @@ class Pipeline(Actions):
         for parameter, group in self.tied:
             work = dist.all_reduce(parameter.grad, group=group, async_op=True)
             try:
-                if work is not None:  # None: this process is not in the group
+                if work is not None:  # `work` is None if this process is not in the group
                     work.wait(timedelta(seconds=self.deadline))
             except RuntimeError as error:
                 raise MessageFailed("another rank with a tied parameter", error) from None
@@ -297,8 +315,8 @@ class Pipeline(Actions):
 
 
 def _spans(actions, times, middles):
-    """For each action of a step: (number of its instruction, start, end of the first half of an F&B or F&F, else None,
-    end)."""
+    """A list with (number of the instruction, start, middle, end) for each action of a step. middle: when the first
+    half of an F&B or F&F ended; None for other actions, and if one function ran both halves."""
     def middle(i):
         return middles.get((i.chunk, i.microbatch)) if i.opcode.startswith("OVERLAP") else None
 
@@ -321,7 +339,8 @@ def _inverse(rank_mapping, ranks):
 def _modules(program, plan, rank, stages):
     if callable(stages) and not isinstance(stages, torch.nn.Module):
         stages = [stages(chunk.stage) for chunk in plan.chunks]
-    modules = [getattr(stage, "submod", stage) for stage in stages]  # submod: of a PipelineStage
+    # a torch.distributed.pipelining.PipelineStage has its module in `submod`
+    modules = [getattr(stage, "submod", stage) for stage in stages]
     if len(modules) != len(plan.chunks):
         wanted = ", ".join(str(chunk.stage) for chunk in plan.chunks)
         raise UsageError(f"rank {rank} of {program.schedule} holds {len(plan.chunks)} stages ({wanted}, in this "

@@ -12,7 +12,7 @@ _MESSAGE_SLOTS = ("message", "x", "y", "dx", "dy")
 
 
 class Action(NamedTuple):
-    """An instruction, and its number in the program."""
+    """An instruction of a rank; index: its number on the rank, as in Program.instructions()."""
 
     index: int
     instruction: object  # dps.Instruction
@@ -24,15 +24,15 @@ def _halves(instruction):
 
 
 def slots_of(instruction):
-    """Message slots that an instruction reads, fills or frees."""
+    """The set of the message slots that an instruction uses."""
     found = {getattr(half, name) for half in _halves(instruction) for name in _MESSAGE_SLOTS}
     return found - {None}
 
 
 def receive_early(actions):
-    """Moves each receive to right after the instruction that frees its slot. So a message that comes early finds its
-    receive posted, and the sender does not wait. This is right only for transports that match messages by tags, as gloo
-    does; a transport that works strictly in order needs the order of the program."""
+    """Moves each receive forward, to right after the last instruction that uses its slot before. So the receive is
+    posted when the message comes, and the sender does not wait. This is right only for transports that match messages
+    by tags, as gloo does; a transport that works strictly in order needs the order of the program."""
     moved = []
     for action in actions:
         at = len(moved)
@@ -68,9 +68,10 @@ class Plan:
     """The instructions of a rank, and the microbatches whose inputs and targets it needs.
 
     chunks    the rank's stages (dps.Chunk)
-    given     microbatches (numbers in the step) whose first stage this rank runs: it needs their inputs
-    ends      microbatches whose last stage this rank runs: it needs their targets, and has their losses
+    given     microbatches (numbers in the step) whose first stage this rank runs: step() needs their inputs
+    ends      microbatches whose last stage this rank runs: step() needs their targets, and returns their losses
     split     (chunk, microbatch of its pipe) of each backward that runs in two halves, I and W
+    peers     the ranks with which this rank exchanges messages
     training, evaluation   lists of Action; evaluation has only the forward passes and their messages"""
 
     def __init__(self, program, rank):
@@ -79,6 +80,7 @@ class Plan:
         self.first_of = [program.pipe(pipe).start for pipe in range(program.pipes)]
         self.training = list(_actions(program, rank))
         self.evaluation = list(self._forward_half())
+        self.peers = {action.instruction.peer for action in self.training} - {None}
         halves = [half for action in self.training for half in _halves(action.instruction)]
         self.split = {(half.chunk, half.microbatch) for half in halves if half.opcode == "BACKWARD_INPUT"}
         forwards = [half for half in halves if half.opcode in _FORWARDS]
@@ -86,7 +88,8 @@ class Plan:
         self.ends = sorted(self.number(half) for half in forwards if half.stage == program.stages - 1)
 
     def number(self, instruction):
-        """The number of an instruction's microbatch in the step, counted over all pipes."""
+        """The number in the step of an instruction's microbatch. instruction.microbatch counts within its pipe, this
+        number counts over all pipes."""
         return self.first_of[instruction.pipe] + instruction.microbatch
 
     def _forward_half(self):

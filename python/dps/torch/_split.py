@@ -1,14 +1,14 @@
 """Runs the backward of an ordinary module in halves: I, the gradients of its inputs, and W, those of its parameters.
 
 The gradient of a parameter is deferred to W if the parameter is used only by one call of a layer of _LAYERS, and the
-call has positional inputs. The input half computes the gradient of the layer's output on its way; the weight half
-starts there, and computes only the gradients of the layer's parameters. Autograd computes only the gradients that are
-asked for, so the halves do no work twice. The input half computes the gradients of all other parameters; a warning
-names the first four of them. A stage with reentrant checkpoints is not split: its input half is a full backward.
+call has positional inputs. I computes the gradient of the layer's output on its way; W starts with this gradient, and
+computes only the gradients of the layer's parameters. Autograd computes only the gradients that are asked for, so the
+halves do no work twice. I computes the gradients of all other parameters; a warning names the first four of them. A
+stage with reentrant checkpoints is not split: its I is a full backward.
 
-To start at the output of a layer, autograd needs a tensor at that place of the graph. A forward hook keeps this tensor
-and passes another tensor with the same data on. It frees the data of the first one, unless the layer has other forward
-hooks, which may keep that tensor."""
+To start a backward at the output of a layer, autograd needs the output tensor itself. A forward hook keeps this tensor,
+and gives the next operation another tensor with the same data. The hook frees the data of the kept tensor, unless the
+layer has other forward hooks: these may keep the tensor too, and read it."""
 
 import warnings
 from collections import Counter
@@ -38,9 +38,9 @@ def _accumulate(parameter, gradient):
 class _Call(NamedTuple):
     """One call of a layer.
 
-    output      its output, without data if the layer has no other forward hooks
+    output      the output of the layer, whose data is freed unless the layer has other forward hooks
     parameters  the parameters of the layer
-    sources     for each input, the node of the graph that computed it or, if there is none, the tensor itself"""
+    sources     for each tensor among the inputs, its node in the graph or, if it has none, the tensor itself"""
 
     output: torch.Tensor
     parameters: Tuple
@@ -52,7 +52,8 @@ class _Checkpoint(Exception):
 
 
 def _leaves(nodes, ends):
-    """The leaf tensors that are reached in the graph from these nodes without passing through the nodes in `ends`."""
+    """The leaf tensors that require a gradient and that a backward from these nodes reaches without passing through the
+    nodes in `ends`. Raises _Checkpoint if it reaches a reentrant checkpoint."""
     found, seen, ahead = set(), set(), list(nodes)
     while ahead:
         node = ahead.pop()
@@ -71,13 +72,14 @@ def _leaves(nodes, ends):
 
 
 def _outside(roots, calls):
-    """The parameters that the backward also reaches by another path than from the output of a layer to the parameters
-    of that layer."""
+    """The leaf tensors (parameters, and inputs of the stage) that the backward reaches outside of the layers, or inside
+    a layer that they do not belong to. roots: the tensors at which the backward starts; calls: the layers' _Calls."""
     outputs = {call.output.grad_fn for call in calls}
     sources = {source for call in calls for source in call.sources}
     found = _leaves(sources.union(root.grad_fn for root in roots), outputs)
     ends = outputs | sources
-    # A layer may also reach parameters of other modules: its weight may be computed from them, or a hook may use them.
+    # Inside a layer, the backward may also reach parameters that are not the layer's own: a parametrization computes
+    # the layer's weight from them, or a hook uses them.
     for call in calls:
         inside = [edge[0] for edge in call.output.grad_fn.next_functions]
         found |= _leaves(inside, ends).difference(call.parameters)
@@ -90,7 +92,7 @@ class Splitter:
     def __init__(self, module, name, run_backward):
         self.name, self.run_backward = name, run_backward
         self.parameters = {parameter: path for path, parameter in module.named_parameters()}
-        self.units = None  # during a forward: the list of the _Calls of its layers; else None
+        self.units = None  # during a forward, the list of the _Calls of its layers so far; None at other times
         self.reported = False
         for layer in module.modules():
             if _is_layer(layer):
@@ -107,7 +109,7 @@ class Splitter:
         self.units = None
 
     def _called(self, layer, inputs, output):
-        # without positional inputs, the hook cannot find the sources
+        # a forward hook gets positional inputs only, and needs an input to find the sources
         if self.units is None or not inputs or not output.requires_grad:
             return None
         parameters = tuple(p for p in layer.parameters(recurse=False) if p.requires_grad)
@@ -122,14 +124,15 @@ class Splitter:
         return handed_on
 
     def _together(self, held):
-        """The parameters whose gradients the input half must compute; None: the graph has a reentrant checkpoint, so
-        the input half must be a full backward."""
+        """The leaf tensors whose gradients the input half must compute; None if the graph has a reentrant checkpoint:
+        then the input half must be a full backward."""
         uses = Counter(p for call in held.units for p in call.parameters)
         try:
             found = _outside(held.roots, held.units)
         except _Checkpoint:
             return None
-        # If layers share a parameter, the weight half, started at the later one, would run on to the earlier one.
+        # If two calls of layers share a parameter, the weight half of the later call would run on through the graph to
+        # the earlier call. So the input half computes the gradient of this parameter.
         return found | {p for p, count in uses.items() if count > 1}
 
     def backward_input(self, held, gradients):

@@ -10,8 +10,9 @@ _SMALL = 1 << 12  # outputs with fewer elements keep their data: freeing it earl
 
 
 def run_backward(tensors, gradients, keep_graph=False, inputs=(), accumulate=True):
-    """Calls the engine of autograd without the checks of torch.autograd.backward: they take longer than a small
-    stage."""
+    """Runs a backward from `tensors` with their `gradients`. accumulate True: adds gradients to .grad, if `inputs` are
+    given only to those of `inputs`; False: returns the gradients of `inputs`. Calls the engine of autograd without the
+    checks of torch.autograd.backward, which take longer than a small stage."""
     if tensors:
         return Variable._execution_engine.run_backward(tuple(tensors), tuple(gradients), keep_graph, False, inputs,
                                                        True, accumulate)
@@ -19,7 +20,7 @@ def run_backward(tensors, gradients, keep_graph=False, inputs=(), accumulate=Tru
 
 
 class Held:
-    """What a microbatch keeps from its forward to its backward."""
+    """What a stage keeps of a microbatch from its forward to its backward."""
 
     __slots__ = ("inputs", "roots", "units", "deferred", "loss")
 
@@ -35,17 +36,17 @@ class Stage:
 
     def __init__(self, module, name, is_last, splitter):
         self.module, self.name, self.is_last, self.splitter = module, name, is_last, splitter
-        # for the last stage: called as loss_fn(*outputs, *targets); None: its one output is the loss
+        # the last stage calls loss_fn(*outputs, *targets); None: the stage has one output, which is the loss
         self.loss_fn = None
         self.loss_scale = 1.0  # the step computes the gradient of loss_scale x the sum of all losses
-        # a tensor of the shape of the loss, filled with loss_scale; None: not made yet in this step
+        # the gradient at which backwards start: loss_scale in the shape of the loss; None: not made yet in this step
         self.loss_gradient = None
 
     # --- forward ---
 
     def forward(self, inputs, arguments, targets, split):
-        """Runs the forward. Returns what the backward needs (Held), and the outputs; those for a next stage have no
-        graph."""
+        """Runs the forward. Returns what the backward needs (Held), and the outputs. Outputs for a next stage are
+        detached from the graph. split: the backward will run in two halves."""
         held = Held()
         held.inputs, held.units, held.deferred = inputs, None, None
         if split and self.splitter is not None:
@@ -59,8 +60,8 @@ class Stage:
         return self.keep(held, _as_tuple(outputs), targets)
 
     def keep(self, held, outputs, targets, loss=None):
-        """Stores in `held` the loss and the tensors at which the backward starts. loss: the loss if it is computed
-        already. Returns what forward() returns."""
+        """Stores in `held` the loss and the tensors at which the backward starts. loss: the loss if the caller has
+        computed it already, else None. Returns what forward() returns."""
         if self.is_last:
             held.loss = self.loss_of(outputs, targets) if loss is None else loss
             held.roots = (held.loss,) if held.loss is not None and held.loss.requires_grad else ()
@@ -75,14 +76,13 @@ class Stage:
         if len(outputs) == 1 and outputs[0].dim() == 0:
             return outputs[0]
         if torch.is_grad_enabled():
-            raise UsageError(f"{self.name} is the last one and does not give one number, and there is no loss_fn: give "
-                             "Pipeline a loss_fn")
+            raise UsageError(f"{self.name} is the last stage and gives no loss (one number): give Pipeline a loss_fn")
         return None
 
     def _roots(self, outputs):
-        """Two tuples: the tensors at which the backward starts, and the outputs for the next stage, without a graph.
-        The former keep the graph, but not the data of a large output: its memory is free as soon as its message is
-        sent."""
+        """Returns (roots, given). roots: the tensors at which the backward starts. given: the outputs for the next
+        stage, detached from the graph. The root of a large output does not keep its data, so the memory of the output
+        is free as soon as `given` is sent."""
         roots, given = [], []
         for y in outputs:
             if not isinstance(y, torch.Tensor):
@@ -99,7 +99,8 @@ class Stage:
     # --- backward ---
 
     def gradients_of(self, held, dy):
-        """The gradients of held.roots: dy, from the next stage; on the last stage, loss_scale for the loss."""
+        """The gradients of held.roots: dy, which came from the next stage; on the last stage loss_scale, the gradient
+        of the loss."""
         if held.loss is None:
             return dy
         if self.loss_gradient is None or self.loss_gradient.shape != held.loss.shape:
@@ -108,8 +109,8 @@ class Stage:
 
     @staticmethod
     def input_gradients(held):
-        """The gradients of those inputs that are leaves and require one; zeros for an input that the backward did not
-        reach."""
+        """After the backward, the gradients of those inputs that are leaves and require a gradient; zeros for an input
+        that the backward did not reach."""
         return tuple([x.grad if x.grad is not None else torch.zeros_like(x) for x in held.inputs
                       if isinstance(x, torch.Tensor) and x.requires_grad and x.is_leaf])
 

@@ -2,11 +2,15 @@
 
 
 class WeightGradStore:
-    """Holds the deferred weight gradients of layers with a backward of their own, as in DeepSeek's DualPipe.
+    """Holds the deferred weight gradients of layers with a backward of their own, with the interface of DeepSeek's
+    DualPipe.
 
-    A layer looks at `enabled` in its backward. If it is true, the layer does not compute its weight gradient, but
-    passes put() a function that does. `enabled` is true in every input half (I); the weight half (W) of the same stage
-    and microbatch calls the functions."""
+    Such a layer reads `enabled` in its backward. If it is true, the layer does not compute its weight gradient, but
+    passes put() a function that computes it. `enabled` is true during every input half (I). The weight half (W) of the
+    same stage and microbatch calls the functions.
+
+    cache   the functions put since the last take() or flush()
+    queue   for flush() and pop(): lists of functions"""
 
     enabled = False
     cache = []
@@ -18,18 +22,18 @@ class WeightGradStore:
 
     @classmethod
     def take(cls):
-        """Returns the functions put since the last take() or flush(), and forgets them."""
+        """Empties `cache` and returns its functions."""
         taken, cls.cache = cls.cache, []
         return taken
 
     @classmethod
     def flush(cls):
-        """Appends the functions put so far to the queue, as one entry for pop()."""
+        """Moves the functions of `cache` to the end of the queue, as one entry for pop()."""
         cls.queue.append(cls.take())
 
     @classmethod
     def pop(cls):
-        """Calls the functions of the oldest entry of the queue."""
+        """Removes the oldest entry of the queue and calls its functions."""
         assert cls.queue, "WeightGradStore.pop() without a flush() before it"
         for func in cls.queue.pop(0):
             func()

@@ -2,13 +2,13 @@
 
 import torch
 
-from ._exchange import MessageFailed
+from ._failure import MessageFailed
 
 
 def owned_parameters(modules, order):
-    """For each chunk, the list of the parameters whose gradients its sum contains. Each parameter that requires a
-    gradient is in one list. If several chunks of a rank share a parameter, it is in the list of the chunk whose sum is
-    posted last, because its gradient is complete only then.
+    """For each chunk of this rank, the list of the parameters whose gradients the sum of the chunk contains. Each
+    parameter that requires a gradient is in one list. If several chunks share a parameter, it is in the list of the
+    chunk whose sum is posted last, because its gradient is complete only then.
 
     order   the chunks, in the order in which their sums are posted"""
     owner = {}
@@ -33,7 +33,7 @@ class GradientSum:
     """The sum of a chunk's gradients over the processes of a group. post() starts it, wait() waits for it.
 
     group    a gloo group (dps.torch._group.connect); None: this process is the only one, so nothing is summed
-    others   in errors, the words for the other processes of the group"""
+    others   the name of the other processes of the group in errors"""
 
     def __init__(self, parameters, group, others):
         self.parameters, self.group, self.others = parameters, group, others

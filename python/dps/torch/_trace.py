@@ -1,7 +1,7 @@
 """Writes the trace of a run in the form of dpc and dprun (runtime/program/trace.h), and costs from it.
 
-dpc's modelled trace of the same program has every event with its names and arrows. The measured trace has the same
-events at the measured times."""
+dpc's predicted trace of the same program has all events, with names and arrows between ranks. The measured trace has
+the same events for each step, with measured times instead of predicted ones."""
 
 import json
 import re
@@ -12,10 +12,13 @@ _PASS = re.compile(r"(?:p\d+:)?(\d+)([FIWB])\d+")
 
 
 class _Rank:
-    """Turns the events of a rank in the modelled trace into measured events of one step.
+    """Turns the events of a rank in the predicted trace into measured events of one step.
 
-    spans   {number of an instruction: (start, middle, end)} in microseconds; middle: the end of the first half of an
-            F&B or F&F, else None"""
+    spans         {number of an instruction: (start, middle, end)} in microseconds; middle: the end of the first half of
+                  an F&B or F&F, else None
+    step          number of the step, from 1
+    first_arrow   added to the ids of arrows, so that each step has ids of its own
+    latest        the last measured event that is a span; None if the step did not run its instruction"""
 
     def __init__(self, plan, spans, step, first_arrow):
         self.plan, self.spans, self.step, self.first_arrow = plan, spans, step, first_arrow
@@ -29,7 +32,7 @@ class _Rank:
         self.latest, self.held = None, 0
 
     def event(self, event):
-        """The measured event for a modelled one; None: this step had no such event."""
+        """The measured event for an event of the predicted trace; None if this step did not run its instruction."""
         made = dict(event, args=dict(event.get("args", {})))
         if event["ph"] == "X":
             return self._span(made)
@@ -60,7 +63,8 @@ class _Rank:
         return made
 
     def _made(self):
-        """The end of the pass that computed the message which the latest span sends."""
+        """When the arrow of the message that the latest span sends begins: 1 ns before the end of the pass that
+        computed the message, so that the arrow begins inside the pass."""
         maker = self.makers[self.latest["args"]["message"].replace("SEND_", "")]
         start, _, end = self.spans[maker]
         return max(start, end - _NANOSECOND)
@@ -77,7 +81,7 @@ class _Rank:
 
 def merge(program, plans, steps_of_ranks):
     """The measured trace of all ranks, as a dict. steps_of_ranks[rank][step] is {number of an instruction: (start,
-    middle, end)} in seconds of one clock."""
+    middle, end)} in seconds; all ranks have the same clock."""
     model = json.loads(program.trace())
     origin = min(span[0] for steps in steps_of_ranks for spans in steps for span in spans.values())
     by_rank, arrows = defaultdict(list), 2 * program.stages * program.microbatches
@@ -99,7 +103,7 @@ def merge(program, plans, steps_of_ranks):
 def costs(trace):
     """The text of a cost file for `dpc --cost @FILE`: for each kind of pass and stage, the median time in ms over all
     steps of the trace but the first."""
-    # imported here because that takes 10 ms, which other users of this module need not wait
+    # imported here, because the import takes 10 ms, and most programs never call costs()
     from statistics import median
 
     found = defaultdict(list)

@@ -3,7 +3,8 @@
 
 /* Causal attention that never stores a matrix of sequence x sequence (Dao et al., 2022; Dao, 2023). A tile owns 128 or
    64 (attention_fit) queries of a head, or, in one half of the backward pass, keys. Each of its warps owns 16 of them.
-   The tile loops over the other side in blocks. With x1, x2 the tile's two matrices and z1, z2 the block's,
+   The tile loops over blocks of keys that its queries see, or of queries that see its keys. With x1, x2 the tile's two
+   matrices and z1, z2 those of a block,
 
      forward             x1 = Q           z = K, V    s = x1 z1^T, p = softmax(s), sum2 += p z2
      backward, queries   x = Q, dY        z = K, V    s = x1 z1^T, dp = x2 z2^T, ds = p (dp - delta), sum1 += ds z1
@@ -25,8 +26,8 @@ template <> struct AttentionBlock<float> {
 };
 
 /* The rows of a tile and the stages of the ring, as attention_fit chose them on the host. GPUs of compute capability
-   9.0 and 10.0 have enough shared memory for the largest values, which are constants here. Other machine code runs on
-   several kinds of GPUs and reads both from the parameters. */
+   9.0 and 10.0 have enough shared memory for the largest values, so these are constants in their machine code. Other
+   machine code runs on several kinds of GPUs and reads both from the parameters. */
 #if __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000
 DEVICE unsigned attention_rows(const Attention &) { return ATTENTION_TILE; }
 template <typename T> DEVICE unsigned attention_stages(const Attention &) { return AttentionBlock<T>::STAGES; }
@@ -35,7 +36,8 @@ DEVICE unsigned attention_rows(const Attention &p) { return p.tile; }
 template <typename T> DEVICE unsigned attention_stages(const Attention &p) { return p.stages; }
 #endif
 
-/* Loads `rows` rows of a head into shared memory; missing rows and columns after its width are zero. */
+/* Loads `rows` rows of a head into shared memory. Rows from `valid_rows` on and columns from `valid_columns` on become
+   zero. */
 template <typename T, int WIDTH>
 DEVICE void attention_load(T *shared, unsigned rows, const T *from, unsigned pitch, unsigned valid_rows,
                            unsigned valid_columns, bool aligned)
@@ -128,13 +130,14 @@ DEVICE void attention_mix(float (&sum)[WIDTH / 8][4], const float (&p)[BLOCKS][4
     }
 }
 
-/* A head of a sequence, and a tile of it. */
+/* One head in one sequence, and a tile of it. */
 struct AttentionHead {
-    size_t first_row;            /* of its sequence */
+    size_t first_row;            /* the sequence's first row in qkv */
     unsigned head, width, begin; /* begin: the tile's first row in the sequence */
 };
 
-/* Tiles with most to do come first: those of the last queries, those of the first keys. */
+/* The head and the rows of tile number `tile`. The tiles with most work have the lowest numbers: those of the last
+   queries, or (`keys`) of the first keys. */
 DEVICE AttentionHead attention_head(const Attention &p, unsigned tile, bool keys)
 {
     const unsigned rows = attention_rows(p), tiles = (p.sequence + rows - 1) / rows;
@@ -195,7 +198,7 @@ template <typename T, int WIDTH> DEVICE void attention_forward_tile(const Attent
             copy_async_commit(); /* of nothing */
         copy_async_wait<1>();
         tile_barrier();
-        /* otherwise all keys of the block come after this warp's queries */
+        /* false: this warp has no rows, or all keys of the block come after its queries, so it skips the block */
         if ((rows == ATTENTION_TILE || own < rows) && block * BLOCK <= h.begin + own + 15) {
             float s[BLOCKS][4];
             attention_scores<WIDTH, BLOCKS>(s, x + own * pitch, z1);
@@ -242,7 +245,8 @@ template <typename T, int WIDTH> DEVICE void attention_forward_tile(const Attent
     tile_barrier();
 }
 
-/* delta = the mean of dp under p, which is dy . y (Dao et al., 2022): Each warp computes one row of a head. */
+/* delta of a row and a head: the mean of dp with the weights p, which equals the inner product of dy and y (Dao et al.,
+   2022). Each warp computes one delta. */
 template <typename T> DEVICE void attention_delta_tile(const Attention &p, unsigned tile)
 {
     const size_t which = (size_t)tile * ATTENTION_DELTAS + threadIdx.x / 32;
@@ -271,7 +275,7 @@ DEVICE void attention_backward_tile(const Attention &p, unsigned tile, char *sha
     const T *dy = (const T *)p.dy + h.first_row * p.columns + h.head * h.width;
     const float *logsumexp = p.logsumexp + h.first_row * p.heads + h.head,
                 *delta = p.delta + h.first_row * p.heads + h.head;
-    /* only if KEYS: the array that this thread loads from for each block */
+    /* only if KEYS: this thread loads from this array, for each block of queries */
     const float *of_query = threadIdx.x < BLOCK ? logsumexp : delta;
     T *x1 = (T *)shared, *x2 = x1 + rows * pitch, *z = x2 + rows * pitch;
     /* only if KEYS: logsumexp and delta of the block's queries */
@@ -322,7 +326,8 @@ DEVICE void attention_backward_tile(const Attention &p, unsigned tile, char *sha
         copy_async_wait<1>();
         tile_barrier();
         const unsigned first = block * BLOCK;
-        /* otherwise no query of the pair of row blocks sees any of its keys */
+        /* false: this warp has no rows, or no query sees a key here, so it skips the block. If KEYS, the warp's 16
+           rows are keys and the block's rows are queries; otherwise the other way round. */
         if ((rows == ATTENTION_TILE || own < rows) &&
             (KEYS ? first + BLOCK > h.begin + own : first <= h.begin + own + 15)) {
             float s[BLOCKS][4], ds[BLOCKS][4];
@@ -346,7 +351,7 @@ DEVICE void attention_backward_tile(const Attention &p, unsigned tile, char *sha
         if (stages == 1)
             load(block + 1);
     }
-    /* computed again here, so that it takes no registers during the loop */
+    /* the head is computed again here, so that it takes no registers during the loop */
     const AttentionHead again = attention_head(p, forget(tile), KEYS);
     T *dq = (T *)p.dqkv + again.first_row * row_pitch + again.head * again.width;
     const unsigned last = smaller(p.sequence, again.begin + attention_rows(p));

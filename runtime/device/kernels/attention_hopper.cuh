@@ -3,9 +3,9 @@
 
 /* Causal attention in bfloat16 by TMA and wgmma, for heads of 64 and 128 columns. Tiles, statistics and the order of
    tiles are those of attention.cuh. Each stage of the ring holds a matrix of 128 rows of a head: first the tile's
-   queries, then, for one block of keys after the other, K and V; V comes after the K of the next block. Two warpgroups
-   compute, each 64 queries. While a warpgroup computes the exponentials of one block's scores, the tensor cores
-   multiply the values of the block before (Shah et al., FlashAttention-3, 2024). */
+   queries, then K and V of each block of keys; V of a block comes after K of the next block. Two warpgroups compute,
+   each 64 queries. While a warpgroup computes the exponentials of one block's scores, the tensor cores compute p v of
+   the block before (Shah et al., FlashAttention-3, 2024). */
 
 #include "attention.cuh"
 #include "hopper.cuh"
@@ -98,8 +98,8 @@ DEVICE void attention_soften(float (&s)[64], AttentionRows &rows, float scale, b
     }
 }
 
-/* Converts the sums of a warpgroup's product to fragments, to be operand a of its next product. A thread holds the same
-   elements of both. */
+/* Converts a warpgroup's scores s, sums of one product, to operand a of its next product (fragments in bfloat16). Each
+   thread holds the same elements of both. */
 DEVICE void attention_fragments(unsigned (&fragments)[8][4], const float (&s)[64])
 {
     UNROLL for (unsigned i = 0; i < 32; i++) fragments[i / 4][i % 4] = pack_bf16(s[i * 2], s[i * 2 + 1]);
@@ -151,7 +151,8 @@ DEVICE void attention_consume(const Attention &p, HopperRing &ring, unsigned til
         hopper_release(ring, ring.position - 2);
         attention_soften(s, rows, scale, block == blocks - 1);
         hold_sums(s);
-        /* must be here: earlier, the compiler would wait for the products before it computes the exponentials */
+        /* This must come after attention_soften: before it, the compiler would wait for the products first, and compute
+           the exponentials afterwards. */
         next = attention_take(ring);
         group_products_wait<0>();
         hold_sums(mixed);
@@ -222,7 +223,7 @@ DEVICE void hopper_attention_work(const HopperAttention &p, char *shared)
         registers_more<COMPUTING_REGISTERS>();
         for (unsigned turn = 0; attention_turn(turn) < tiles; turn++) {
             attention_consume(p.attention, ring, attention_turn(turn), behind + 1024);
-            tile_barrier(); /* all threads have read the queries of this tile */
+            tile_barrier(); /* now all threads have read this tile's queries, and the next tile's may overwrite them */
         }
     }
 }

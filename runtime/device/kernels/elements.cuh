@@ -6,8 +6,8 @@
 #include "instructions.cuh"
 #include "kernels.h"
 
-/* Defines a kernel in which each block computes one tile. bounds: (TILE_THREADS), or (TILE_THREADS, BLOCKS) with the
-   blocks per multiprocessor. */
+/* Defines a kernel in which each block computes one tile; the last arguments are its code. bounds, for
+   __launch_bounds__: (TILE_THREADS), or (TILE_THREADS, BLOCKS) with the blocks that must fit on a multiprocessor. */
 #define TILE_KERNEL(bounds, name, Parameters, ...)                      \
     KERNEL __launch_bounds__ bounds name(KERNEL_PARAMETER Parameters p) \
     {                                                                   \
@@ -21,8 +21,8 @@ struct Bf16 {
     unsigned short bits;
 };
 
-/* X(suffix, T) for the types of elements. Each source is compiled separately for each type, as a device needs only
-   one. */
+/* X(suffix, T) for each type of elements. A source is compiled separately for each type (ONLY_...), because a device
+   needs only one of them. */
 #if defined ONLY_f32
 #define OF_COMPUTE_TYPES(X) X(f32, float)
 #elif defined ONLY_bf16
@@ -69,8 +69,8 @@ template <> struct Elements<Bf16> {
     }
 };
 
-/* Whether every row of `length` elements begins where eight elements can be read at once, if the matrix begins
-   there. */
+/* Whether eight elements can be read at once from the start of every row, in an aligned matrix with rows of `length`
+   elements. */
 DEVICE bool rows_are_aligned(size_t length) { return length % 8 == 0; }
 
 /* Loads elements [at, at + 8) of a row of `length`; zero after its end. `aligned`: rows_are_aligned(length). */
@@ -114,7 +114,7 @@ DEVICE double tile_sum(double value, double *scratch)
     return value;
 }
 
-/* The normal distribution's integral and density. */
+/* The cumulative distribution function of the standard normal distribution. */
 DEVICE float normal_integral(float x) { return 0.5f * erfcf(-0.70710678118654752f * x); }
 
 DEVICE float gelu(float x) { return x * normal_integral(x); }

@@ -35,7 +35,7 @@ template <typename T> DEVICE void fused_tile(const Operation &o, unsigned tile, 
     }
 }
 
-/* The run that a ticket belongs to: the last one that begins at it or before. */
+/* The index of the run that a ticket belongs to: the last run whose first ticket is not larger. */
 DEVICE unsigned fused_run(const TileRun *runs, unsigned count, unsigned ticket)
 {
     unsigned low = 0;
@@ -68,7 +68,7 @@ DEVICE FusedTile fused_next(const Fused &p)
     return FusedTile{run.operation, run.first_tile + (ticket - run.ticket)};
 }
 
-/* Zeroes the counters for the next launch; only the threads of block 0 do. */
+/* Zeroes the counters for the next launch. All threads call it; those of block 0 do the work. */
 DEVICE void fused_clear(const Fused &p)
 {
     for (unsigned i = threadIdx.x; i < p.cleared_count && blockIdx.x == 0; i += TILE_THREADS)

@@ -1,9 +1,10 @@
 #ifndef DEVICE_KERNELS_FUSED_HOPPER_CUH
 #define DEVICE_KERNELS_FUSED_HOPPER_CUH
 
-/* The fused launch in bfloat16, with products and attention by TMA and wgmma. One thread of a block draws tiles, waits
-   for the operations that they depend on, and loads the inputs of products and attention; the first 256 threads
-   compute. The ring of stages continues from one such tile to the next; tiles of other kinds use its whole memory. */
+/* The fused launch in bfloat16. Products and the forward of attention use TMA and wgmma: their inputs are loaded into
+   the ring of stages in shared memory. One thread of a block draws tiles, waits for the operations that a tile depends
+   on, and loads these inputs; the first 256 threads compute. The ring continues from one of these tiles to the next.
+   Tiles of other operations, and of attention's backward, use the memory of the ring as scratch. */
 
 #include "attention_hopper.cuh"
 #include "fused.cuh"
@@ -12,7 +13,7 @@ enum { FUSED_AHEAD = 2 }; /* the most tiles that a thread block has drawn and no
 
 struct FusedDrawn {
     FusedTile tile;
-    unsigned position; /* position in the ring where a tile that uses it begins */
+    unsigned position; /* where in the ring the tile begins, if it uses the ring */
 };
 
 /* The first FUSED_HEAD bytes of shared memory. After them come the stages of the ring, then the sums that are being
@@ -21,7 +22,7 @@ struct FusedHead {
     Arrivals ring[2 * HOPPER_STAGES];
     Arrivals drawn[FUSED_AHEAD], done[FUSED_AHEAD];
     FusedDrawn tiles[FUSED_AHEAD];
-    unsigned acquired[FUSED_OPERATIONS_MOST / 32]; /* bit per operation: this block has acquired its tensor maps */
+    unsigned acquired[FUSED_OPERATIONS_MOST / 32]; /* bit o: this block has called fused_acquire for operation o */
 };
 static_assert(sizeof(FusedHead) <= FUSED_HEAD, "the stages begin behind it");
 

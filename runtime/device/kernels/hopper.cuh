@@ -11,7 +11,7 @@
 #include "product.cuh"
 
 enum {
-    HOPPER_BOX_BYTES = 64 * HOPPER_TILE_K * 2, /* 64 of the contiguous index, 64 rows */
+    HOPPER_BOX_BYTES = 64 * HOPPER_TILE_K * 2, /* a box has 64 rows of 64 contiguous elements */
     HOPPER_PART_BYTES = HOPPER_PART * HOPPER_TILE_K * 2,
     HOPPER_PARTS_OF_B = HOPPER_TILE_N / HOPPER_PART,
     HOPPER_SWIZZLE_ATOM = 1024
@@ -32,8 +32,8 @@ struct HopperRing {
     /* one barrier per stage. full: the bytes of the stage have arrived. empty: the computing warps of all blocks of the
        cluster, eight per block, have read the stage */
     Arrivals *full, *empty;
-    unsigned position; /* how many stages its owner has filled or read so far */
-    unsigned blocks;   /* of the cluster */
+    unsigned position; /* how many stages the thread of this copy has filled or read so far */
+    unsigned blocks;   /* number of blocks of the cluster */
 
     DEVICE HopperRing of(char *stages, Arrivals *arrivals, unsigned position, unsigned blocks)
     {

@@ -190,7 +190,8 @@ DEVICE void group_product(float (&d)[128], unsigned long long a, unsigned long l
 #define WGMMA_SUMS_32 WGMMA_SUMS(0), WGMMA_SUMS(8), WGMMA_SUMS(16), WGMMA_SUMS(24)
 #define WGMMA_SUMS_64 WGMMA_SUMS_32, WGMMA_SUMS(32), WGMMA_SUMS(40), WGMMA_SUMS(48), WGMMA_SUMS(56)
 
-/* d[64, 128] = a[64, 16] b[16, 128], plus d if `onto`. k is the contiguous index of a and b; d is laid out as above. */
+/* d[64, 128] = a[64, 16] b[16, 128], plus d if `onto`. k is the contiguous index of a and b; d is laid out as d[64,
+   256] above. */
 DEVICE void group_product(float (&d)[64], unsigned long long a, unsigned long long b, bool onto)
 {
     asm volatile("{\n.reg .pred onto;\nsetp.ne.u32 onto, %66, 0;\n"
@@ -210,7 +211,7 @@ DEVICE void group_product(float (&d)[64], const unsigned (&a)[4], unsigned long 
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-/* The same of 64 columns. */
+/* The same with 64 columns: d[64, 64] += a[64, 16] b[16, 64]. */
 DEVICE void group_product(float (&d)[32], const unsigned (&a)[4], unsigned long long b)
 {
     asm volatile("{\n.reg .pred onto;\nsetp.eq.u32 onto, 0, 0;\n"
@@ -222,9 +223,10 @@ DEVICE void group_product(float (&d)[32], const unsigned (&a)[4], unsigned long 
 
 #endif
 
-/* A matrix in shared memory for group_product, in atoms of 8 x 128 swizzled bytes. By k: rows of 64 elements of k,
-   `stride` bytes from eight rows to the next eight. Else: a row for each k with 64 elements of the other index,
-   `stride` from eight k to the next, `leading` from 64 elements of the other index to the next. */
+/* The descriptor of an operand of group_product in shared memory, which consists of atoms of 8 rows of 128 swizzled
+   bytes. If k is the contiguous index, a row has 64 elements of k, and each eight rows begin `stride` bytes after the
+   eight before. Otherwise a row has 64 elements of the other index and one k: each eight k begin `stride` bytes, and
+   each 64 elements of the other index `leading` bytes, after those before. */
 DEVICE unsigned long long matrix_descriptor(const void *shared, unsigned leading, unsigned stride)
 {
     const unsigned long long swizzle_128 = 1ull << 62;

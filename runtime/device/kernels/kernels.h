@@ -5,9 +5,9 @@
    path) share this header, so it includes nothing.
 
    Each operation is a set of independent tiles. A plain kernel NAME takes the operation's parameters by value as its
-   only argument and computes tile blockIdx.x with TILE_THREADS threads; all its shared memory is dynamic. NAME ends in
-   _f32 or _bf16 if elements ("T" below) may be either: see KERNELS. Weight gradients, moments, statistics and master
-   weights are float in both modes; losses and sums are double.
+   only argument and computes tile blockIdx.x with TILE_THREADS threads; all its shared memory is dynamic. A kernel for
+   elements of both types ("T" below) exists twice, and its name ends in _f32 or _bf16 (KERNELS_OF_COMPUTE_TYPES).
+   Weight gradients, moments, statistics and master weights are always float; losses and norms are double.
 
    Pointers are to device memory and aligned to at least 16 bytes. Rows are dense and of any length; a length that is a
    multiple of 16 bytes is fast. Unless otherwise stated, outputs overlap no inputs. The same inputs give the same bits:
@@ -26,11 +26,11 @@ enum { TILE_THREADS = 256 };
 typedef struct Launch {
     /* number of blocks; threads per block; bytes of dynamic shared memory (more than 48 KiB must be enabled first) */
     unsigned grid, block, shared;
-    /* this many neighbouring blocks run together and access each other's shared memory; usually 1 */
+    /* number of neighbouring blocks that run together and access each other's shared memory; usually 1 */
     unsigned cluster;
 } Launch;
 
-/* file.cu, name, parameters. _f32 and _bf16 of each. */
+/* X(source file without .cu, name, type of the parameters). Each of these kernels exists as NAME_f32 and NAME_bf16. */
 #define KERNELS_OF_COMPUTE_TYPES(X)             \
     X(product, product_forward, Product)        \
     X(product, product_input, Product)          \
@@ -52,22 +52,23 @@ typedef struct Launch {
     X(training, to_float, Elementwise)          \
     X(training, from_float, Elementwise)
 
-/* These have one form. */
+/* These kernels exist once, under their plain names. */
 #define KERNELS_OF_FLOATS(X)         \
     X(training, sum_of_squares, Sum) \
     X(training, finish_sum, Sum)     \
     X(training, adamw, AdamWStep)    \
     X(training, copy_bytes, Copy)
 
-/* sm_90a only, bfloat16 only, grid and block of hopper_launch or hopper_attention_launch; see HopperProduct,
-   HopperAttention. */
+/* These kernels exist for sm_90a and bfloat16 only. They are launched by hopper_launch or hopper_attention_launch; see
+   HopperProduct, HopperAttention. */
 #define KERNELS_OF_HOPPER(X)                 \
     X(hopper, hopper_forward, HopperProduct) \
     X(hopper, hopper_input, HopperProduct)   \
     X(hopper, hopper_weight, HopperProduct)  \
     X(hopper, hopper_attention_forward, HopperAttention)
 
-/* Persistent: works through a table of other operations' tiles; see Fused. _f32 and _bf16. */
+/* A persistent kernel that computes the tiles of a table of operations; see Fused. It exists as fused_f32 and
+   fused_bf16. */
 #define KERNELS_OF_TABLES(X) X(fused, fused, Fused)
 
 /* A kernel like `fused` that also computes products with TMA and wgmma; sm_90a only, bfloat16 only. */
@@ -89,7 +90,7 @@ typedef enum KernelNumber { KERNELS(KERNEL_NUMBER) CUDA_KERNELS } KernelNumber;
 /* product_forward  c[m, n]  = a[m, k] b[k, n] + bias + residual;  gelu = GELU(c)   y = x w
    product_input    c[m, n]  = a[m, k] b[n, k]^T, times the GELU's derivative at `gelu_input`   dx = dy w^T
    product_weight   c[m, n] += a[k, m]^T b[k, n];  column_sums[n] += sums of b's rows  dw += x^T dy, dbias += sums of dy
-   c is T, for product_weight float; what is NULL is left out. */
+   The elements of c are T, in product_weight float. A pointer that is NULL leaves out its term. */
 typedef struct Product {
     const void *a, *b;
     void *c;
@@ -105,8 +106,9 @@ typedef struct Product {
 /* attention_forward   writes y and logsumexp
    attention_delta     computes delta from y and dy; runs before attention_backward
    attention_backward  computes dqkv from the other fields but y
-   columns / heads is at most ATTENTION_WIDTH. attention_fit sets `tile`, the queries (or keys) of a tile, and
-   `stages`, how many blocks of keys (or queries) are in shared memory at once while the tile loops over them. */
+   logsumexp is to the base 2. columns / heads is at most ATTENTION_WIDTH. attention_fit sets `tile`, the number of
+   queries (or keys) of a tile, and `stages`, how many blocks of keys (or queries) are in shared memory at once while
+   the tile loops over them. */
 enum { ATTENTION_WIDTH = 128 };
 
 typedef struct Attention {
@@ -189,14 +191,14 @@ typedef struct Sum {
     unsigned long long count;
 } Sum;
 
-enum { SUM_CHUNK = 16384 }; /* elements a partial sum */
+enum { SUM_CHUNK = 16384 }; /* number of elements in each partial sum */
 
 /* AdamW (Loshchilov & Hutter, 2019). The host computes what depends only on the step: inverse_root_correction = 1 /
    sqrt(1 - beta2^step), rate_corrected = rate / (1 - beta1^step). A gradient is first multiplied by `clip`, and is zero
    afterwards. */
 typedef struct AdamWStep {
     float *parameters, *gradients, *moment1, *moment2;
-    void *bf16_copy; /* of the parameters; NULL in float mode */
+    void *bf16_copy; /* the new parameters for passes, rounded to bfloat16; NULL if passes read `parameters` */
     float rate, rate_corrected, beta1, beta2, one_minus_beta1, one_minus_beta2, inverse_root_correction, epsilon, decay,
         clip;
     unsigned long long count;
@@ -208,7 +210,7 @@ typedef struct Copy {
     unsigned long long bytes;
 } Copy;
 
-/* ---- Hopper: products and attention by TMA and wgmma ---- */
+/* ---- Hopper: products and the forward of attention by TMA and wgmma ---- */
 
 /* The bytes of a CUtensorMap, aligned as CUDA 13 requires. cuTensorMapEncodeTiled fills them in on the host from a
    TensorMapShape. */
@@ -230,16 +232,17 @@ enum {
     HOPPER_TILE_N = 256,
     HOPPER_TILE_K = 64,
     HOPPER_THREADS = 384,
-    /* rows of m or n in one part. A stage has one part of a and two of b; in a cluster of two each block loads one part
-       of b */
+    /* rows of a (or columns of b) in one part. A stage has one part of a and two of b; in a cluster of two each block
+       loads one part of b for both */
     HOPPER_PART = 128,
     HOPPER_STAGES = 4,
     HOPPER_STAGE_BYTES = (HOPPER_TILE_M + HOPPER_TILE_N) * HOPPER_TILE_K * 2,
     HOPPER_SUM_COLUMNS = 64,
-    HOPPER_SUM_BYTES = HOPPER_TILE_M * HOPPER_SUM_COLUMNS * 4 /* on their way out */
+    HOPPER_SUM_BYTES = HOPPER_TILE_M * HOPPER_SUM_COLUMNS * 4 /* shared memory through which sums are stored */
 };
 
-/* attention_forward if hopper_attention_takes it. A persistent launch, too. */
+/* hopper_attention_forward computes the same as attention_forward, if hopper_attention_takes returns true. Its launch
+   is persistent, too. */
 typedef struct HopperAttention {
     TensorMap qkv;
     Attention attention;
@@ -248,12 +251,13 @@ KERNELS_ASSERT(sizeof(HopperAttention) == sizeof(TensorMap) + 128, "as above");
 
 typedef enum ProductLayout { PRODUCT_FORWARD, PRODUCT_INPUT, PRODUCT_WEIGHT } ProductLayout;
 
-/* The arguments of cuTensorMapEncodeTiled for operand 0 (a) or 1 (b) of a product: bfloat16, rank 2, element strides 1,
-   no interleave, swizzle 128B, promotion to 256 bytes, zeros out of bounds. */
+/* The arguments of cuTensorMapEncodeTiled that differ between matrices (operands of products, qkv of attention). The
+   others are fixed: bfloat16, rank 2, element strides 1, no interleave, swizzle 128B, promotion to 256 bytes, zeros out
+   of bounds. */
 typedef struct TensorMapShape {
-    unsigned long long sizes[2]; /* elements, the contiguous one first */
-    unsigned long long pitch;    /* bytes from row to row */
-    unsigned box[2];             /* elements */
+    unsigned long long sizes[2]; /* elements of a row, and number of rows */
+    unsigned long long pitch;    /* bytes from one row to the next */
+    unsigned box[2];             /* what one load copies: elements of a row, and number of rows */
 } TensorMapShape;
 
 /* ---- launches ---- */
@@ -270,14 +274,14 @@ KERNELS_BOTH unsigned tiles_of(unsigned long long count, unsigned tile)
 }
 
 enum {
-    PRODUCT_TILE = 128,       /* rows and columns */
+    PRODUCT_TILE = 128,       /* rows, and also columns, of a tile */
     PRODUCT_BAND = 8,         /* rows of tiles in a band, for the kernels that do not know how many blocks run */
-    PRODUCT_SUM_COLUMNS = 32, /* of a tile that sums columns */
+    PRODUCT_SUM_COLUMNS = 32, /* columns of a tile that computes column_sums */
     PRODUCT_SHARED = 64 * 1024,
     /* queries or keys of a tile, 16 per warp. If they do not fit in shared memory, a tile has half as many, and half of
        the warps compute */
     ATTENTION_TILE = 128,
-    ATTENTION_DELTAS = 8, /* pairs of a row and a head that a block computes, a warp for each */
+    ATTENTION_DELTAS = 8, /* deltas that a block computes, each for a (row, head), one per warp */
     NORM_TILE_ROWS = 8,
     NORM_TILE_COLUMNS = 32,
     ELEMENTWISE_TILE = 4096,
@@ -318,7 +322,7 @@ KERNELS_BOTH unsigned product_tiles(unsigned m, unsigned n)
     return tiles_of(m, PRODUCT_TILE) * tiles_of(n, PRODUCT_TILE);
 }
 
-/* The tiles for the columns' sums come after those of the product. */
+/* Tiles are numbered: first those of the product, then those that compute column_sums. */
 KERNELS_BOTH Launch product_launch(const Product *p)
 {
     const unsigned sums = p->column_sums ? tiles_of(p->n, PRODUCT_SUM_COLUMNS) : 0;
@@ -331,8 +335,9 @@ KERNELS_BOTH unsigned attention_blocks(const Attention *p, unsigned tile)
     return (p->sequence + tile - 1) / tile * (p->rows / p->sequence) * p->heads;
 }
 
-/* Bytes of shared memory of a tile. It holds the tile's own rows (forward: queries; backward: two matrices), the blocks
-   that the tile loops over, and two floats per row of a block. Rows are padded by 16 bytes against bank conflicts. */
+/* Bytes of shared memory of a tile. It has the tile's own rows (forward: queries; backward: of two matrices), `stages`
+   blocks of two matrices each, and two floats per row of a block. Rows are padded by 16 bytes against bank
+   conflicts. */
 KERNELS_BOTH unsigned attention_shared(const Attention *p, unsigned element_size, int backward)
 {
     const unsigned head = p->columns / p->heads, width = head <= 64 ? 64 : 128;
@@ -340,7 +345,7 @@ KERNELS_BOTH unsigned attention_shared(const Attention *p, unsigned element_size
     return ((backward ? 2u : 1u) * p->tile + block) * (width * element_size + 16) + block * 4;
 }
 
-/* Chooses tile and stages so that they fit in `most` bytes of shared memory. */
+/* Sets p->tile and p->stages to the largest values that fit in `most` bytes of shared memory. */
 KERNELS_BOTH void attention_fit(Attention *p, unsigned element_size, int backward, unsigned most)
 {
     p->tile = ATTENTION_TILE;
@@ -351,7 +356,7 @@ KERNELS_BOTH void attention_fit(Attention *p, unsigned element_size, int backwar
         p->tile = ATTENTION_TILE / 2;
 }
 
-/* The grid, block and shared memory of attention_forward. `element_size`: bytes of an element, 2 or 4. */
+/* The launch of attention_forward. `element_size`: bytes of an element, 2 or 4. */
 KERNELS_BOTH Launch attention_forward_launch(const Attention *p, unsigned element_size)
 {
     const Launch launch = {attention_blocks(p, p->tile), TILE_THREADS, attention_shared(p, element_size, 0), 1};
@@ -445,15 +450,15 @@ KERNELS_BOTH unsigned hopper_product_tiles(const Product *p, unsigned cluster)
     return tiles_of(p->m, cluster * HOPPER_TILE_M) * cluster * tiles_of(p->n, HOPPER_TILE_N);
 }
 
-/* As for product_launch: the tiles for the columns' sums come last. */
+/* The number of all tiles. As in product_launch, the tiles that compute column_sums come last. */
 KERNELS_BOTH unsigned hopper_tiles(const Product *p, unsigned cluster)
 {
     return hopper_product_tiles(p, cluster) + (p->column_sums ? tiles_of(p->n, PRODUCT_SUM_COLUMNS) : 0);
 }
 
-/* Blocks per cluster. Per stage, a block in a cluster of two reads 32 KiB from the L2 cache, a single one 48. At 790
-   TFLOP/s that is 6.2 TB/s for the whole GPU instead of 9.3, which is more than its cache delivers. So a cluster has
-   two blocks, unless that needs more waves than single blocks. */
+/* Blocks per cluster. Per stage, a block in a cluster of two reads 32 KiB from the L2 cache, a single block 48 KiB. At
+   790 TFLOP/s these are 6.2 and 9.3 TB/s for the whole GPU; 9.3 is more than its cache delivers. So a cluster has two
+   blocks, unless that needs more waves than single blocks. */
 KERNELS_BOTH unsigned hopper_cluster(const Product *p, unsigned multiprocessors)
 {
     if (multiprocessors < 2 || p->m <= HOPPER_TILE_M)
@@ -483,7 +488,7 @@ KERNELS_BOTH TensorMapShape tensor_map_shape(ProductLayout layout, const Product
     shape.sizes[0] = k_contiguous ? p->k : extent;
     shape.sizes[1] = k_contiguous ? extent : p->k;
     shape.pitch = shape.sizes[0] * 2;
-    shape.box[0] = 64; /* 128 bytes, one row of the swizzle; longer rows take several boxes */
+    shape.box[0] = 64; /* 64 elements are 128 bytes, one row of the swizzle; longer rows take several boxes */
     shape.box[1] = k_contiguous ? HOPPER_PART : HOPPER_TILE_K;
     return shape;
 }
@@ -514,10 +519,10 @@ KERNELS_BOTH TensorMapShape attention_map_shape(const Attention *p)
 
 enum { OPERATION_AFTER = 4, FUSED_OPERATIONS_MOST = 256 };
 
-typedef struct Operation { /* at 128 bytes, for maps */
-    KernelNumber kind;     /* a kernel for which operation_tiles is not 0 */
+typedef struct Operation { /* aligned to 128 bytes, as its TensorMaps must be */
+    KernelNumber kind;     /* a kernel for which operation_tiles does not return 0 */
     unsigned tiles;        /* operation_tiles */
-    unsigned after_count;  /* the length of `after`: the operation begins when the operations `after` are done */
+    unsigned after_count;  /* length of `after`, the indices of the operations that must be done before it begins */
     unsigned after[OPERATION_AFTER];
     union {
         Product product;
@@ -540,15 +545,16 @@ typedef struct TileRun {
     unsigned operation, first_tile, tiles, ticket;
 } TileRun;
 
-/* Blocks draw tickets in order. So if one block alone can run the runs in their order, then with any number of blocks
-   every tile waits only for tiles that are done or being computed (tests/gpu/fused_check.h). */
+/* The parameters of a fused launch. Each tile has a ticket, and blocks draw tickets in order. So if the runs are in an
+   order in which a single block could compute them, then with any number of blocks every tile waits only for tiles that
+   are done or being computed (tests/gpu/fused_check.h). */
 typedef struct Fused {
     const Operation *operations;
     const TileRun *runs;
     unsigned run_count, tickets;
     unsigned *drawn;   /* the number of tickets drawn so far; zero before the launch */
     unsigned *done;    /* [operations]: finished tiles of each operation; zero before the launch */
-    unsigned *cleared; /* [cleared_count], zeroed by the launch: for example the counters of the table's next launch */
+    unsigned *cleared; /* [cleared_count]: numbers that the launch sets to 0, such as the counters of the next launch */
     unsigned cleared_count;
 } Fused;
 
@@ -583,8 +589,8 @@ KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
     }
 }
 
-/* One block per multiprocessor, so that all run at once. The shared memory of a block suffices for any operation. A
-   block may have `most` bytes, of which the launch itself uses FUSED_HEAD. */
+/* The launch of `fused`: one block per multiprocessor, so that all blocks run at once. The shared memory of a block is
+   enough for any operation. A block may have `most` bytes, of which FUSED_HEAD are for the launch itself. */
 enum { FUSED_HEAD = 1024 };
 KERNELS_BOTH Launch fused_launch(unsigned multiprocessors, unsigned element_size, unsigned most)
 {
@@ -596,8 +602,8 @@ KERNELS_BOTH Launch fused_launch(unsigned multiprocessors, unsigned element_size
     return launch;
 }
 
-/* Like fused_launch, with one more warpgroup per block; one thread of it draws tiles and loads the operands of products
-   and attention. */
+/* The launch of `fused_hopper`. Its blocks have one more warpgroup than those of `fused`; one thread of it draws tiles
+   and loads the operands of products and attention. */
 KERNELS_BOTH Launch fused_hopper_launch(unsigned multiprocessors)
 {
     const Launch launch = {multiprocessors, HOPPER_THREADS,

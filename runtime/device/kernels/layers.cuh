@@ -8,8 +8,8 @@
 
 /* ---- layer norm: one warp per row; the caches hold the row between its loops ---- */
 
-/* Calls visit(column, v) for each group of eight elements that this lane has of a row; `column` is the first one.
-   Elements of v beyond the end of the row are zero; visit must ignore them. */
+/* Calls visit(column, v) for each group v of eight elements of a row that is this lane's; `column` is the column of the
+   first one. Elements of v beyond the end of the row are zero; visit must ignore them. */
 template <typename T, typename Visit> DEVICE void norm_row(const T *row, unsigned columns, Visit visit)
 {
     const bool aligned = rows_are_aligned(columns);
@@ -90,8 +90,8 @@ template <typename T> DEVICE void norm_backward_input_tile(const Norm &p, unsign
     });
 }
 
-/* A tile sums 32 columns over all rows. Four threads share a row, and 64 rows are added at a time. Then the 64 partial
-   sums of each column are added in a fixed order. */
+/* A tile sums 32 columns over all rows. Four threads take a row, so 64 rows are read at a time, and each column has 64
+   partial sums, which are then added in a fixed order. */
 template <typename T> DEVICE void norm_backward_weight_tile(const Norm &p, unsigned tile, char *shared)
 {
     float *partial_gain = (float *)shared, *partial_shift = partial_gain + TILE_THREADS / 4 * (NORM_TILE_COLUMNS + 1);
@@ -130,7 +130,7 @@ template <typename T> DEVICE void norm_backward_weight_tile(const Norm &p, unsig
 
 /* ---- element by element ---- */
 
-/* Calls VISIT(i) for the first index i of each group of eight elements of a tile. */
+/* Calls visit(i) for the first index i of each group of eight elements of the tile that is this thread's. */
 template <typename Visit> DEVICE void elementwise_tile(unsigned long long count, unsigned tile, Visit visit)
 {
     const size_t begin = (size_t)tile * ELEMENTWISE_TILE;
@@ -204,9 +204,9 @@ template <typename T> DEVICE void embedding_forward_tile(const Embedding &p, uns
     }
 }
 
-/* Computes the gradient of one row of the token table. Only the tile of the first row with a token works: it adds up dy
-   of all rows with this token, in order. So no two tiles add to the same memory. Rows are looked at 256 at a time;
-   those that match are listed in shared memory. */
+/* Adds up the gradient of one row of the token table. `row` is a row of dy. If it is the first row with its token, its
+   tile adds up dy of all rows with this token, in order; otherwise the tile does nothing. So no two tiles add to the
+   same memory. The rows are searched 256 at a time; those with the token are listed in shared memory. */
 template <typename T> DEVICE void embedding_token_tile(const Embedding &p, unsigned row, unsigned column, char *shared)
 {
     unsigned *matches = (unsigned *)shared, *counts = matches + TILE_THREADS;

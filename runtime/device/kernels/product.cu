@@ -1,6 +1,6 @@
 #include "product.cuh"
 
-/* A multiprocessor runs one block of the float kernels at a time, or two of the bfloat16 kernels. */
+/* At least one block of the float kernels, or two of the bfloat16 kernels, must fit on a multiprocessor. */
 #define PRODUCT_OF(name, layout, suffix, T)                                                 \
     TILE_KERNEL((TILE_THREADS, sizeof(T) == 4 ? 1 : 2), product_##name##_##suffix, Product, \
                 product_work<T, layout>(p, tile, shared))

@@ -1,9 +1,10 @@
 #ifndef DEVICE_KERNELS_PRODUCT_CUH
 #define DEVICE_KERNELS_PRODUCT_CUH
 
-/* Matrix products in the three layouts, in tiles of 128 x 128: bfloat16 by mma.sync with a pipeline of asynchronous
-   copies, float by plain multiply-adds. The layouts differ in which index of an operand is contiguous, and in what is
-   done with a finished tile. */
+/* The matrix products of a linear layer, in tiles of 128 x 128: bfloat16 by mma.sync with a pipeline of asynchronous
+   copies, float by plain multiply-adds. There are three layouts: the forward, the gradient of the input, and the
+   gradient of the weight. They differ in which index of an operand is contiguous, and in what is done with a
+   finished tile. */
 
 #include "elements.cuh"
 
@@ -19,9 +20,9 @@ template <typename T> struct ProductResult<T, PRODUCT_WEIGHT> {
     using Type = float;
 };
 
-/* Finishes and stores ROWS groups of eight elements of the result, `stride` rows apart. SUMS(i, v) gives the i-th
-   group. The matrix that the result is combined with is read for all groups before the first one is stored: the
-   compiler cannot know whether both are the same memory. */
+/* Finishes and stores ROWS groups of eight elements of the result, `stride` rows apart. sums(i, v) stores the sums of
+   the i-th group in v. All groups of the matrix that is added or multiplied (residual, gelu_input or c) are read before
+   the first group is stored: the compiler cannot know whether both matrices are the same memory. */
 template <typename T, ProductLayout LAYOUT, int ROWS, typename Sums>
 DEVICE void product_finish(const Product &p, unsigned first_row, unsigned stride, unsigned column, bool aligned,
                            Sums sums)
@@ -53,9 +54,9 @@ DEVICE void product_finish(const Product &p, unsigned first_row, unsigned stride
     }
 }
 
-/* The address of an element of float[][PITCH] in shared memory. Threads that hold two neighbouring sums store them
-   there, and other threads then read eight of a row. Groups of eight columns are permuted by the row, against bank
-   conflicts. */
+/* The address of element (row, column) of float[][PITCH] in shared memory. Threads store the sums of their fragments
+   there; then each thread reads eight elements of a row. Within a row, the groups of eight columns are permuted to
+   avoid bank conflicts. */
 template <unsigned PITCH> DEVICE float *product_sum_at(float *sums, unsigned row, unsigned column)
 {
     return sums + row * PITCH + (column ^ (row % 8 * 8));
@@ -76,7 +77,7 @@ DEVICE void product_finish_tile(const Product &p, ProductTile tile, float *sums)
 
 /* ---- bfloat16 ---- */
 
-enum { SLAB = 32, SLAB_BYTES = PRODUCT_TILE * SLAB * 2, SLAB_STAGES = 4 }; /* of an operand: 128 x 32 elements */
+enum { SLAB = 32, SLAB_BYTES = PRODUCT_TILE * SLAB * 2, SLAB_STAGES = 4 }; /* a slab of an operand: 128 x 32 elements */
 static_assert(SLAB_STAGES * 2 * SLAB_BYTES <= PRODUCT_SHARED && PRODUCT_TILE * PRODUCT_TILE * 4 <= PRODUCT_SHARED,
               "a tile's stages and its sums fit in shared memory");
 
@@ -112,8 +113,9 @@ DEVICE void slab_load(char *slab, const Bf16 *operand, unsigned first, unsigned 
     }
 }
 
-/* Loads the 16 x 16 elements at (row, k) of an operand. As `a` of an mma: its four registers. As `b`: two of columns
-   row..row+7, two of the next eight. `as_b` gives the order of the four 8 x 8 matrices. */
+/* Loads the 16 x 16 elements at (row, k) of an operand as fragments of an mma. AS_B false: r has the four registers of
+   `a`. AS_B true: r[0] and r[1] are `b` for rows row .. row + 7 of the operand (columns of the result), r[2] and r[3]
+   for the next eight. */
 template <bool BY_K, bool AS_B> DEVICE void slab_fragment(unsigned (&r)[4], const char *slab, unsigned row, unsigned k)
 {
     const unsigned lane = lane_of_warp(), inner = lane % 8, first = lane / 8 % 2, second = lane / 16;
@@ -179,7 +181,7 @@ DEVICE void product_tile_of(const Product &p, const Bf16 *, unsigned number, cha
 
 enum { FLOAT_SLAB = 16, FLOAT_PITCH = PRODUCT_TILE + 4, FLOAT_SLAB_SIZE = FLOAT_SLAB * FLOAT_PITCH };
 
-/* Reads this thread's eight elements of a slab of `operand` into registers. float_slab_write then stores them in shared
+/* Reads eight elements of a slab of `operand` into this thread's registers. float_slab_write then stores them in shared
    memory as [k][row]. */
 template <bool BY_K>
 DEVICE void float_slab_read(float (&v)[8], const float *operand, unsigned first, unsigned extent, unsigned first_k,

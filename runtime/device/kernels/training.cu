@@ -10,7 +10,7 @@
 
 OF_COMPUTE_TYPES(TRAINING)
 
-/* For devices of either type: master weights are FP32. */
+/* Compiled only with the float kernels. Devices of both types use these kernels, because master weights are FP32. */
 #ifndef ONLY_bf16
 TILE_KERNEL((TILE_THREADS), sum_of_squares, Sum, sum_of_squares_tile(p, tile, shared))
 TILE_KERNEL((TILE_THREADS), finish_sum, Sum, finish_sum_tile(p, shared))

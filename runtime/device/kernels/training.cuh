@@ -5,8 +5,8 @@
 
 #include "layers.cuh"
 
-/* Each tile is a row. A first loop over the row finds the largest logit and the sum of the exponentials, a second one
-   writes the gradient. */
+/* Each tile is a row of logits. A first loop over the row finds the largest logit and the sum of the exponentials; a
+   second loop overwrites the logits with their gradient. */
 template <typename T> DEVICE void cross_entropy_tile(const CrossEntropy &p, unsigned row, char *shared)
 {
     double *scratch = (double *)shared;
@@ -30,7 +30,7 @@ template <typename T> DEVICE void cross_entropy_tile(const CrossEntropy &p, unsi
     tile_barrier();
     UNROLL for (int warp = 0; warp < TILE_THREADS / 32; warp++) whole = fmaxf(whole, maxima[warp]);
     const float of_target = to_float(logits[target]);
-    sum = largest > -INFINITY ? sum * expf(largest - whole) : 0; /* threads without elements add nothing */
+    sum = largest > -INFINITY ? sum * expf(largest - whole) : 0; /* a thread without elements adds nothing */
     const double total = tile_sum((double)sum, scratch);
     const float inverse = (float)(1 / total), scale = p.scale / (float)p.rows;
     if (threadIdx.x == 0)

@@ -1,5 +1,5 @@
-/* dprun with the mock CUDA runtime and the fake NCCL, as a program. Environment variables have the settings of both. At
-   the end it prints the violations that they have noticed. */
+/* dprun with the mock CUDA runtime and the fake NCCL, as a program. Environment variables set both up. At the end it
+   prints the violations that they have noticed. */
 
 #include "tests/cuda/fake/nccl.h"
 #include "tests/cuda/mock/mock.h"

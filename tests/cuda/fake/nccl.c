@@ -17,8 +17,8 @@ typedef struct Transfer {
     bool is_send, done;
     char *memory;
     uint64_t bytes, moved;
-    uint64_t other_bytes; /* for a receive: the size of the message by its sender */
-    bool told;            /* the size has been transferred */
+    uint64_t other_bytes; /* for a receive: the size that the sender gives */
+    bool told;            /* the size has been written to the ring, or read from it */
     uint64_t end;         /* for a send: the position after the message in the ring */
     int peer;
 } Transfer;
@@ -37,7 +37,7 @@ typedef struct Group {
    complete when the receiver has read the whole message. */
 typedef struct Ring {
     _Atomic uint64_t written, read;
-    bool connected; /* set by the receiver */
+    bool connected; /* set by the receiver when the first message arrives */
     char data[RING];
 } Ring;
 
@@ -51,8 +51,8 @@ typedef struct Clique {
 struct ncclComm {
     Clique *clique;
     int ranks, rank;
-    unsigned asked; /* queries of the communicator's state since its last call */
-    Group *waiting; /* groups that are ended and not enqueued yet */
+    unsigned asked; /* queries of the communicator's state since its last group ended or it was finalized */
+    Group *waiting; /* the group that has ended and is not enqueued yet */
     bool aborted, finalizes;
     int async;
 };
@@ -61,7 +61,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static FakeNccl setting = {.silent_rank = -1};
 static FakeNcclReport report;
 static int calls, asked;
-static int newest = -1; /* file descriptor of the memory of the newest id that this process has made */
+static int newest = -1; /* file descriptor of the shared memory of the newest id that this process has made; -1: none */
 static _Thread_local Group *open_group;
 static _Thread_local int depth;
 

@@ -14,20 +14,21 @@ typedef struct FakeNccl {
     const char *fails;  /* name of the call that fails, without "nccl" */
     int fails_at;       /* the n-th call of that name fails */
     int asked_fails_at; /* the n-th CommGetAsyncError reports that a peer is gone */
-    int silent_rank;    /* groups of this rank do not start, greetings excepted; -1: all groups start */
+    /* this rank's groups never start, except greetings (late_connections below); -1: all groups start */
+    int silent_rank;
 } FakeNccl;
 
 typedef struct FakeNcclReport {
     int communicators; /* number of open communicators */
     int groups, transfers;
     int most_transfers;   /* largest number of transfers of a group, greetings excepted */
-    int late_connections; /* pairs of ranks that communicate before their greeting, a group of transfers of one byte */
+    int late_connections; /* pairs of ranks whose first transfer is not a greeting: a group of transfers of one byte */
     int mismatches;       /* transfers for which sender and receiver give different sizes */
-    int early_uses;       /* calls made before the previous call was complete */
+    int early_uses;       /* groups that end before the previous group of the communicator is enqueued */
     int early_ends;       /* communicators destroyed before all ranks had finalized them */
 } FakeNcclReport;
 
-/* Tests find both by dlsym. */
+/* The types of fake_nccl_begin and fake_nccl_report. Tests find these functions by dlsym. */
 typedef void FakeNcclBegin(const FakeNccl *setting);
 typedef FakeNcclReport FakeNcclReportFunction(void);
 

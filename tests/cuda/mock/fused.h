@@ -10,18 +10,19 @@
 typedef struct MockFused MockFused;
 
 /* Reads and checks the table of a launch. Writes to `problem` (256 bytes) "" or what is wrong: the tiles or the order
-   (fused_check), or two operations without a dependence that access the same memory. `forget`: the number, from 1, of
-   an operation that loses its dependences; 0: none. The caller frees the result with mock_fused_free. */
+   (fused_check), or two operations without a dependence of which one writes memory that the other accesses. `forget`:
+   the number, from 1, of an operation that loses its dependences; 0: none. The caller frees the result with
+   mock_fused_free. */
 MockFused *mock_fused_take(CudaStream *stream, const Fused *table, size_t element_size, size_t forget, char *problem);
 unsigned mock_fused_count(const MockFused *fused);
 const MockKernel *mock_fused_operation(const MockFused *fused, unsigned index, const void **parameters,
                                        size_t *element_size);
-/* Runs the operations in a random order that the dependences allow. Returns NULL, or a message if the GPU's memory no
-   longer holds the table that mock_fused_take has read. */
+/* Runs the operations in a random order that the dependences allow. Returns NULL, or a message if the table has changed
+   since mock_fused_take has read it, or if its counters are not zero. */
 const char *mock_fused_run(MockFused *fused, uint64_t (*random)(void));
 void mock_fused_free(MockFused *fused);
 
-/* --- mock.c --- */
+/* --- streams.c --- */
 /* Copies the content that `memory` of the GPU will have when everything enqueued on the stream so far has run. */
 void mock_read(const CudaStream *stream, const void *memory, size_t bytes, void *copy);
 

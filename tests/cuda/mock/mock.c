@@ -1,59 +1,12 @@
-/* Streams, events and memory of the mock runtime, and the order of accesses. */
+/* The functions of the mock runtime. */
 
-#include "tests/cuda/mock/fused.h"
+#include "tests/cuda/mock/streams.h"
 
-#include "runtime/base/clock.h"
-#include "runtime/device/cuda.h"
-
-#include <pthread.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { STREAMS_MAX = 64, LINE = 64, TABLE = 1 << 20, POISONED = 1 << 20 };
-enum { FAILED = 719 };
-
-/* A vector clock: for each stream, the number of operations that have happened before. */
-typedef struct Clock {
-    uint32_t of[STREAMS_MAX];
-} Clock;
-
-typedef enum WorkKind { LAUNCH, LAUNCH_FUSED, COPY, SET, RECORD, WAIT, ATTEMPT } WorkKind;
-
-typedef struct Work Work;
-struct Work {
-    WorkKind kind;
-    Work *next;
-    uint64_t number; /* the number of this operation in its stream, counted from 1 */
-    const MockKernel *kernel;
-    size_t element_size;
-    void *parameters;
-    MockFused *fused;
-    void *destination;
-    const void *source;
-    size_t bytes;
-    int value;
-    CudaEvent *event;  /* RECORD */
-    CudaStream *other; /* WAIT: operation `other_number` of this stream must have run */
-    uint64_t other_number;
-    bool (*attempt)(void *data); /* ATTEMPT */
-};
-
-struct CUstream_st {
-    unsigned id;
-    uint64_t enqueued, run;
-    Work *first, **end;
-    Clock clock;
-};
-
-struct CUevent_st {
-    CudaStream *stream; /* the stream in which the event was recorded last; NULL: never recorded */
-    uint64_t number;
-    unsigned looks; /* calls of EventQuery since the record */
-    Clock clock;
-    int64_t time;
-};
+enum { POISONED = 1 << 20, FAILED = 719 };
 
 struct CUkern_st {
     const MockKernel *kernel;
@@ -68,165 +21,38 @@ struct CUlib_st {
     size_t count;
 };
 
-typedef struct Block {
-    char *memory;
-    size_t bytes;
-} Block;
-
-/* The last accesses to a line of memory. */
-typedef struct Shadow {
-    uintptr_t line; /* 0: unused */
-    unsigned writer;
-    uint32_t written;
-    uint32_t read[STREAMS_MAX];
-    const char *writer_name, *reader_name;
-} Shadow;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void **to_free; /* memory that was passed to mock_at_end */
-static size_t to_free_count;
-static MockSetting setting;
-static MockReport report;
-static uint64_t state; /* state of the random order */
-static Block *blocks;
-static size_t block_count;
-static CudaStream *streams[STREAMS_MAX]; /* a destroyed stream's index is not reused within a run */
-static unsigned stream_count;
-static Shadow **shadows;
-static unsigned generation;
-static _Thread_local Clock known; /* operations that the calling thread has waited for */
-static _Thread_local unsigned known_in;
-
-void mock_begin(const MockSetting *new_setting)
+void mock_begin(const MockSetting *setting)
 {
-    pthread_mutex_lock(&lock);
-    setting = *new_setting;
-    report = (MockReport){0};
-    state = setting.seed;
-    stream_count = 0;
-    generation++;
-    while (to_free_count > 0)
-        free(to_free[--to_free_count]);
-    for (size_t i = 0; shadows && i < TABLE; i++)
-        free(shadows[i]);
-    free(shadows);
-    free(blocks);
-    blocks = NULL;
-    block_count = 0;
-    shadows = calloc(TABLE, sizeof *shadows);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&mock_lock);
+    mock_setting = *setting;
+    mock_counts = (MockReport){0};
+    streams_begin();
+    pthread_mutex_unlock(&mock_lock);
 }
 
 MockReport mock_report(void)
 {
-    pthread_mutex_lock(&lock);
-    const MockReport now = report;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&mock_lock);
+    const MockReport now = mock_counts;
+    pthread_mutex_unlock(&mock_lock);
     return now;
 }
 
-/* Counts the call. True: it must fail. The caller holds the lock. */
-static bool fails(const char *name)
-{
-    report.calls++;
-    if (known_in != generation) {
-        memset(&known, 0, sizeof known);
-        known_in = generation;
-    }
-    if (setting.fail_at == 0 || report.calls < setting.fail_at || (report.calls > setting.fail_at && !setting.sticky))
-        return false;
-    if (!report.failed)
-        report.failed = name;
-    return true;
-}
-
-#define ENTER(name)                  \
-    pthread_mutex_lock(&lock);       \
-    if (fails(#name)) {              \
-        pthread_mutex_unlock(&lock); \
-        return FAILED;               \
+#define ENTER(name)                       \
+    pthread_mutex_lock(&mock_lock);       \
+    if (mock_fails(#name)) {              \
+        pthread_mutex_unlock(&mock_lock); \
+        return FAILED;                    \
     }
 /* A call that frees something frees it even if the call must fail. So every leak is a mistake of the caller. */
-#define ENTER_TO_TIDY(name)    \
-    pthread_mutex_lock(&lock); \
-    const CudaError tidied = fails(#name) ? FAILED : CUDA_OK;
-#define LEAVE(code)                  \
-    do {                             \
-        pthread_mutex_unlock(&lock); \
-        return code;                 \
+#define ENTER_TO_TIDY(name)         \
+    pthread_mutex_lock(&mock_lock); \
+    const CudaError tidied = mock_fails(#name) ? FAILED : CUDA_OK;
+#define LEAVE(code)                       \
+    do {                                  \
+        pthread_mutex_unlock(&mock_lock); \
+        return code;                      \
     } while (0)
-
-/* --- the order of operations --- */
-
-static void join(Clock *clock, const Clock *other)
-{
-    for (unsigned i = 0; i < stream_count; i++)
-        clock->of[i] = clock->of[i] > other->of[i] ? clock->of[i] : other->of[i];
-}
-
-/* Where the shadow of a line of memory is stored, or would be stored if it has none. */
-static Shadow **find_shadow(uintptr_t line)
-{
-    size_t i = (line / LINE * 0x9e3779b97f4a7c15u >> 20) % TABLE;
-    while (shadows[i] && shadows[i]->line != line)
-        i = (i + 1) % TABLE;
-    return &shadows[i];
-}
-
-static Shadow *shadow_of(uintptr_t line)
-{
-    Shadow **place = find_shadow(line);
-    if (!*place) {
-        *place = calloc(1, sizeof **place);
-        (*place)->line = line;
-    }
-    return *place;
-}
-
-static void note_race(const char *first, const char *second, const void *memory)
-{
-    if (report.races++ == 0)
-        snprintf(report.first_race, sizeof report.first_race, "%s and %s, unordered, at %p", first, second, memory);
-}
-
-static void note(const char *problem)
-{
-    if (report.races++ == 0)
-        snprintf(report.first_race, sizeof report.first_race, "%s", problem);
-}
-
-static bool is_ours(const void *memory, size_t bytes)
-{
-    for (size_t i = 0; i < block_count; i++)
-        if ((const char *)memory >= blocks[i].memory &&
-            (const char *)memory + bytes <= blocks[i].memory + blocks[i].bytes)
-            return true;
-    return false;
-}
-
-static void touch(const CudaStream *stream, const char *name, const void *memory, size_t bytes, bool writes)
-{
-    const Clock *now = &stream->clock;
-    if (!is_ours(memory, bytes))
-        return; /* not memory of the GPU, or NULL: accesses to host memory are checked by the address sanitizer */
-    for (uintptr_t line = (uintptr_t)memory / LINE * LINE; line < (uintptr_t)memory + bytes; line += LINE) {
-        Shadow *shadow = shadow_of(line);
-        if (shadow->written > now->of[shadow->writer])
-            note_race(shadow->writer_name, name, (const void *)line);
-        for (unsigned i = 0; writes && i < stream_count; i++)
-            if (shadow->read[i] > now->of[i])
-                note_race(shadow->reader_name, name, (const void *)line);
-        if (writes) {
-            shadow->writer = stream->id;
-            shadow->written = now->of[stream->id];
-            shadow->writer_name = name;
-            memset(shadow->read, 0, sizeof shadow->read);
-        } else {
-            shadow->read[stream->id] = now->of[stream->id];
-            shadow->reader_name = name;
-        }
-    }
-}
 
 static void note_accesses(const CudaStream *stream, const MockKernel *kernel, size_t element_size,
                           const void *parameters)
@@ -238,123 +64,11 @@ static void note_accesses(const CudaStream *stream, const MockKernel *kernel, si
         memcpy(&memory, (const char *)parameters + operands[i].offset, sizeof memory);
         const size_t bytes = operands[i].count * (operands[i].size ? operands[i].size : element_size);
         if (operands[i].read)
-            touch(stream, kernel->name, memory, bytes, false);
+            stream_touch(stream, kernel->name, memory, bytes, false);
         if (operands[i].written)
-            touch(stream, kernel->name, memory, bytes, true);
+            stream_touch(stream, kernel->name, memory, bytes, true);
     }
 }
-
-/* --- running --- */
-
-static bool run_to(CudaStream *stream, uint64_t number);
-
-static uint64_t next_random(void)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return state >> 33;
-}
-
-static void run_fused(MockFused *fused)
-{
-    const char *problem = setting.dry ? NULL : mock_fused_run(fused, next_random);
-    if (problem)
-        note(problem);
-    mock_fused_free(fused);
-}
-
-/* Runs the first operation of the stream. False: it cannot run yet. It is then an ATTEMPT that is not complete, or a
-   WAIT for another stream whose operations cannot run yet. */
-static bool run_one(CudaStream *stream)
-{
-    Work *operation = stream->first;
-    if (operation->kind == WAIT && !run_to(operation->other, operation->other_number))
-        return false;
-    if (operation->kind == ATTEMPT && !operation->attempt(operation->parameters))
-        return false;
-    stream->first = operation->next;
-    if (!stream->first)
-        stream->end = &stream->first;
-    stream->run = operation->number;
-    switch (operation->kind) {
-    case LAUNCH:
-        if (!setting.dry)
-            mock_run(operation->kernel, operation->element_size, operation->parameters);
-        break;
-    case LAUNCH_FUSED: run_fused(operation->fused); break;
-    case COPY: memmove(operation->destination, operation->source, operation->bytes); break;
-    case SET: memset(operation->destination, operation->value, operation->bytes); break;
-    case RECORD:
-        if (operation->event)
-            operation->event->time = clock_nanoseconds();
-        break;
-    case WAIT:
-    case ATTEMPT: break;
-    }
-    free(operation->parameters);
-    free(operation);
-    return true;
-}
-
-static bool run_to(CudaStream *stream, uint64_t number)
-{
-    while (stream->run < number)
-        if (!run_one(stream))
-            return false;
-    return true;
-}
-
-static void run_all(void)
-{
-    for (unsigned i = 0; i < stream_count; i++)
-        if (streams[i])
-            run_to(streams[i], streams[i]->enqueued);
-}
-
-static void enqueue(CudaStream *stream, Work operation)
-{
-    Work *own = malloc(sizeof *own);
-    *own = operation;
-    own->number = ++stream->enqueued;
-    own->next = NULL;
-    *stream->end = own;
-    stream->end = &own->next;
-    if (setting.order == MOCK_EARLY)
-        run_to(stream, stream->enqueued);
-    for (uint64_t i = setting.order == MOCK_RANDOM ? next_random() % 3 : 0; i > 0; i--) {
-        CudaStream *any = streams[next_random() % stream_count];
-        if (any && any->run < any->enqueued)
-            run_one(any);
-    }
-}
-
-/* Advances the stream's vector clock: its next operation comes after all earlier operations of the stream, and after
-   all operations that the calling thread has waited for. */
-static void advance(CudaStream *stream)
-{
-    join(&stream->clock, &known);
-    stream->clock.of[stream->id]++;
-}
-
-void mock_enqueue(CudaStream *stream, bool (*attempt)(void *data), void *data, const MockAccess *accesses, size_t count)
-{
-    pthread_mutex_lock(&lock);
-    fails("a library's operation");
-    advance(stream);
-    for (size_t i = 0; i < count; i++)
-        touch(stream, "a library's transfer", accesses[i].memory, accesses[i].bytes, accesses[i].writes);
-    enqueue(stream, (Work){.kind = ATTEMPT, .attempt = attempt, .parameters = data});
-    pthread_mutex_unlock(&lock);
-}
-
-void mock_at_end(void *memory)
-{
-    pthread_mutex_lock(&lock);
-    to_free = realloc(to_free, (to_free_count + 1) * sizeof *to_free);
-    to_free[to_free_count++] = memory;
-    pthread_mutex_unlock(&lock);
-}
-
-/* --- the functions of the table --- */
 
 static const char *GetErrorString(CudaError error)
 {
@@ -365,33 +79,33 @@ static const char *GetErrorString(CudaError error)
 
 static CudaError DriverGetVersion(int *version)
 {
-    *version = setting.driver_version;
+    *version = mock_setting.driver_version;
     return CUDA_OK;
 }
 
 static CudaError GetDeviceCount(int *count)
 {
     ENTER(GetDeviceCount)
-    *count = setting.devices < 0 ? 0 : setting.devices > 0 ? setting.devices : 1;
-    LEAVE(setting.count_error);
+    *count = mock_setting.devices < 0 ? 0 : mock_setting.devices > 0 ? mock_setting.devices : 1;
+    LEAVE(mock_setting.count_error);
 }
 
 static CudaError GetDeviceProperties(CudaProperties *properties, int device)
 {
     ENTER(GetDeviceProperties)
     *properties = (CudaProperties){.name = "mock",
-                                   .major = setting.major ? setting.major : 8,
-                                   .minor = setting.minor,
-                                   .multiprocessors = setting.multiprocessors ? setting.multiprocessors : 4,
-                                   .shared_bytes = setting.shared_bytes ? setting.shared_bytes : 227 << 10};
-    properties->uuid[0] = (unsigned char)(1 + setting.first_device + device);
+                                   .major = mock_setting.major ? mock_setting.major : 8,
+                                   .minor = mock_setting.minor,
+                                   .multiprocessors = mock_setting.multiprocessors ? mock_setting.multiprocessors : 4,
+                                   .shared_bytes = mock_setting.shared_bytes ? mock_setting.shared_bytes : 227 << 10};
+    properties->uuid[0] = (unsigned char)(1 + mock_setting.first_device + device);
     LEAVE(CUDA_OK);
 }
 
 static CudaError SetDevice(int device)
 {
     ENTER(SetDevice)
-    LEAVE(device == 0 || device < setting.devices ? CUDA_OK : 101);
+    LEAVE(device == 0 || device < mock_setting.devices ? CUDA_OK : 101);
 }
 
 static CudaError Malloc(void **memory, size_t bytes)
@@ -401,51 +115,39 @@ static CudaError Malloc(void **memory, size_t bytes)
     if (!*memory)
         LEAVE(CUDA_OUT_OF_MEMORY);
     memset(*memory, 0xff, bytes < POISONED ? bytes : POISONED); /* NaN in every type */
-    blocks = realloc(blocks, (block_count + 1) * sizeof *blocks);
-    blocks[block_count++] = (Block){*memory, bytes};
-    report.bytes += bytes;
-    report.live++;
+    block_add(*memory, bytes);
+    mock_counts.live++;
     LEAVE(CUDA_OK);
 }
 
 static CudaError Free(void *memory)
 {
     ENTER_TO_TIDY(Free)
-    run_all(); /* this call of CUDA waits for all streams of the device */
-    size_t i = 0;
-    while (i < block_count && blocks[i].memory != memory)
-        i++;
-    if (i == block_count)
+    streams_run(); /* this call of CUDA waits for all streams of the device */
+    if (!block_remove(memory))
         LEAVE(1);
-    for (uintptr_t line = (uintptr_t)memory; line < (uintptr_t)memory + blocks[i].bytes; line += LINE) {
-        Shadow *shadow = *find_shadow(line);
-        if (shadow)
-            *shadow = (Shadow){.line = line};
-    }
-    report.bytes -= blocks[i].bytes;
-    blocks[i] = blocks[--block_count];
     free(memory);
-    report.live--;
+    mock_counts.live--;
     LEAVE(tidied);
 }
 
 static CudaError MemsetAsync(void *memory, int value, size_t bytes, CudaStream *stream)
 {
     ENTER(MemsetAsync)
-    advance(stream);
-    touch(stream, "cudaMemsetAsync", memory, bytes, true);
-    enqueue(stream, (Work){.kind = SET, .destination = memory, .value = value, .bytes = bytes});
+    stream_advance(stream);
+    stream_touch(stream, "cudaMemsetAsync", memory, bytes, true);
+    stream_enqueue(stream, (Work){.kind = SET, .destination = memory, .value = value, .bytes = bytes});
     LEAVE(CUDA_OK);
 }
 
 static CudaError MemcpyAsync(void *destination, const void *source, size_t bytes, CudaStream *stream)
 {
     ENTER(MemcpyAsync)
-    report.copies++;
-    advance(stream);
-    touch(stream, "cudaMemcpyAsync", source, bytes, false);
-    touch(stream, "cudaMemcpyAsync", destination, bytes, true);
-    enqueue(stream, (Work){.kind = COPY, .destination = destination, .source = source, .bytes = bytes});
+    mock_counts.copies++;
+    stream_advance(stream);
+    stream_touch(stream, "cudaMemcpyAsync", source, bytes, false);
+    stream_touch(stream, "cudaMemcpyAsync", destination, bytes, true);
+    stream_enqueue(stream, (Work){.kind = COPY, .destination = destination, .source = source, .bytes = bytes});
     LEAVE(CUDA_OK);
 }
 
@@ -453,23 +155,23 @@ static CudaError StreamCreate(CudaStream **stream, int urgent)
 {
     (void)urgent;
     ENTER(StreamCreate)
-    if (stream_count == STREAMS_MAX)
+    if (mock_stream_count == STREAMS_MAX)
         LEAVE(2);
     *stream = calloc(1, sizeof **stream);
-    (*stream)->id = stream_count;
+    (*stream)->id = mock_stream_count;
     (*stream)->end = &(*stream)->first;
-    streams[stream_count++] = *stream;
-    report.live++;
+    mock_streams[mock_stream_count++] = *stream;
+    mock_counts.live++;
     LEAVE(CUDA_OK);
 }
 
 static CudaError StreamDestroy(CudaStream *stream)
 {
     ENTER_TO_TIDY(StreamDestroy)
-    run_all(); /* other streams may wait for these operations */
-    streams[stream->id] = NULL;
+    streams_run(); /* other streams may wait for these operations */
+    mock_streams[stream->id] = NULL;
     free(stream);
-    report.live--;
+    mock_counts.live--;
     LEAVE(tidied);
 }
 
@@ -477,21 +179,22 @@ static CudaError StreamSynchronize(CudaStream *stream)
 {
     ENTER(StreamSynchronize)
     const uint64_t end = stream->enqueued;
-    while (!run_to(stream, end)) { /* other operations must run first */
-        pthread_mutex_unlock(&lock);
+    /* a library's operation is not complete: another rank must first enqueue the one that it waits for */
+    while (!stream_run_to(stream, end)) {
+        pthread_mutex_unlock(&mock_lock);
         sched_yield();
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&mock_lock);
     }
-    join(&known, &stream->clock);
+    clock_join(&mock_known, &stream->clock);
     LEAVE(CUDA_OK);
 }
 
 static CudaError StreamWaitEvent(CudaStream *stream, CudaEvent *event)
 {
     ENTER(StreamWaitEvent)
-    if (event->stream && !setting.forget_waits) {
-        join(&stream->clock, &event->clock);
-        enqueue(stream, (Work){.kind = WAIT, .other = event->stream, .other_number = event->number});
+    if (event->stream && !mock_setting.forget_waits) {
+        clock_join(&stream->clock, &event->clock);
+        stream_enqueue(stream, (Work){.kind = WAIT, .other = event->stream, .other_number = event->number});
     }
     LEAVE(CUDA_OK);
 }
@@ -501,30 +204,30 @@ static CudaError EventCreate(CudaEvent **event, int timing)
     (void)timing;
     ENTER(EventCreate)
     *event = calloc(1, sizeof **event);
-    report.live++;
+    mock_counts.live++;
     LEAVE(CUDA_OK);
 }
 
 static CudaError EventDestroy(CudaEvent *event)
 {
     ENTER_TO_TIDY(EventDestroy)
-    for (unsigned i = 0; i < stream_count; i++)
-        for (Work *operation = streams[i] ? streams[i]->first : NULL; operation; operation = operation->next)
+    for (unsigned i = 0; i < mock_stream_count; i++)
+        for (Work *operation = mock_streams[i] ? mock_streams[i]->first : NULL; operation; operation = operation->next)
             if (operation->event == event)
                 operation->event = NULL;
     free(event);
-    report.live--;
+    mock_counts.live--;
     LEAVE(tidied);
 }
 
 static CudaError EventRecord(CudaEvent *event, CudaStream *stream)
 {
     ENTER(EventRecord)
-    enqueue(stream, (Work){.kind = RECORD, .event = event});
+    stream_enqueue(stream, (Work){.kind = RECORD, .event = event});
     event->stream = stream;
     event->number = stream->enqueued;
     event->looks = 0;
-    join(&stream->clock, &known);
+    clock_join(&stream->clock, &mock_known);
     event->clock = stream->clock;
     LEAVE(CUDA_OK);
 }
@@ -536,9 +239,9 @@ static CudaError EventQuery(CudaEvent *event)
         LEAVE(CUDA_OK);
     if (event->looks++ < 2 && event->stream->run < event->number)
         LEAVE(CUDA_NOT_READY);
-    if (!run_to(event->stream, event->number))
+    if (!stream_run_to(event->stream, event->number))
         LEAVE(CUDA_NOT_READY);
-    join(&known, &event->clock);
+    clock_join(&mock_known, &event->clock);
     LEAVE(CUDA_OK);
 }
 
@@ -556,16 +259,16 @@ static CudaError LibraryLoadData(CudaLibrary **library, const void *image)
     ENTER(LibraryLoadData)
     *library = calloc(1, sizeof **library);
     (*library)->unit = image;
-    report.live++;
+    mock_counts.live++;
     LEAVE(CUDA_OK);
 }
 
 static CudaError LibraryUnload(CudaLibrary *library)
 {
     ENTER_TO_TIDY(LibraryUnload)
-    run_all();
+    streams_run();
     free(library);
-    report.live--;
+    mock_counts.live--;
     LEAVE(tidied);
 }
 
@@ -586,47 +289,32 @@ static CudaError KernelSetAttributeForDevice(CudaKernel *kernel, int bytes, int 
 {
     ENTER(KernelSetAttributeForDevice)
     kernel->shared = bytes;
-    LEAVE(device == 0 || device < setting.devices ? CUDA_OK : 101);
-}
-
-void mock_read(const CudaStream *stream, const void *memory, size_t bytes, void *copy)
-{
-    memcpy(copy, memory, bytes);
-    for (const Work *work = stream->first; work; work = work->next) {
-        const char *const to = work->destination, *const from = memory;
-        if ((work->kind != COPY && work->kind != SET) || to >= from + bytes || from >= to + work->bytes)
-            continue;
-        const char *const begin = to > from ? to : from, *const end = to + work->bytes < from + bytes ? to + work->bytes
-                                                                                                      : from + bytes;
-        if (work->kind == COPY)
-            memcpy((char *)copy + (begin - from), (const char *)work->source + (begin - to), (size_t)(end - begin));
-        else
-            memset((char *)copy + (begin - from), work->value, (size_t)(end - begin));
-    }
+    LEAVE(device == 0 || device < mock_setting.devices ? CUDA_OK : 101);
 }
 
 static void launch_fused(const CudaKernel *kernel, unsigned grid, const Fused *table, CudaStream *stream)
 {
     char problem[256];
-    MockFused *fused = mock_fused_take(stream, table, kernel->element_size, setting.forget_after, problem);
+    MockFused *fused = mock_fused_take(stream, table, kernel->element_size, mock_setting.forget_after, problem);
     if (*problem)
-        note(problem);
-    advance(stream);
-    report.fused++;
-    report.operations = mock_fused_count(fused);
-    report.blocks = grid;
-    touch(stream, "a fused launch", table->operations, report.operations * sizeof *table->operations, false);
-    touch(stream, "a fused launch", table->runs, table->run_count * sizeof *table->runs, false);
-    touch(stream, "a fused launch", table->drawn, sizeof *table->drawn, true);
-    touch(stream, "a fused launch", table->done, report.operations * sizeof *table->done, true);
-    touch(stream, "a fused launch", table->cleared, table->cleared_count * sizeof *table->cleared, true);
-    for (unsigned i = 0; i < report.operations; i++) {
+        mock_note(problem);
+    stream_advance(stream);
+    mock_counts.fused++;
+    mock_counts.operations = mock_fused_count(fused);
+    mock_counts.blocks = grid;
+    stream_touch(stream, "a fused launch", table->operations, mock_counts.operations * sizeof *table->operations,
+                 false);
+    stream_touch(stream, "a fused launch", table->runs, table->run_count * sizeof *table->runs, false);
+    stream_touch(stream, "a fused launch", table->drawn, sizeof *table->drawn, true);
+    stream_touch(stream, "a fused launch", table->done, mock_counts.operations * sizeof *table->done, true);
+    stream_touch(stream, "a fused launch", table->cleared, table->cleared_count * sizeof *table->cleared, true);
+    for (unsigned i = 0; i < mock_counts.operations; i++) {
         const void *parameters;
         size_t element_size;
         const MockKernel *operation = mock_fused_operation(fused, i, &parameters, &element_size);
         note_accesses(stream, operation, element_size, parameters);
     }
-    enqueue(stream, (Work){.kind = LAUNCH_FUSED, .fused = fused});
+    stream_enqueue(stream, (Work){.kind = LAUNCH_FUSED, .fused = fused});
 }
 
 static CudaError LaunchKernel(CudaKernel *kernel, Launch launch, const void *parameters, CudaStream *stream)
@@ -635,20 +323,21 @@ static CudaError LaunchKernel(CudaKernel *kernel, Launch launch, const void *par
     if (launch.grid == 0 || launch.block == 0 || launch.block > 1024 || launch.shared > (unsigned)kernel->shared)
         LEAVE(9);
     if (launch.cluster == 0 || launch.cluster > 8 || launch.grid % launch.cluster ||
-        (launch.cluster > 1 && setting.major < 9))
+        (launch.cluster > 1 && mock_setting.major < 9))
         LEAVE(912); /* cudaErrorInvalidClusterSize */
-    report.launches++;
-    report.clustered += launch.cluster > 1;
+    mock_counts.launches++;
+    mock_counts.clustered += launch.cluster > 1;
     if (!kernel->kernel->operands) {
         launch_fused(kernel, launch.grid, parameters, stream);
         LEAVE(CUDA_OK);
     }
     void *copy = aligned_alloc(128, (kernel->kernel->parameter_bytes + 127) / 128 * 128);
     memcpy(copy, parameters, kernel->kernel->parameter_bytes);
-    advance(stream);
+    stream_advance(stream);
     note_accesses(stream, kernel->kernel, kernel->element_size, copy);
-    enqueue(stream,
-            (Work){.kind = LAUNCH, .kernel = kernel->kernel, .element_size = kernel->element_size, .parameters = copy});
+    stream_enqueue(
+        stream,
+        (Work){.kind = LAUNCH, .kernel = kernel->kernel, .element_size = kernel->element_size, .parameters = copy});
     LEAVE(CUDA_OK);
 }
 

@@ -2,9 +2,9 @@
 #define TESTS_CUDA_MOCK_H
 
 /* A mock CUDA runtime without a GPU, linked in place of the real one (`cuda_runtime`, `cuda_images`). Its streams are
-   lists of operations, which run when a thread waits for them, in any order that streams and events allow. Its kernels
-   are the CPU device's functions. It records every access of every operation. Two accesses, of which one is a write,
-   are a race if neither stream order nor events order them, whatever the order in which they ran. */
+   lists of operations, which run in an order that streams and events allow (MockOrder). Its kernels are the CPU
+   device's functions. It records every access of every operation. Two accesses, of which one is a write, are a race if
+   neither stream order nor events order them, whatever the order in which they ran. */
 
 #include "runtime/device/cuda_runtime.h"
 
@@ -13,22 +13,24 @@
 #include <stdint.h>
 
 typedef enum MockOrder {
-    MOCK_LATE,   /* an operation runs when a thread waits for it */
-    MOCK_EARLY,  /* an operation runs as soon as it is enqueued */
-    MOCK_RANDOM, /* for each operation MOCK_LATE or MOCK_EARLY is chosen at random, by `seed` */
+    MOCK_LATE,  /* an operation runs when a thread waits for it */
+    MOCK_EARLY, /* an operation runs as soon as it is enqueued */
+    /* after each enqueue up to two operations of random streams run (`seed`); the others run late */
+    MOCK_RANDOM,
 } MockOrder;
 
 typedef struct MockSetting {
     MockOrder order;
     uint64_t seed;
-    CudaError count_error; /* the error of GetDeviceCount */
+    CudaError count_error; /* what GetDeviceCount returns */
     int devices;           /* number of devices; 0: one, -1: none */
     int first_device;      /* the machine's index of the first device */
     int driver_version;    /* 0: no driver */
     int major, minor;      /* compute capability; 0.0: 8.0 */
-    size_t fail_at;        /* number of the call, from 1, that fails and does nothing; 0: none */
-    bool sticky;           /* all later calls fail as well */
-    bool forget_waits;     /* StreamWaitEvent does nothing; the mock must then report races */
+    /* number of the call, from 1, that fails and does nothing (but it frees what it must free); 0: none */
+    size_t fail_at;
+    bool sticky;       /* all later calls fail as well */
+    bool forget_waits; /* StreamWaitEvent does nothing; the mock must then report races */
     /* the number, from 1, of an operation of fused launches that loses its dependences; 0: none */
     size_t forget_after;
     bool dry;                          /* kernels do nothing, so operands need not be memory */
@@ -41,7 +43,7 @@ void mock_begin(const MockSetting *setting);
 typedef struct MockReport {
     size_t calls;
     size_t live;  /* number of memory blocks, streams, events and libraries that are not freed */
-    size_t bytes; /* bytes of these memory blocks */
+    size_t bytes; /* bytes of the memory blocks that are not freed */
     size_t launches, copies;
     size_t clustered;            /* launches in clusters of several blocks */
     size_t fused;                /* fused launches */
@@ -74,12 +76,12 @@ enum { MOCK_OPERANDS = 12 };
 typedef struct MockOperand {
     size_t offset; /* offset of the pointer in the parameters */
     size_t count;
-    size_t size; /* bytes of one number; 0: it is an element, whose size the kernel's name says, 2 or 4 */
+    size_t size; /* bytes of one number; 0: it is an element of 2 or 4 bytes, as the suffix of the kernel's name says */
     bool read, written;
 } MockOperand;
 
 typedef struct MockKernel {
-    const char *name; /* name without suffix */
+    const char *name; /* name without the suffix _f32 or _bf16 */
     size_t parameter_bytes;
     /* Lists the memory that a launch with `parameters` accesses, and returns the number of entries. Pointers in
        `parameters` may be NULL. The function is NULL for a fused launch. */
@@ -91,7 +93,7 @@ typedef struct MockKernel {
 
 /* The kernel of that name; NULL: there is none. `element_size` is 2 or 4. */
 const MockKernel *mock_kernel(const char *full_name, size_t *element_size);
-/* Whether the kernel is in the machine code of this unit: product.bf16, hopper. */
+/* Whether the kernel is in the machine code of this unit. Names of units: product.bf16, hopper. */
 bool mock_is_in(const char *unit, const MockKernel *kernel, const char *full_name);
 void mock_run(const MockKernel *kernel, size_t element_size, const void *parameters);
 void mock_kernels_end(void);

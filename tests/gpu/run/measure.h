@@ -1,7 +1,7 @@
 #ifndef TESTS_GPU_RUN_MEASURE_H
 #define TESTS_GPU_RUN_MEASURE_H
 
-/* What programs that time a GPU share. */
+/* Shared by the programs that time a GPU. */
 
 #include "runtime/device/device.h"
 #include "runtime/model/random.h"

@@ -1,11 +1,15 @@
-/* Measures an F&B of the middle of a GPT on a GPU: with one half after the other, with the halves on two streams, with
-   one launch for each of F, I and W, and with one launch for all. Prints a name, a value and a unit per line. */
+/* Measures an F&B of one layer of a GPT, without embedding and head, on a GPU: with one half after the other, with the
+   halves on two streams, with one launch for each of F, I and W, and with one launch for all. Prints a name, a value
+   and a unit per line. */
 
 #include "runtime/model/stage.h"
 #include "tests/gpu/run/measure.h"
 #include "tests/model/recipes.h"
 
 #include <string.h>
+
+/* The computing components of the F&B of schedules/dualpipe.dps. */
+static const Recipe published = {.entries = {DUALPIPE_COMPUTE}, .counts = {6}};
 
 enum { WARM = 3, TIMED = 20, STREAMS = 2 };
 
@@ -117,7 +121,7 @@ static void measure(unsigned hidden, unsigned sequence)
     OK(stage_bind_overlap(&work.pair, &published, &work.together, &error));
     for (RecipePass pass = RECIPE_F; pass < RECIPE_PASSES; pass++) {
         OpList *list = &work.stages[0]->lists[pass];
-        /* prepares the list even if DeviceFusion.small says that its products are too large for that */
+        /* prepares the list for one launch even if DeviceFusion.small says that its products are too large for one */
         if (!list->prepared)
             OK(device->run->fusion->prepare(device, list, 0, 0, &error));
         OK(stage_bind(work.stages[0], pass, pass == RECIPE_F ? &work.pair.forward_buffers : &work.pair.backward_buffers,

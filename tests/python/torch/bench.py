@@ -1,7 +1,14 @@
 """Measures what dps.torch costs if the stages do nothing: processor time per action (an F, I, W or B with its
-messages), with 2 ranks on gloo. Beside it stands the time of the same modules, backwards and messages called directly
-in the same order, and both again with messages that do nothing, so without gloo. Also measures what precedes the first action: import dps, compile dualpipe for 8 ranks, and make the
-plan of a rank. Prints a name, a value, a unit and, for some, a goal on each line. `bench.py` starts the ranks itself.
+messages), with 2 ranks on one machine. dps.torch sends these small messages through sockets. Beside it stands the time
+of
+
+- dps.torch with all messages through gloo,
+- dps.torch with messages that do nothing,
+- the same modules, backwards and messages called directly in the same order, through gloo; and without messages,
+- the messages of these calls alone: what gloo costs at least.
+
+Also measures what precedes the first action: import dps, compile dualpipe for 8 ranks, and make the plan of a rank.
+Prints a name, a value, a unit and, for some, a goal on each line. `bench.py` starts the ranks itself.
 """
 
 import compileall
@@ -33,8 +40,10 @@ class Direct:
         self.run_backward, self.empty = torch.autograd.Variable._execution_engine.run_backward, torch.empty
         self.x, self.dy, self.one = torch.zeros(1, 4, requires_grad=True), torch.zeros(1, 4), torch.ones(())
         self.last = pipeline.program.stages - 1
-        order, _ = pipeline._runs[True][1]
+        order, _ = pipeline._runs[True]
         self.calls = [call for action in order for call in self.calls_of(action.instruction)]
+        self.messages = [call for action in order if action.instruction.message is not None
+                         for call in self.calls_of(action.instruction)]
 
     def calls_of(self, i):
         kind, slot = i.opcode, i.message
@@ -72,6 +81,10 @@ class Direct:
         for call in self.calls:
             call()
 
+    def only_messages(self):
+        for call in self.messages:
+            call()
+
 
 class NoMessages:
     """In place of a gloo group: nothing is sent, and received tensors have any values."""
@@ -85,7 +98,13 @@ class NoMessages:
         pass
 
 
-def least_of(*functions):
+def silence(pipeline):
+    """From now on no message goes over a link: received tensors have any values."""
+    for link in pipeline._links.values():
+        link.send = link.receive = lambda _: None
+
+
+def least_of(functions):
     """Calls the functions in turn. Returns the least processor time of each, in us: of the process, of this thread."""
     clocks = (time.process_time, time.thread_time)
     least = [[float("inf")] * len(clocks) for _ in functions]
@@ -95,6 +114,23 @@ def least_of(*functions):
             function()
             times[:] = [min(time, (clock() - start) * 1e6) for time, clock, start in zip(times, clocks, began)]
     return least
+
+
+def prepared(program, near):
+    """A Pipeline whose stages do nothing, and a function that runs its step. near: whether messages go over links."""
+    import torch
+    import torch.distributed as dist
+
+    import dps.torch
+
+    stages = [torch.nn.Identity() for _ in program.rank(dist.get_rank()).chunks]
+    pipeline = dps.torch.Pipeline(program, stages, loss_fn=lambda y: y.sum())
+    if not near:
+        pipeline._links.clear()
+    inputs = [[torch.zeros(1, 4, requires_grad=True) for _ in pipeline.plan.given]] if pipeline.plan.given else []
+    step = partial(pipeline.step, *inputs, target=())
+    step()
+    return pipeline, step
 
 
 def one_rank():
@@ -112,20 +148,17 @@ def one_rank():
     group = dps.torch._group.connect([0, 1], dps.torch._group.store_of([0, 1], "bench"), 60)
     for name in ("1f1b", "zb-h1", "dualpipe"):
         program = dps.compile(dps.schedule(name), ranks=2, microbatches=MICROBATCHES)
-        stages = [torch.nn.Identity() for _ in program.rank(dist.get_rank()).chunks]
-        pipeline = dps.torch.Pipeline(program, stages, loss_fn=lambda y: y.sum())
-        inputs = [[torch.zeros(1, 4, requires_grad=True) for _ in pipeline.plan.given]] if pipeline.plan.given else []
-        pipeline.step(*inputs, target=())
+        (pipeline, step), (_, through_gloo) = prepared(program, True), prepared(program, False)
         direct = Direct(pipeline, group)
-        steps = (lambda: pipeline.step(*inputs, target=()), direct.step)
-        found = least_of(*steps)
-        for user in (direct, *pipeline._exchanges.values()):
-            user.group = NoMessages()
-        for kind, goal, times, quiet in zip(("action", "direct_calls"), (" goal 20", ""), found, least_of(*steps)):
-            process, thread, without = (time / actions(pipeline) for time in (*times, quiet[1]))
-            report(f"{name}_{kind}_processor_time", f"{process:.1f} us{goal}")
-            report(f"{name}_{kind}_of_the_python_thread", f"{thread:.1f} us")
-            report(f"{name}_{kind}_without_gloo", f"{without:.1f} us")
+        found = least_of((step, through_gloo, direct.step, direct.only_messages))
+        silence(pipeline)
+        direct.group = NoMessages()
+        found += least_of((step, direct.step))
+        kinds = (("action", " goal 20"), ("action_through_gloo", ""), ("direct_calls_through_gloo", ""),
+                 ("gloo_alone", ""), ("action_without_messages", ""), ("direct_calls_without_messages", ""))
+        for (kind, goal), times in zip(kinds, found):
+            process, thread = (time / actions(pipeline) for time in times)
+            report(f"{name}_{kind}_processor_time", f"{process:.1f} us{goal}, of the Python thread {thread:.1f} us")
 
 
 def report(name, value):
@@ -136,7 +169,7 @@ def report(name, value):
 def main():
     if "RANK" in os.environ:
         return one_rank()
-    compileall.compile_dir(os.path.dirname(importlib.util.find_spec("dps").origin), quiet=1)  # as it is once imported
+    compileall.compile_dir(os.path.dirname(importlib.util.find_spec("dps").origin), quiet=1)  # as after a first import
     results = launch(os.path.abspath(__file__), 2, seconds=3000)
     for status, output in results:
         sys.stdout.write(output)

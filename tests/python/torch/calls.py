@@ -1,11 +1,16 @@
 """One of two ranks. Tests what step() accepts, and what Pipeline and step() refuse, with which message."""
 
+import contextlib
+
 import torch
 import torch.distributed as dist
 from torch import nn
 
 import dps
 import dps.torch
+
+FORWARDS = ("schedule f;\nranks P = 2;\nmicrobatches M = 3;\npipe a: P stages, stage s on s, M microbatches;\n"
+            "nF : M;\n")
 
 
 def refused(words, function, *arguments, **options):
@@ -32,14 +37,44 @@ def main():
     if dist.get_rank() == 0:
         refused("needs their inputs", pipeline.step)
         refused("needs their target", pipeline.step, x)
-        refused("does not cut into 4 microbatches", pipeline.step, x[:3], target=x)
+        refused("dimension 0 must have at least 4 entries", pipeline.step, x[:3], target=x)
         refused("is a list of 2 parts; this rank needs 4", pipeline.step, [x, x], target=x)
     losses, _ = pipeline.step(x, target=x)
     assert (losses is None) == (dist.get_rank() == 1)
+    small_messages()
+    on_another_device()
     forward_only()
     forward_only_in_pairs("decode")
     forward_only_in_pairs("prefill")
     arguments_and_shapes()
+
+
+def on_another_device():
+    """A rank may compute on another device than the CPU: here on meta, whose tensors have no values."""
+    program, rank = dps.compile(FORWARDS), dist.get_rank()
+    x = torch.randn(6, 4)
+    given = [x] if rank == 0 else []
+    pipeline = dps.torch.Pipeline(program, [lambda x: x + 1], device="meta" if rank else None)
+    has_default = hasattr(torch, "set_default_device")  # from PyTorch 2.0
+    with torch.device("meta") if has_default else contextlib.nullcontext():
+        for _ in range(2):  # the messages of the first step go through gloo, those of the second over links
+            _, outputs = pipeline.step(*given, return_outputs=True)
+            assert rank == 0 or (outputs.device.type == "meta" and outputs.shape == x.shape), outputs
+    with_parameters = dps.torch.Pipeline(program, [nn.Linear(4, 4, device="meta")])
+    assert with_parameters.device.type == "meta"
+    pipeline = dps.torch.Pipeline(program, [lambda x: x.to("meta")])
+    if rank == 0:
+        refused("the stage gives a tensor on meta, but this rank computes on cpu", pipeline.step, *given)
+    else:
+        failed(pipeline.step)
+
+
+def failed(function):
+    try:
+        function()
+    except dps.torch.PipelineError:
+        return
+    raise AssertionError("no failure")
 
 
 class Scaled(nn.Module):
@@ -47,11 +82,40 @@ class Scaled(nn.Module):
         return x * by ** power
 
 
+def small_messages():
+    """From the second step on, small messages go over links, and others through gloo."""
+    program, rank = dps.compile(dps.schedule("1f1b"), ranks=2, microbatches=4), dist.get_rank()
+    width = dps.torch._links.LARGEST // 4
+    for rows, posts in ((1, 0), (2, 8)):
+        pipeline = dps.torch.Pipeline(program, [lambda x: 2 * x], lambda y: y.sum())
+        x = torch.ones(4 * rows, width, requires_grad=True)
+        given = [x] if rank == 0 else []
+        pipeline.step(*given, target=())
+        counted = [0]
+        pipeline._exchanges[True].group = Counted(pipeline._messages, counted)
+        pipeline.step(*given, target=())
+        assert counted == [posts], (rows, counted)
+        assert rank == 1 or torch.equal(x.grad, torch.full_like(x, 2))
+
+
+class Counted:
+    """A gloo group; counts[0] is the number of sends and receives."""
+
+    def __init__(self, group, counts):
+        self.group, self.counts = group, counts
+
+    def send(self, *arguments):
+        self.counts[0] += 1
+        return self.group.send(*arguments)
+
+    def recv(self, *arguments):
+        self.counts[0] += 1
+        return self.group.recv(*arguments)
+
+
 def forward_only():
     """A forward-only program gives outputs."""
-    source = ("schedule f;\nranks P = 2;\nmicrobatches M = 3;\n"
-              "pipe a: P stages, stage s on s, M microbatches;\nnF : M;\n")
-    program = dps.compile(source)
+    program = dps.compile(FORWARDS)
     assert program.is_forward_only
     x, last = torch.randn(6, 4), dist.get_rank() == 1
     pipeline = dps.torch.Pipeline(program, [lambda x: x + 1])

@@ -70,8 +70,9 @@ def difference(a, b):
 
 
 def compare(kind, stages, placed, x, label, both_ways):
-    """placed: the stages of this rank. x, label: functions that take from a tensor of the whole batch what this rank
-    gets as input, and what belongs to its labels."""
+    """placed: the stages of this rank. x, label: functions of a tensor of the whole batch. x gives
+    what is this rank's input, label gives the labels, losses or outputs of this rank; None if there
+    is nothing."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(3)
     model = nn.Sequential(*[Stage().double() for _ in range(stages)])

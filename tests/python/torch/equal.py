@@ -1,6 +1,6 @@
 """One rank. Trains each case of a list with the pipeline and without it, and compares losses, outputs and gradients.
 
-usage: equal.py CASE...   a case is SCHEDULE:RANKS:MICROBATCHES:MODEL"""
+usage: equal.py CASE...   a case is SCHEDULE:RANKS:MICROBATCHES:MODEL; SCHEDULE: a name, or the path of a file"""
 
 import copy
 import sys
@@ -64,7 +64,8 @@ def tie(program, rank, modules, ends):
 
 
 def run(schedule, ranks, microbatches, kind, group, ends):
-    program = dps.compile(dps.schedule(schedule), ranks=ranks, microbatches=microbatches)
+    path = schedule if schedule.endswith(".dps") else dps.schedule(schedule)
+    program = dps.compile(path, ranks=ranks, microbatches=microbatches)
     rank, model = dist.get_rank(group), Model(kind, program.stages, microbatches)
     modules = [copy.deepcopy(model.stages[c.stage]) for c in program.rank(rank).chunks]
     tied = tie(program, rank, modules, ends) if kind == "tied" else ()
@@ -87,7 +88,7 @@ def run(schedule, ranks, microbatches, kind, group, ends):
     check_norms(norms, model)
     expected = [p.grad for c in plan.chunks for p in model.stages[c.stage].parameters()]
     for got, want in zip(results[0][2], expected):
-        if want is None:  # the loss does not depend on it; a sum over copies still makes a gradient of zeros
+        if want is None:  # the loss does not depend on this parameter; a sum over copies makes zeros
             assert got is None or not got.any(), "a gradient where there is none"
         else:
             assert got is not None and difference(got, want) < 1e-13, f"gradients differ: {got}, not {want}"
@@ -106,7 +107,8 @@ def check(plan, results, evaluated, expected_losses, expected_outputs, microbatc
 
 
 def check_norms(norms, model):
-    """The norm of the gradient is that of the model, where each parameter is once; clipped to 1e-3."""
+    """gradient_norm() is the norm of the model's gradients, where a tied parameter counts once.
+    After clip_gradients(1e-3) it is 1e-3."""
     gradients = [p.grad for p in torch.nn.ModuleList(model.stages).parameters() if p.grad is not None]
     norm = torch.cat([g.flatten() for g in gradients]).norm().item()
     assert norm > 2e-3, norm

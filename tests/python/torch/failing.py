@@ -11,8 +11,9 @@ from torch import nn
 import dps
 import dps.torch
 
-# A rank that stays in a pass is noticed at the deadline, and so is a failure while ranks sum tied parameters: their
-# group is the user's, and this package does not close it. All other failures must end the step long before LONG.
+# Deadlines in seconds. SHORT is for the two failures that are noticed only at the deadline: a rank
+# that stays in a pass, and a failure while ranks sum tied parameters (their group is the user's, and
+# this package does not close it). LONG is for all others, which must end the step long before it.
 SHORT, LONG = 6, 100
 
 

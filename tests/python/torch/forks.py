@@ -1,4 +1,4 @@
-"""Tests the backward in halves by the graph, where modules are not plain chains of layers."""
+"""Tests I and W by the graph (GraphSplitter), where modules are not plain chains of layers."""
 
 import torch
 from torch import nn
@@ -38,7 +38,8 @@ class Own(nn.Module):
 
 
 class LowRank(nn.Module):
-    """Has a weight that is computed from two parameters (LoRA), and a bias of two branches."""
+    """Has a weight that is computed from two parameters (LoRA), and a bias that two branches
+    use."""
 
     def __init__(self):
         super().__init__()
@@ -52,7 +53,7 @@ class LowRank(nn.Module):
 
 
 class Parallel(nn.Module):
-    """Cuts one weight into two, for branches of which neither comes before the other."""
+    """Cuts one weight into two, for two parallel branches."""
 
     def __init__(self):
         super().__init__()
@@ -147,7 +148,7 @@ def each_shape():
 
 
 def own_functions():
-    """A torch.autograd.Function runs once, in I."""
+    """The backward of a user's torch.autograd.Function runs once, in I."""
     torch.manual_seed(1)
     x, dy = torch.randn(2, 3, WIDTH, dtype=torch.float64)
     Squared.calls = 0
@@ -157,7 +158,8 @@ def own_functions():
 
 
 def checkpoints():
-    """I of a stage with checkpoints is a whole backward, so that nothing is computed again more than once."""
+    """I of a stage with checkpoints is a whole backward, so that nothing is recomputed more than
+    once."""
     for reentrant in (True, False):
         module, calls = Recomputed(reentrant).double(), []
         module.layers[0].register_forward_hook(lambda *_: calls.append(1))

@@ -13,7 +13,7 @@ WIDTH = 4
 
 
 class Scaled(nn.Module):
-    """A layer that follows a weight of no layer, if `scales`."""
+    """A layer whose input is scaled, if `scales`, by a parameter that belongs to no layer."""
 
     def __init__(self, scales=True):
         super().__init__()
@@ -69,7 +69,8 @@ def stage_of(module, splitter):
 
 
 def compare(what, stage):
-    """Runs one microbatch through the stage with B, and then in halves."""
+    """Runs one microbatch through the stage with B, and then with I and W. Compares the
+    gradients."""
     module, (x, dy) = stage.module, torch.randn(2, 3, WIDTH, dtype=torch.float64)
     one, two = x.clone().requires_grad_(), x.clone().requires_grad_()
     module.zero_grad(set_to_none=True)
@@ -77,7 +78,7 @@ def compare(what, stage):
     expected = [p.grad for p in module.parameters()]
     module.zero_grad(set_to_none=True)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that I computes gradients of weights
+        warnings.simplefilter("ignore")  # the warning that I computes gradients of weights
         held, _ = stage.forward((two,), {}, None, True)
         dx, = stage.backward_input(held, (dy,))
         stage.backward_weight(held)

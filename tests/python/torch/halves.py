@@ -13,7 +13,7 @@ from dps.torch._split import Splitter
 from dps.torch._stage import Stage, run_backward
 from models import Attention
 
-# By layers, and where PyTorch can do it, by the graph.
+# The ways to split B into I and W: by layers, and by the graph if PyTorch supports that.
 SPLITTERS = [Splitter] + [GraphSplitter] * is_supported(run_backward)
 # The operations that count. Views, copies of shapes and sums into gradients do not.
 COUNTED = {"aten::mm", "aten::bmm", "aten::addmm", "aten::gelu_backward", "aten::threshold_backward", "aten::sum",
@@ -104,10 +104,11 @@ def computes_nothing_twice():
 
 
 def any_module_by_the_graph():
-    """By the graph, I defers all weights, except those that enter twice, one before the other."""
+    """By the graph, I defers the gradients of all weights, except of those that are used twice, one
+    use after the other."""
     (of_b, of_i, of_w, _), said = warned(lambda: halves(Attention, GraphSplitter))
     assert once(of_b, of_i, of_w) and not said, (of_b, of_i, of_w, said)
-    assert products(of_w) == 4, of_w  # two of the attention, two of the block
+    assert products(of_w) == 4, of_w  # two products of the attention, two of the block
     (of_b, of_i, of_w, _), said = warned(lambda: halves(Direct, GraphSplitter, torch.randint(0, 5, (3, 4))))
     assert once(of_b, of_i, of_w), (of_b, of_i, of_w)
     assert len(said) == 1 and "weight gradients of linear.bias, linear.weight, plain.weight, which" in said[0], said

@@ -46,7 +46,7 @@ class Last(nn.Module):
 
 
 class Several(nn.Module):
-    """Returns two tensors of different shapes, and one of integers."""
+    """Returns three tensors: two of different shapes, and one of integers."""
 
     def __init__(self):
         super().__init__()

@@ -67,7 +67,7 @@ def deepseek(hidden, rows):
 
     import dps.torch
 
-    # DeepSeek's classes are written for GPUs.
+    # DeepSeek's classes are written for GPUs; with these replacements they run on a CPU.
     torch.cuda.current_device = lambda: "cpu"
     dualpipe.comm.build_from_tensor_shapes = lambda: [torch.empty(*rows, hidden, requires_grad=True)]
     dualpipe.set_p2p_tensor_shapes([(*rows, hidden)])
@@ -84,7 +84,7 @@ def deepseek(hidden, rows):
 
 
 def pytorch(hidden, rows):
-    """Pairs of PyTorch's schedules and ours, as deepseek()."""
+    """Pairs of PyTorch's schedules and ours, in the form of deepseek()."""
     try:
         from torch.distributed.pipelining import PipelineStage, schedules
     except ImportError:
@@ -111,7 +111,8 @@ def pytorch(hidden, rows):
 
 
 def measure(steps, rounds):
-    """Runs the steps in turn. Returns the sorted times of each, in ms: of the step, of this rank's processor."""
+    """Runs the steps in turn. Returns for each its sorted times and the sorted processor times of
+    this rank, in ms."""
     import torch.distributed as dist
 
     times = [([], []) for _ in steps]

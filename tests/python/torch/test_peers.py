@@ -18,7 +18,8 @@ CHANGES = (("from dualpipe import", "from dps.torch import"), ("from dualpipe.ut
            ("backend='nccl'", "backend='gloo'"), ("torch.cuda.set_device(rank)", "torch.set_num_threads(1)"),
            ('torch.set_default_device(f"cuda:{rank}")', 'torch.set_default_device("cpu")'),
            ("torch.cuda.device_count()", "4"))
-# Gloo gathers only into tensors whose first dimension is that of all parts together.
+# Gloo gathers only into tensors whose first dimension is that of all parts together, so these calls
+# gather into a list.
 GATHERS = tuple((f"dist.all_gather_into_tensor({name}, ", f"dist.all_gather(list({name}), ")
                 for name in ("p0all", "p1all"))
 
@@ -36,7 +37,7 @@ class DeepSeek(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             script = pathlib.Path(folder, name)
             script.write_text(text)
-            (status, output), = launch(str(script), 1, seconds=3000)  # it starts its ranks itself
+            (status, output), = launch(str(script), 1, seconds=3000)  # the example starts its ranks itself
         self.assertEqual(status, 0, output)
         self.assertIn("pp_size=4", output)
 
@@ -65,7 +66,7 @@ class Sharded(Ranks):
         self.assertEqual(first.count(": equal"), 3, first)
 
 
-del Ranks  # it has no tests of its own
+del Ranks  # it has no tests of its own, so unittest does not have to run it
 
 
 if __name__ == "__main__":

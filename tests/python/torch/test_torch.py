@@ -18,6 +18,7 @@ sys.path.insert(0, str(HERE))
 import forks  # noqa: E402
 import graphs  # noqa: E402
 import halves  # noqa: E402
+import links  # noqa: E402
 from launch import launch  # noqa: E402
 
 EVERYTHING = os.environ.get("TORCH_TESTS") == "all"
@@ -59,6 +60,14 @@ class Equal(Ranks):
                        "interleaved-zb:2:4:frozen", "zb-v:2:4:transformer", "dualpipev:2:6:mlp", "dualpipe:2:4:mlp",
                        "chimera:2:4:several", "bitpipe:2:4:mlp", "1f1b:2:4:tied", "zb-v:2:4:tied")
 
+    def test_weight_gradients_after_an_overlapped_pair(self):
+        """The recipe has `after:`: the program runs an F&I, the sends, and then a W."""
+        path = HERE.parents[1] / "library/after.dps"
+        instructions = list(dps.compile(path, ranks=2, microbatches=4).instructions(1))
+        at = next(i for i, pair in enumerate(instructions) if pair.second and pair.second.opcode == "BACKWARD_INPUT")
+        self.assertEqual([i.opcode for i in instructions[at + 1:at + 3]], ["SEND_BACKWARD", "BACKWARD_WEIGHT"])
+        self.run_ranks("equal.py", 2, *(f"{path}:2:4:{model}" for model in ("transformer", "dropout", "several")))
+
     @unittest.skipUnless(EVERYTHING, "make test-torch trains under every schedule")
     def test_every_schedule(self):
         self.run_ranks("equal.py", 4, *_every_case(), seconds=7200)
@@ -98,6 +107,20 @@ class Halves(unittest.TestCase):
         forks.checkpoints()
 
 
+class Links(unittest.TestCase):
+    def test_every_kind_of_tensor(self):
+        links.every_kind()
+
+    def test_more_than_the_sockets_hold(self):
+        links.more_than_fits()
+
+    def test_failures(self):
+        links.failures()
+
+    def test_strangers(self):
+        links.strangers()
+
+
 class Replicas(Ranks):
     def test_two_replicas(self):
         self.run_ranks("replicas.py", 4)
@@ -135,7 +158,7 @@ class Pages(Ranks):
             return first, second
 
     def test_readme(self):
-        """Both ranks of DualPipe run the last stage, so both print losses: every 20 steps one."""
+        """Both ranks of DualPipe run the last stage, so both print losses: one every 20 steps."""
         text = (HERE.parents[2] / "README.md").read_text()
         for output in self.trains(textwrap.dedent(re.search(r"^ +import dps, dps.torch.*?\n\n", text, re.S | re.M)[0])):
             self.assertEqual(re.findall(r"^(\d+) \d+\.\d+$", output, re.M), ["0", "20", "40", "60", "80"])

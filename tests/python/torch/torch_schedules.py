@@ -19,7 +19,8 @@ warnings.simplefilter("ignore")
 PAIRS = (("ScheduleGPipe", "gpipe", 1), ("Schedule1F1B", "1f1b", 1), ("ScheduleInterleaved1F1B", "interleaved-1f1b", 2),
          ("ScheduleInterleavedZeroBubble", "interleaved-zb", 2), ("ScheduleZBVZeroBubble", "zb-v", 2),
          ("ScheduleDualPipeV", "dualpipev", 2))
-# A rank holds two consecutive stages. Older versions send a message from the rank to itself, which gloo cannot do.
+# Schedules in which a rank holds two consecutive stages. Older versions of PyTorch send a message
+# from such a rank to itself, which gloo cannot do.
 V_SHAPED = {"ScheduleZBVZeroBubble", "ScheduleDualPipeV"}
 MICROBATCHES = 8
 

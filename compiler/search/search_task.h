@@ -1,0 +1,40 @@
+#ifndef SEARCH_SEARCH_TASK_H
+#define SEARCH_SEARCH_TASK_H
+
+/* What a search of orders gets and reports: its task, its progress, and how it is stopped. */
+
+#include "compiler/schedule/timeline.h"
+
+#include <stdatomic.h>
+
+/* Memory of a pass in the papers' unit, which is half of the activations that a stage saves for a microbatch: F takes
+   both halves, I frees one, W the other. */
+enum { SEARCH_FORWARD = 2, SEARCH_INPUT = -1, SEARCH_WEIGHT = -1, SEARCH_EFFORT_MAX = 100000 };
+
+typedef struct SearchTask {
+    const Costs *costs;
+    /* memory that F allocates on a rank (> 0), and that I and W free (<= 0), in any unit; the sum is 0 */
+    int64_t forward, input, weight;
+    const int64_t *memory; /* [ranks]: most memory that a rank may use at once; at least search_least_memory */
+    /* 1..SEARCH_EFFORT_MAX: how long to search. Counts work, not seconds, so every machine finds the same order */
+    uint32_t effort;
+    /* passes may be F, I, W and F&Bs of an F and a full B, and the makespan is minimized; false: passes are F, I and W,
+       and the largest (end - start) of a rank is minimized */
+    bool overlap;
+} SearchTask;
+
+/* The progress of the search, and the cost of its best order so far. */
+typedef struct SearchProgress {
+    uint32_t tried, planned; /* orders */
+    double cost;             /* of the best order: the largest (end - start) of a rank; with `overlap` the makespan */
+    double bound; /* lower bound: no order of this placement has a smaller cost under these costs and limits */
+    bool overlap; /* overlap of the task */
+} SearchProgress;
+
+typedef struct SearchControl {
+    const atomic_int *stop; /* nonzero: the search ends and returns the best order so far. NULL: nothing ends it */
+    void (*progress)(void *context, const SearchProgress *progress); /* called from time to time; NULL: no reports */
+    void *context;
+} SearchControl;
+
+#endif

@@ -1,0 +1,37 @@
+#ifndef BASE_PART_SPANS_H
+#define BASE_PART_SPANS_H
+
+/* When the components of a rank's stages ran in a step. Times are in ns of clock_nanoseconds. */
+
+#include "runtime/base/parts.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Work on one component in one pass. A component that a recipe divides, or that waits for an all-to-all, has several
+   spans in its pass. */
+typedef struct PartSpan {
+    uint32_t layer;     /* number of the layer in the whole model; NO_LAYER: the component is outside the layers */
+    uint8_t part, pass; /* ModelPart; RECIPE_F, B or W */
+    uint8_t half;       /* 0 or 1: the half of an F&B or F&F whose halves run together; otherwise 0 */
+    int64_t start, end;
+} PartSpan;
+
+/* The spans of a step in the order in which they ran. */
+typedef struct PartSpans {
+    PartSpan *entries; /* [room] */
+    size_t count, room;
+    uint8_t half; /* the half of the F&B or F&F that runs now */
+} PartSpans;
+
+/* Appends a copy of `span`, with the half that runs now. Does nothing if there is no room for it, or if `spans` is
+   NULL. */
+static inline void part_spans_note(PartSpans *spans, const PartSpan *span)
+{
+    if (!spans || spans->count == spans->room)
+        return;
+    spans->entries[spans->count] = *span;
+    spans->entries[spans->count++].half = spans->half;
+}
+
+#endif

@@ -1,0 +1,129 @@
+"""Tests messages over sockets between two threads, which have the parts of two ranks on one machine."""
+
+import json
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+from dps.torch import _links
+from dps.torch._failure import MessageFailed
+
+
+class Store:
+    """In place of a store of torch.distributed."""
+
+    def __init__(self):
+        self.values, self.changed = {}, threading.Condition()
+
+    def set(self, key, value):
+        with self.changed:
+            self.values[key] = value.encode()
+            self.changed.notify_all()
+
+    def get(self, key):
+        with self.changed:
+            self.changed.wait_for(lambda: key in self.values)
+            return self.values[key]
+
+
+def connected(deadline, ranks=2):
+    """For each rank, {other rank: Link}."""
+    store, names = Store(), [f"rank {rank}" for rank in range(ranks)]
+    with ThreadPoolExecutor(ranks) as pool:
+        return list(pool.map(lambda rank: _links.connect(store, rank, set(range(ranks)) - {rank}, names, deadline),
+                             range(ranks)))
+
+
+def form_of(tensors):
+    return [(t.shape, t.dtype, t.requires_grad) for t in tensors]
+
+
+def sent(links, peer, number, tensors):
+    sender = _links.Sender(links[peer], number, form_of(tensors))
+    return sender(tensors)
+
+
+def received(links, peer, number, form):
+    return _links.Receiver(links[peer], number, form)().wait()
+
+
+def every_kind():
+    """Any number of tensors of any dtype and shape arrive, in any order."""
+    one, other = connected(60)
+    messages = {
+        3: [torch.arange(6.0).reshape(2, 3).t(), torch.tensor(7), torch.ones(2, dtype=torch.bfloat16)],
+        1: [],
+        2: [torch.zeros(0, 4), torch.tensor([True, False, True]), torch.randn(3, dtype=torch.complex128)],
+        4: [torch.ones(2, 2, requires_grad=True)],
+    }
+    for number, tensors in messages.items():
+        sent(one, 1, number, tensors).wait()
+    for number in sorted(messages):
+        found = received(other, 0, number, form_of(messages[number]))
+        assert form_of(found) == form_of(messages[number]), number
+        assert all(torch.equal(a, b) for a, b in zip(found, messages[number])), number
+
+
+def more_than_fits():
+    """Three ranks send each other more than the sockets hold, then receive it in another order. The same numbers come
+    again in the next step."""
+    ranks, count, steps = 3, 40, 2
+    size = _links.LARGEST // 8
+
+    def run(rank, links):
+        values = [[torch.full((size,), 1000 * step + number, dtype=torch.int64) for number in range(count)]
+                  for step in range(steps)]
+        works = [sent(links, peer, number, [values[step][number] + 100000 * rank])
+                 for step in range(steps) for number in range(count) for peer in links]
+        for step in range(steps):
+            for number in reversed(range(count)):
+                for peer in links:
+                    wanted = values[step][number] + 100000 * peer
+                    found, = received(links, peer, number, form_of([wanted]))
+                    assert torch.equal(found, wanted), (rank, peer, step, number)
+        for work in works:
+            work.wait()
+
+    with ThreadPoolExecutor(ranks) as pool:
+        for result in [pool.submit(run, rank, links) for rank, links in enumerate(connected(60, ranks))]:
+            result.result()
+
+
+def failed(function, *arguments):
+    try:
+        function(*arguments)
+    except MessageFailed as error:
+        return f"{error.other}: {error}"
+    raise AssertionError("no failure")
+
+
+def failures():
+    """Without a message the wait ends at the deadline; if the other end is closed, the wait ends at once."""
+    one, other = connected(0.2)
+    form, large = form_of([torch.ones(1)]), [torch.ones(_links.LARGEST // 4)]
+    assert failed(received, one, 1, 0, form) == "rank 1: timed out"
+    works = [sent(one, 1, number, large) for number in range(100)]
+    assert failed(works[-1].wait) == "rank 1: timed out"
+    one, other = connected(60)
+    sent(other, 0, 0, [torch.ones(1)])
+    other[0].close()
+    received(one, 1, 0, form)
+    assert failed(received, one, 1, 1, form) == "rank 1: connection closed"
+    assert failed(sent, one, 1, 1, large).startswith("rank 1: ")
+
+
+def strangers():
+    """A process that does not know the secret word of a rank is not connected with it."""
+    store, names, wanted = Store(), ["rank 0", "rank 1"], [torch.ones(3)]
+    with ThreadPoolExecutor(2) as pool, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
+        first = pool.submit(_links.connect, store, 0, {1}, names, 60)
+        _, name, _ = json.loads(store.get("0").decode())
+        stranger.connect(bytes.fromhex(name))
+        stranger.send(b"1 wrong")
+        second = pool.submit(_links.connect, store, 1, {0}, names, 60)
+        sent(second.result(), 0, 5, wanted)
+        found, = received(first.result(), 1, 5, form_of(wanted))
+        assert torch.equal(found, *wanted)
+        assert not stranger.recv(1), "not disconnected"
