@@ -52,26 +52,26 @@ static void put_pass(const Picture *picture, const CriticalPass *at, FILE *strea
             source_line(picture->source, order->actions[at->position].span.begin));
 }
 
-static void put_recipe(const Recipe *recipe, const RecipeTimes *times, double after, FILE *stream)
+static void put_recipe(const Schedule *schedule, const Costs *costs, const Recipe *recipe, const RecipeTimes *times,
+                       FILE *stream)
 {
     fprintf(stream, "\"makespan\": %.17g, \"in_turn\": %.17g, \"compute\": %.17g, \"comm\": %.17g, \"hidden\": %.17g",
             times->makespan, times->in_turn, times->busy[RECIPE_COMPUTE], times->busy[RECIPE_COMM], times->hidden);
     if (recipe->share)
         fprintf(stream, ", \"share\": %u, \"whole\": %u", recipe->share, recipe->whole);
     if (recipe_put_off(recipe))
-        fprintf(stream, ", \"after\": %.17g", after);
+        fprintf(stream, ", \"after\": %.17g", costs_longest_put_off(costs, schedule->pipes[0].stages, recipe));
     putc('}', stream);
 }
 
 static void put_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FILE *stream)
 {
     const Recipes *recipes = &schedule->recipes;
-    const uint32_t stages = schedule->pipes[0].stages;
     if (recipes->common) {
         const RecipeTimes times = recipe_times(recipes->common, costs, arena);
         if (times.makespan > 0) {
             fputs(",\n \"overlap\": {", stream);
-            put_recipe(recipes->common, &times, costs_longest_put_off(costs, stages, recipes->common), stream);
+            put_recipe(schedule, costs, recipes->common, &times, stream);
         }
     }
     uint32_t listed = 0;
@@ -82,7 +82,7 @@ static void put_overlap(const Schedule *schedule, const Costs *costs, Arena *are
             continue;
         fprintf(stream, "%s\n  {\"first\": %u, \"second\": %u, ", listed++ ? "," : ",\n \"overlap_of_chunks\": [",
                 own->first, own->second);
-        put_recipe(&own->recipe, &times, costs_longest_put_off(costs, stages, &own->recipe), stream);
+        put_recipe(schedule, costs, &own->recipe, &times, stream);
     }
     if (listed)
         putc(']', stream);
