@@ -4,7 +4,6 @@
 #include "runtime/program/recipe_times.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* How many times as long an entry takes in an F&B or F&F as alone, because it has only a share of the
    multiprocessors; NAN: recipes of certain chunks give it different shares. */
@@ -95,20 +94,6 @@ static const TraceEvent *pair_of(const TraceIndex *index, const TraceStep *step,
     return pass && pass->overlap ? pass : NULL;
 }
 
-/* The components of the compared step, sorted by compare_runs. */
-static size_t components_of_step(const Comparison *comparison, Arena *arena, const TraceComponent ***sorted)
-{
-    const Trace *trace = comparison->trace;
-    size_t count = 0;
-    *sorted = arena_array(arena, trace->component_count, sizeof **sorted);
-    for (size_t i = 0; i < trace->component_count; i++)
-        if (trace->components[i].step == comparison->step)
-            (*sorted)[count++] = &trace->components[i];
-    if (count)
-        qsort(*sorted, count, sizeof **sorted, compare_runs);
-    return count;
-}
-
 /* Adds up the runs at the front of `sorted` that have the same entry and are of one kind: either components or
    all-to-alls. Returns the number of their spans. */
 static size_t add_runs(const Comparison *comparison, const TraceIndex *index, const TraceComponent *const *sorted,
@@ -130,11 +115,12 @@ static size_t add_runs(const Comparison *comparison, const TraceIndex *index, co
 
 void diff_print_components(const Comparison *comparison, Arena *arena, FILE *stream)
 {
-    const TraceComponent **sorted;
-    const size_t count = components_of_step(comparison, arena, &sorted);
-    const TraceIndex index = trace_index(comparison->trace, comparison->step, arena);
+    size_t count;
+    const TraceComponent **sorted =
+        trace_step_components(comparison->trace, comparison->step, compare_runs, arena, &count);
     if (!count)
         return;
+    const TraceIndex index = trace_index(comparison->trace, comparison->step, arena);
     fputs("\nThe components of passes, mean of each; of all-to-alls also the rank's waits, "
           "and the share hidden behind computing\n",
           stream);

@@ -163,14 +163,10 @@ bool diff_inside(const Comparison *comparison, Arena *arena, InsidePair *result)
         return false;
     result->predicted = recipe_times(recipe, comparison->predicted.costs, arena);
     recipe_times_scale(&result->predicted, comparison->unit);
-    const TraceComponent **sorted = arena_array(arena, trace->component_count, sizeof *sorted);
-    size_t count = 0;
-    for (size_t i = 0; i < trace->component_count; i++)
-        if (trace->components[i].step == comparison->step)
-            sorted[count++] = &trace->components[i];
+    size_t count;
+    const TraceComponent **sorted = trace_step_components(trace, comparison->step, by_start, arena, &count);
     if (!count || result->predicted.makespan <= 0)
         return false;
-    qsort(sorted, count, sizeof *sorted, by_start);
     const TraceStep step = trace_step_events(trace, comparison->step);
     Inside *insides = arena_array(arena, (size_t)(step.end - step.first), sizeof *insides);
     const size_t found = find_insides(comparison, sorted, count, result->predicted.layers, insides);

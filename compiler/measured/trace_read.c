@@ -443,6 +443,19 @@ TraceStep trace_step_events(const Trace *trace, uint32_t step)
     return (TraceStep){trace->events + begin[0], trace->events + begin[1]};
 }
 
+const TraceComponent **trace_step_components(const Trace *trace, uint32_t step,
+                                             int (*compare)(const void *, const void *), Arena *arena, size_t *count)
+{
+    const TraceComponent **sorted = arena_array(arena, trace->component_count, sizeof *sorted);
+    *count = 0;
+    for (size_t i = 0; i < trace->component_count; i++)
+        if (trace->components[i].step == step)
+            sorted[(*count)++] = &trace->components[i];
+    if (*count)
+        qsort(sorted, *count, sizeof *sorted, compare);
+    return sorted;
+}
+
 void trace_keep_steps(Trace *trace, uint32_t *steps, uint32_t count)
 {
     size_t kept = 0;

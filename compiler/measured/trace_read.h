@@ -80,6 +80,10 @@ typedef struct TraceStep {
 } TraceStep;
 TraceStep trace_step_events(const Trace *trace, uint32_t step);
 
+/* The components and all-to-alls of one step, sorted. `compare` compares two pointers to them, as qsort's does. */
+const TraceComponent **trace_step_components(const Trace *trace, uint32_t step,
+                                             int (*compare)(const void *, const void *), Arena *arena, size_t *count);
+
 /* Removes the events of all steps except the `count` given ones. `steps`: ascending; the trace keeps the array. */
 void trace_keep_steps(Trace *trace, uint32_t *steps, uint32_t count);
 
