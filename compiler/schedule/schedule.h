@@ -78,9 +78,11 @@ typedef struct PlacedChunk {
 /* The copies of a stage in all pipes, in the same order as the members of a Group. They sum their gradients before each
    update. If a stage is updated within the step, all of its copies make each version together. */
 typedef struct Copies {
-    Home *homes;
-    uint32_t count, versions;
-    /* [version - 1]: the number of microbatches whose gradients the version is made from, over all copies */
+    Home *homes; /* [count] */
+    uint32_t count;
+    uint32_t versions; /* how many versions the U of the step make; 0: the stage has no U */
+    /* [versions]: element v - 1 is the number of microbatches, over all copies, whose gradients version v is made from
+       */
     uint32_t *gradients;
 } Copies;
 

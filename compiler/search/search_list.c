@@ -4,9 +4,10 @@
 
 /* The progress of a node (a chunk of a rank). */
 typedef struct NodeState {
-    uint32_t done[ACTION_W + 1];
-    /* when the inputs of the next F and I arrive; NEVER: not known yet, or no such pass is left */
-    int64_t forward_at, input_at;
+    uint32_t done[ACTION_W + 1]; /* [kind of pass]: how many of the node's passes of this kind have started */
+    /* when the inputs of the node's next F are there; NEVER: the pass that makes them has not started, or all F have */
+    int64_t forward_at;
+    int64_t input_at; /* the same of the next I */
 } NodeState;
 
 typedef struct RankState {

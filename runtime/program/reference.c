@@ -6,7 +6,7 @@
 
 /* program_reference: all stages of a program on one rank. */
 
-/* A microbatch on a stage. */
+/* The passes of one microbatch on one stage. */
 typedef struct Visit {
     /* the microbatch whose W the copy runs after the W of this microbatch; NOBODY: this W is the copy's last */
     uint32_t next_weight;
@@ -41,9 +41,9 @@ typedef struct Line {
     uint32_t replicas; /* replicas of the pipeline; the microbatch count of a U is multiplied by this number */
     uint32_t shards;   /* consecutive replicas that together hold one copy of sharded parameters */
     uint32_t each;     /* microbatches of one replica */
-    Visit *visits;     /* [stage][microbatch of the step] */
-    Weights *weights;  /* [stage] */
-    Copy **copies;     /* [rank][chunk] */
+    Visit *visits;     /* [stage][microbatch of the step]: the passes of this microbatch on this stage */
+    Weights *weights;  /* [stage]: the stage's weights */
+    Copy **copies;     /* [rank][chunk]: the copy of a stage that is this chunk */
     uint32_t lines[OPCODE_COUNT]; /* source lines of REDUCE, NORM, UPDATE and END */
 } Line;
 

@@ -76,15 +76,17 @@ static inline uint64_t next_weights(uint64_t weights, uint32_t count, uint64_t g
    the position of each U among the passes of its stage. To find them, the instructions run in the program's order on
    tables by stage and microbatch, without slots. The U of all copies of a stage count as one event. */
 typedef struct Spot {
-    uint64_t y, context, stash, weights, gradient, dx;
-    bool f, i;
+    uint64_t y, context, stash, weights, gradient, dx; /* weights: those that the F used */
+    bool f, i;                                         /* whether the F, and the B or I, have run */
 } Spot;
 
 typedef struct Recurrence {
-    Spot *spots;              /* [stage][microbatch of the step] */
-    uint64_t *versions;       /* [stage][microbatches + 1] */
-    uint32_t *newest, *count; /* [stage] */
-    uint64_t *sum;            /* [stage]: sum of the gradients since the last U */
+    Spot *spots;        /* [stage][microbatch of the step]: results of the passes of this microbatch on this stage */
+    uint64_t *versions; /* [stage][microbatches + 1]: element v is version v of the stage's weights */
+    uint32_t *newest;   /* [stage]: the newest version made */
+    /* [stage]: the number of gradients since the last U, and their sum */
+    uint32_t *count;
+    uint64_t *sum;
     /* [stage]: the number of copies; how often a copy has reached a U, over all copies and versions */
     uint32_t *copies, *arrivals;
     uint32_t *own; /* [rank][stage]: the newest version that this copy has */
