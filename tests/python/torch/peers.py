@@ -1,11 +1,14 @@
 """Measures a step of DualPipe's example model under DeepSeek's classes, under torch.distributed.pipelining and under
 dps.torch, in turn:
 
-    python3 peers.py FOLDER [ranks [rounds]]     # FOLDER: a copy of github.com/deepseek-ai/DualPipe
+    python3 peers.py FOLDER [ranks [rounds [size]]]     # FOLDER: a copy of github.com/deepseek-ai/DualPipe
 
-For each schedule and size it prints the medians over the rounds, with quartiles: the time of a step, and the processor
-time that rank 0 spends on it. PyTorch's schedules take stages of ordinary layers, and DeepSeek's take layers that defer
-their weight gradients; dps.torch takes the same stages as its peer."""
+`size` is a part of a size's name, for example "hidden 128"; without it, all sizes are measured.
+
+For each schedule and size it prints medians over the rounds, with quartiles: the time of a step, the processor time
+that rank 0 spends on it, and for both the ratio of the peer's to ours. In a round the two steps run one after the
+other, and the next round changes their order; each round gives one ratio. PyTorch's schedules take stages of ordinary
+layers, and DeepSeek's take layers that defer their weight gradients; dps.torch takes the same stages as its peer."""
 
 import os
 import sys
@@ -111,56 +114,57 @@ def pytorch(hidden, rows):
 
 
 def measure(steps, rounds):
-    """Runs the steps in turn. Returns for each its sorted times and the sorted processor times of
-    this rank, in ms."""
+    """Runs two steps in turn. Returns for each its times and the processor times of this rank, in ms, by rounds."""
     import torch.distributed as dist
 
     times = [([], []) for _ in steps]
     for number in range(WARM + rounds):
-        for step, found in zip(steps, times):
+        for which in (0, 1) if number % 2 else (1, 0):
             dist.barrier()
             began, worked = time.perf_counter(), time.process_time()
-            step()
+            steps[which]()
             worked = time.process_time() - worked
             dist.barrier()
             if number >= WARM:
-                found[0].append((time.perf_counter() - began) * 1000)
-                found[1].append(worked * 1000)
-    return [[sorted(values) for values in found] for found in times]
+                times[which][0].append((time.perf_counter() - began) * 1000)
+                times[which][1].append(worked * 1000)
+    return times
 
 
-def quartile(values, part):
-    """Quartile number `part` of sorted values; 2: the median."""
-    return values[round((len(values) - 1) * part / 4)]
+def say(values, digits=1):
+    """The median of the values, and their quartiles."""
+    values = sorted(values)
+    low, middle, high = (values[round((len(values) - 1) * part / 4)] for part in (1, 2, 3))
+    return f"{middle:.{digits}f} ({low:.{digits}f}-{high:.{digits}f})"
 
 
-def say(values):
-    return f"{quartile(values, 2):.1f} ({quartile(values, 1):.1f}-{quartile(values, 3):.1f})"
+def compared(theirs, ours):
+    ratios = [their / our for their, our in zip(theirs, ours)]
+    return f"{say(theirs)}, dps.torch {say(ours)}, ratio {say(ratios, 2)}"
 
 
-def one_rank(rounds):
+def one_rank(rounds, wanted):
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     for size, (hidden, rows) in SIZES.items():
-        pairs = [*deepseek(hidden, rows), *pytorch(hidden, rows)]
-        times = measure([step for _, _, *steps in pairs for step in steps], rounds)
-        for number, (schedule, peer, *_) in enumerate(pairs):
-            theirs, ours = times[2 * number:2 * number + 2]
+        if wanted not in size:
+            continue
+        for schedule, peer, *steps in (*deepseek(hidden, rows), *pytorch(hidden, rows)):
+            (theirs, their_work), (ours, our_work) = measure(steps, rounds)
             if dist.get_rank() == 0:
-                print(f"{schedule}, {size}, {dist.get_world_size()} ranks, ms: {peer} {say(theirs[0])}, "
-                      f"dps.torch {say(ours[0])}, ratio {quartile(theirs[0], 2) / quartile(ours[0], 2):.2f}; "
-                      f"processor time {say(theirs[1])}, {say(ours[1])}", flush=True)
+                print(f"{schedule}, {size}, {dist.get_world_size()} ranks, ms: {peer} {compared(theirs, ours)}; "
+                      f"processor time {compared(their_work, our_work)}", flush=True)
 
 
 def main():
-    folder, ranks, rounds = (sys.argv[1:] + ["2", "10"][len(sys.argv) - 2:])[:3]
+    folder, ranks, rounds, size = (sys.argv[1:] + ["2", "10", "hidden"][len(sys.argv) - 2:])[:4]
     if "RANK" in os.environ:
         sys.path.insert(0, folder)
-        return one_rank(int(rounds))
-    results = launch(os.path.abspath(__file__), int(ranks), [folder, ranks, rounds], seconds=3000)
+        return one_rank(int(rounds), size)
+    results = launch(os.path.abspath(__file__), int(ranks), [folder, ranks, rounds, size], seconds=3000)
     for status, output in results:
         sys.stdout.write(output)
     return next((status or 1 for status, _ in results if status != 0), 0)
