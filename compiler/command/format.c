@@ -425,7 +425,8 @@ Status format_command(int argc, char **argv, Arena *arena, Error *error)
     Status worst = STATUS_OK;
     if (argc == check)
         return error_set(error, STATUS_BAD_USAGE,
-                         "fmt: no file given: dpc fmt [--check] FILE.dps..., or - for standard input");
+                         "fmt: no file given: dpc fmt [--check] FILE.dps..., or - for standard input; "
+                         "dpc --help says more");
     for (int i = check; i < argc; i++) {
         bool changes = false;
         if (argv[i][0] == '-' && argv[i][1])

@@ -66,11 +66,18 @@ static const char *const commands[] = {"",    "compare", "advise", "diff",    "c
 /* The commands whose options are in the table of options, in the order of enum Command. */
 static const char *const own_commands[] = {"", "compare", "advise", "diff", "calibrate", "fit", NULL};
 
-/* Reports that there is not exactly one file. The user may have misspelt a command or not put it first. */
+/* Reports that something is missing; `usage`: a command line that has it. */
+static Status missing(const char *what, const char *usage, Error *error)
+{
+    return error_set(error, STATUS_BAD_USAGE, "%s: dpc %s; dpc --help says more", what, usage);
+}
+
+/* Reports that a command line without a command does not have exactly one file. The user may have misspelt a command
+   or not put it first. */
 static Status not_one_schedule(char *const *inputs, int count, Error *error)
 {
     if (count == 0)
-        return error_set(error, STATUS_BAD_USAGE, "no schedule given: dpc FILE.dps; dpc --help says more");
+        return missing("no schedule given", "FILE.dps", error);
     NearestWord nearest = nearest_to(inputs[0]);
     for (size_t c = COMMAND_COMPARE; commands[c]; c++) {
         nearest_consider(&nearest, commands[c]);
@@ -145,7 +152,7 @@ static Status check_inputs(const Options *options, Arena *arena, Error *error)
     case COMMAND_ADVISE:
         TRY(trial_check_replicas((uint32_t)options->replicas, &options->costs, error));
         if (options->input_count < 1 && options->command == COMMAND_COMPARE)
-            return error_set(error, STATUS_BAD_USAGE, "no schedules given: dpc compare A.dps B.dps ...");
+            return missing("no schedules given", "compare A.dps B.dps ...", error);
         if (options->own[options->input_count].count)
             return error_set(error, STATUS_BAD_USAGE,
                              "-D %s: no schedule comes after it; before the first schedule it is for all, before "
@@ -153,21 +160,26 @@ static Status check_inputs(const Options *options, Arena *arena, Error *error)
                              options->own[options->input_count].others[0].name);
         return check_schedules(options, arena, error);
     case COMMAND_DIFF:
-        if (options->input_count < 2 || (options->input_count > 2 && !options->map))
-            return error_set(error, STATUS_BAD_USAGE,
-                             "dpc diff needs two files: a schedule or a modelled trace, and a trace of dprun");
+        if (options->map && options->input_count < 2)
+            return missing("a schedule and traces are needed", "diff --map FILE FILE.dps TRACE...", error);
+        if (options->input_count != 2 && !options->map)
+            return missing("two files are needed, a schedule or a modelled trace, and a trace of dprun",
+                           "diff FILE.dps TRACE", error);
         for (int i = 0; i < options->emit_count; i++)
             if (options->emit[i].kind != EMIT_HTML && options->emit[i].kind != EMIT_SVG)
                 return error_set(error, STATUS_BAD_USAGE, "dpc diff writes a table, --emit=html and --emit=svg");
         return STATUS_OK;
     case COMMAND_CALIBRATE:
         if (options->input_count < 1)
-            return error_set(
-                error, STATUS_BAD_USAGE,
-                "no trace given. With traces of dprun --trace: dpc calibrate [-o FILE] [--fastest N] TRACE...; "
-                "with traces of the PyTorch profiler: dpc calibrate --map FILE [-o FILE] TRACE...");
+            return missing("no trace given",
+                           options->map ? "calibrate --map FILE TRACE..."
+                                        : "calibrate TRACE..., with --map FILE if they are of the PyTorch profiler",
+                           error);
         return STATUS_OK;
     default:
+        if (options->word && options->input_count != 1)
+            return missing(options->input_count ? "give one schedule" : "no schedule given",
+                           arena_format(arena, "%s FILE.dps", options->word), error);
         if (options->input_count != 1)
             return not_one_schedule(options->inputs, options->input_count, error);
         return check_schedules(options, arena, error);
@@ -442,8 +454,7 @@ static Status check(const Options *options, const OptionsGiven *given, Arena *ar
     TRY(options_check(&table, (int)options->command, given, error));
     if (options->command == COMMAND_ADVISE &&
         !(options_given(&table, given, "ranks") && options_given(&table, given, "microbatches")))
-        return error_set(error, STATUS_BAD_USAGE,
-                         "dpc advise needs to know the sizes: dpc advise --ranks 16 --microbatches 64");
+        return missing("--ranks and --microbatches are needed", "advise --ranks 16 --microbatches 64", error);
     TRY(check_inputs(options, arena, error));
     TRY(costs_check_parts(&options->costs, error));
     TRY(check_outputs(options, error));
@@ -469,6 +480,8 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
     const bool shows = argc > 1 && strcmp(argv[1], "show") == 0;
     /* 1: argv[1] is a command, not an option or a file */
     const int named = shows || parsed.options.command != COMMAND_COMPILE;
+    if (named)
+        parsed.options.word = argv[1];
     if (shows)
         TRY(parse_emit("text", &parsed.options, error));
     const Status status = options_take(&table, argc - named, argv + named, &parsed, arena, &given, error);

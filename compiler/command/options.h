@@ -40,6 +40,7 @@ enum { OUTPUTS_MAX = 64 };
 typedef struct Options {
     bool help, version;
     Command command;
+    const char *word;  /* the command as on the command line, such as "show"; NULL: none */
     const char *input; /* inputs[0]; NULL: there is no input, or --help or --version is given */
     char *const *inputs;
     int input_count;

@@ -112,10 +112,11 @@ void balance_help(FILE *stream) { options_print_help(&table, stream); }
 
 static Status check_complete(const BalanceOptions *options, Error *error)
 {
-    if (!options->loads)
-        return error_set(error, STATUS_BAD_USAGE, "no loads given: dpc balance --replicas R --gpus N LOADS.csv");
-    if (!options->shape.replicas || !options->shape.gpus)
-        return error_set(error, STATUS_BAD_USAGE, "--replicas (the physical experts of a layer) and --gpus are needed");
+    const bool sized = options->shape.replicas && options->shape.gpus;
+    if (!options->loads || !sized)
+        return error_set(
+            error, STATUS_BAD_USAGE, "%s: dpc balance --replicas R --gpus N LOADS.csv; dpc balance --help says more",
+            options->loads ? "--replicas (the physical experts of a layer) and --gpus are needed" : "no loads given");
     if (options->from && strcmp(options->from, "-") == 0 && strcmp(options->loads, "-") == 0)
         return error_set(error, STATUS_BAD_USAGE, "standard input is either the loads or the placement");
     return STATUS_OK;

@@ -314,8 +314,9 @@ Status options_parse(int argc, char **argv, Arena *arena, CommandLine *line, Err
     if (line->help || line->version)
         return STATUS_OK;
     if (!line->program)
-        return error_set(error, STATUS_BAD_USAGE,
-                         "no program: dprun runs the prog.bin that dpc made; dprun --help lists the options");
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "no program given: dprun prog.bin (dpc -o prog.bin FILE.dps makes one); dprun --help says more");
     TRY(options_check(&table, 0, &given, error));
     for (size_t i = 0; i < sizeof of_groups / sizeof *of_groups; i++)
         if (options_given(&table, &given, of_groups[i]) && line->shards < 2)
