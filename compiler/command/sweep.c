@@ -33,9 +33,12 @@ typedef struct Work {
     const Memory *memory;
     const Costs *costs;
     const Ast *tree; /* the parsed file, to check its requires */
+    bool recuts;     /* the given costs and bytes are for 1/ranks of the model; false: for one stage */
     ProgressBar progress;
     pthread_mutex_t mutex; /* protects the fields below */
     uint64_t next, done;
+    uint32_t stages; /* number of stages of the combination that was placed last; 0: none has been placed */
+    bool mixed;      /* combinations have different numbers of stages */
     bool no_memory;
     uint64_t best; /* index of the combination with the least makespan among those proven so far */
     SweepResult *result;
@@ -44,14 +47,27 @@ typedef struct Work {
 /* --- one combination --- */
 
 typedef struct Combination {
-    const Work *work;
+    Work *work;
     Costs costs;
     bool placed, ordered; /* placed: the stages have been placed; ordered: the orders have been made */
 } Combination;
 
-/* Called with each form of a compilation. Notes how far the compilation came. If the sweep compares makespans, the
-   given costs and bytes are for 1/ranks of the model, whatever number of stages a combination has, unless the costs
-   name their number of stages. */
+static void note_stages(Work *work, uint32_t stages)
+{
+    pthread_mutex_lock(&work->mutex);
+    work->mixed |= work->stages && stages != work->stages;
+    work->stages = stages;
+    pthread_mutex_unlock(&work->mutex);
+}
+
+/* The number N if the given costs and bytes are for 1/N of the model. */
+static uint32_t parts_of(const Work *work, const Schedule *schedule)
+{
+    return work->recuts ? schedule->ranks : schedule->pipes[0].stages;
+}
+
+/* Called with each form of a compilation. Notes how far the compilation came. If the sweep compares makespans, notes
+   the number of stages, and sets the number that the given costs are for, unless the costs name it. */
 static Status on_the_way(const Compilation *c, Form form)
 {
     Combination *combination = (Combination *)c->context;
@@ -59,8 +75,11 @@ static Status on_the_way(const Compilation *c, Form form)
     if (form != FORM_SCHEDULE)
         return STATUS_OK;
     combination->placed = true;
-    if (combination->work->sweep->compares && combination->costs.model_stages <= 0)
-        combination->costs.model_stages = c->schedule.ranks;
+    if (!combination->work->sweep->compares)
+        return STATUS_OK;
+    note_stages(combination->work, c->schedule.pipes[0].stages);
+    if (combination->costs.model_stages <= 0)
+        combination->costs.model_stages = parts_of(combination->work, &c->schedule);
     return STATUS_OK;
 }
 
@@ -72,7 +91,7 @@ static bool not_admitted(const Combination *combination, const Compilation *c)
            diag_is_refusal(c->diagnostics);
 }
 
-static Status compile_combination(const Work *work, uint64_t index, Compilation *c, Error *error)
+static Status compile_combination(Work *work, uint64_t index, Compilation *c, Error *error)
 {
     Parameters *parameters = arena_allocate(c->arena, sizeof *parameters);
     Combination *combination = arena_allocate(c->arena, sizeof *combination);
@@ -86,7 +105,7 @@ static Status compile_combination(const Work *work, uint64_t index, Compilation 
     TRY(compile(c, error));
     if (!work->sweep->compares || !work->memory)
         return STATUS_OK;
-    const Memory memory = memory_recut(work->memory, c->schedule.ranks, c->schedule.pipes[0].stages);
+    const Memory memory = memory_recut(work->memory, parts_of(work, &c->schedule), c->schedule.pipes[0].stages);
     return memory_check(&memory, &c->schedule, c->program, c->diagnostics) ? STATUS_OK : STATUS_BAD_INPUT;
 }
 
@@ -100,7 +119,7 @@ static void predict(const Compilation *c, Proof *proof)
     proof->derived = schedule_costs_used(&c->schedule) & costs_derived(&c->resolved);
 }
 
-static void prove_combination(const Work *work, uint64_t index, Arena *arena, Proof *proof)
+static void prove_combination(Work *work, uint64_t index, Arena *arena, Proof *proof)
 {
     Error error = {""};
     const Parameters parameters = sweep_parameters(work->sweep, work->given, index, arena);
@@ -118,7 +137,7 @@ static void prove_combination(const Work *work, uint64_t index, Arena *arena, Pr
         predict(&c, proof);
 }
 
-static void try_combination(const Work *work, uint64_t index, Proof *proof)
+static void try_combination(Work *work, uint64_t index, Proof *proof)
 {
     jmp_buf exhausted;
     Arena arena = {.exhausted = &exhausted};
@@ -177,7 +196,7 @@ static void *work_on(void *argument)
 {
     Work *work = argument;
     pthread_mutex_lock(&work->mutex);
-    while (work->next < work->sweep->combinations && !work->no_memory) {
+    while (work->next < work->sweep->combinations && !work->no_memory && work->mixed == work->recuts) {
         const uint64_t index = work->next++;
         pthread_mutex_unlock(&work->mutex);
         Proof proof = {0};
@@ -190,6 +209,19 @@ static void *work_on(void *argument)
     return NULL;
 }
 
+/* The given costs are for one stage, as in a compilation. But makespans of different numbers of stages compare only if
+   the costs are for the same part of the model: then starts again with 1/ranks of the model, as dpc compare does. */
+static void try_all(Work *work)
+{
+    on_all_cores(work_on, work, work->sweep->combinations);
+    if (!work->mixed)
+        return;
+    work->recuts = true;
+    work->next = work->done = 0;
+    *work->result = (SweepResult){0};
+    on_all_cores(work_on, work, work->sweep->combinations);
+}
+
 /* --- why combinations failed --- */
 
 static int by_first(const void *left, const void *right)
@@ -198,7 +230,7 @@ static int by_first(const void *left, const void *right)
     return (a->first > b->first) - (a->first < b->first);
 }
 
-static void explain_failures(const Work *work, const Compilation *compilation)
+static void explain_failures(Work *work, const Compilation *compilation)
 {
     SweepResult *result = work->result;
     qsort(result->failures, result->failure_count, sizeof *result->failures, by_first);
@@ -211,7 +243,7 @@ static void explain_failures(const Work *work, const Compilation *compilation)
     }
 }
 
-static Status none_admitted(const Work *work, Compilation *compilation, Error *error)
+static Status none_admitted(Work *work, Compilation *compilation, Error *error)
 {
     Error reason = {""};
     const Status status = compile_combination(work, 0, compilation, &reason);
@@ -258,7 +290,7 @@ Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, Sweep
                  .progress = progress_bar_of(progress),
                  .mutex = PTHREAD_MUTEX_INITIALIZER,
                  .result = result};
-    on_all_cores(work_on, &work, sweep->combinations);
+    try_all(&work);
     progress_bar_clear(&work.progress);
     result->seconds = (double)(clock_nanoseconds() - start) * 1e-9;
     if (work.no_memory) {

@@ -28,8 +28,7 @@ typedef struct SweepResult {
     double seconds;
     /* options of the combination with the least makespan, the first one of several; NULL: none are compared */
     const char *best;
-    /* makespan of the best combination, if `best` is not NULL. Costs and bytes are then for 1/ranks of the model */
-    double makespan;
+    double makespan;       /* of the best combination, if `best` is not NULL */
     uint32_t costs_stages; /* the number of stages that the costs are for */
     uint32_t derived;      /* the derived costs that some combination uses, as bits 1 << StageCost */
     bool recut;            /* some combination has another number of stages than the costs are for */
