@@ -122,14 +122,15 @@ static void append_places(const Workers *workers, Error *error)
     }
 }
 
-static void wait_seconds(Workers *workers, double seconds)
+/* Waits until something has changed, but at most `seconds`. Returns how long the wait took, but at most `seconds`: it
+   takes longer only while the process is stopped or this thread gets no processor, and that is no standstill. */
+static double wait_seconds(Workers *workers, double seconds)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    const int64_t nanoseconds = until.tv_nsec + (int64_t)(seconds * 1e9);
-    until.tv_sec += nanoseconds / 1000000000;
-    until.tv_nsec = nanoseconds % 1000000000;
-    pthread_cond_timedwait(&workers->changed, &workers->lock, &until);
+    const int64_t begun = clock_nanoseconds(), until = begun + (int64_t)(seconds * 1e9);
+    pthread_cond_timedwait(&workers->changed, &workers->lock,
+                           &(struct timespec){.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000});
+    const double waited = (double)(clock_nanoseconds() - begun) * 1e-9;
+    return waited < seconds ? waited : seconds;
 }
 
 /* Waits until all ranks have returned, one has failed, or none has made progress for longer than the deadline; in the
@@ -138,17 +139,16 @@ static void watch(Workers *workers)
 {
     const double deadline = workers->threads.deadline;
     const double look = deadline / 4 < 1 ? deadline / 4 : 1;
-    int64_t last_move = clock_nanoseconds();
+    double quiet = 0; /* for how many seconds no rank has made progress */
     while (workers->running > 0 && workers->status == STATUS_OK) {
         if (deadline <= 0) {
             pthread_cond_wait(&workers->changed, &workers->lock);
             continue;
         }
-        wait_seconds(workers, look);
-        const int64_t now = clock_nanoseconds();
+        quiet += wait_seconds(workers, look);
         if (moved(workers)) {
-            last_move = now;
-        } else if ((double)(now - last_move) > deadline * 1e9 && workers->status == STATUS_OK && workers->running > 0) {
+            quiet = 0;
+        } else if (quiet >= deadline && workers->status == STATUS_OK && workers->running > 0) {
             workers->status = error_set(&workers->error, STATUS_RUN_FAILED,
                                         "no rank has made progress for %g s (--deadline): ", deadline);
             append_places(workers, &workers->error);
@@ -161,12 +161,11 @@ static void watch(Workers *workers)
    that have not to the error, unless the error already lists ranks without progress. */
 static bool all_came_back(Workers *workers)
 {
-    const int64_t until = clock_nanoseconds() + (int64_t)(GRACE_SECONDS * 1e9);
-    for (int64_t now; workers->running > 0 && (now = clock_nanoseconds()) < until;)
-        wait_seconds(workers, (double)(until - now) * 1e-9);
+    for (double waited = 0; workers->running > 0 && waited < GRACE_SECONDS;)
+        waited += wait_seconds(workers, GRACE_SECONDS / 10);
     if (workers->running == 0)
         return true;
-    if (!strstr(workers->error.text, "no rank has moved")) {
+    if (!strstr(workers->error.text, "no rank has made progress")) {
         const size_t used = strlen(workers->error.text);
         snprintf(workers->error.text + used, sizeof workers->error.text - used, "; not back yet: ");
         append_places(workers, &workers->error);
