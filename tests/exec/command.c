@@ -131,8 +131,8 @@ static void test_named_pipe(void **state)
 {
     (void)state;
     expect(finish(start("%s --steps 1 --save %s/weights %s %s", dprun, folder, small, program)), 0, "");
-    expect(finish(start("mkfifo %s/pipe; timeout -s KILL 60 cmp %s/pipe %s/weights & "
-                        "timeout -s KILL 60 %s --steps 1 --save %s/pipe %s %s && wait $!",
+    expect(finish(start("mkfifo %s/pipe; timeout -s KILL 300 cmp %s/pipe %s/weights & "
+                        "timeout -s KILL 300 %s --steps 1 --save %s/pipe %s %s && wait $!",
                         folder, folder, folder, dprun, folder, small, program)),
            0, "");
 }
@@ -358,7 +358,7 @@ static void test_interrupt(void **state)
 static int open_when_read(const char *path)
 {
     int writer = -1;
-    for (int i = 0; i < 2000 && writer < 0; i++) {
+    for (int i = 0; i < PATIENCE * 100 && writer < 0; i++) {
         usleep(10000);
         writer = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     }
@@ -456,7 +456,7 @@ static void test_guard_of_careless_parent(void **state)
 {
     (void)state;
     need_mpirun();
-    expect(finish(start("timeout -s KILL 60 %s -n 3 env --ignore-signal=CHLD %s --steps 1 %s %s", mpirun_command(),
+    expect(finish(start("timeout -s KILL 300 %s -n 3 env --ignore-signal=CHLD %s --steps 1 %s %s", mpirun_command(),
                         dprun, small, program)),
            2, "mpirun started 3 processes");
 }
@@ -488,34 +488,24 @@ static void test_fault_of_a_rank(void **state)
     assert_non_null(strstr(diagnostics, "dprun: rank "));
 }
 
-/* Kills rank 1 while it waits to read its data; the other ranks are already in MPI_Init. OpenMPI 4.1's mpirun sometimes
-   hangs if a process ends during MPI_Init; then it is killed after 30 s. Returns how mpirun ended. */
-static int kill_before_ready(void)
-{
-    char path[PATH_MAX], command[64];
-    snprintf(path, sizeof path, "%s/late", folder);
-    assert_int_equal(mkfifo(path, 0600), 0);
-    const pid_t mpirun =
-        start("exec %s -n 4 sh -c 'test $OMPI_COMM_WORLD_RANK = 1 && late=--data=%s; exec %s $late %s %s'",
-              mpirun_command(), path, dprun, small, program);
-    const int writer = open_when_read(path);
-    kill(a_rank(mpirun), SIGKILL);
-    snprintf(command, sizeof command, "(sleep 30; kill -KILL %d) >/dev/null 2>&1 &", (int)mpirun);
-    assert_int_equal(system(command), 0);
-    const int status = finish(mpirun);
-    close(writer);
-    assert_int_equal(unlink(path), 0);
-    return status;
-}
-
+/* Rank 1 is killed while it waits to read its data. The other processes are no ranks and only sleep: if a rank dies
+   while others are in MPI_Init, Open MPI 4.1's mpirun ends all processes and then sometimes hangs in
+   PMIx_server_finalize, where it locks a mutex in memory that it has already freed (4 of 60 runs; 0 of 100 in this
+   form). */
 static void test_killed_before_it_is_ready(void **state)
 {
     (void)state;
     need_mpirun();
-    int status = 128 + SIGKILL;
-    for (int tries = 0; tries < 6 && status == 128 + SIGKILL; tries++)
-        status = kill_before_ready();
-    expect(status, 3, "dprun: rank 1 was killed by signal 9 (Killed) before it was ready");
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/late", folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    const pid_t mpirun =
+        start("exec %s -n 4 sh -c 'test $OMPI_COMM_WORLD_RANK = 1 && exec %s --data=%s %s %s; exec sleep 600'",
+              mpirun_command(), dprun, path, small, program);
+    const int writer = open_when_read(path);
+    kill(a_rank(mpirun), SIGKILL);
+    expect(finish(mpirun), 3, "dprun: rank 1 was killed by signal 9 (Killed) before it was ready");
+    close(writer);
 }
 
 /* Whether the computing thread of a process blocks SIGINT, SIGUSR1 and SIGTERM. It must: a handler that interrupts
