@@ -21,7 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RANKS = 4 };
+/* PATIENCE: for how many seconds a test waits for what other processes must do, before it fails */
+enum { RANKS = 4, PATIENCE = 300 };
 
 static const char small[] = "--set hidden=16 --set heads=2 --set sequence=8 --set microbatch_size=2";
 /* make_folder, or the test program, sets `program` and `dprun` */
@@ -98,7 +99,7 @@ static inline void need_mpirun(void)
 
 static inline void await_step(const char *words)
 {
-    const int64_t end = clock_nanoseconds() + 60000000000;
+    const int64_t end = clock_nanoseconds() + PATIENCE * INT64_C(1000000000);
     do {
         usleep(10000);
         read_text("out", output, sizeof output);
@@ -140,7 +141,7 @@ static inline int children(pid_t parent, pid_t *found, int most)
 static inline pid_t a_rank(pid_t mpirun)
 {
     pid_t guards[RANKS + 1], worker[2];
-    for (int i = 0; i < 1000 && children(mpirun, guards, RANKS + 1) < RANKS; i++)
+    for (int i = 0; i < PATIENCE * 100 && children(mpirun, guards, RANKS + 1) < RANKS; i++)
         usleep(10000); /* mpirun may not have started all processes yet */
     assert_int_equal(children(mpirun, guards, RANKS + 1), RANKS);
     assert_int_equal(children(guards[1], worker, 2), 1);
@@ -154,12 +155,12 @@ static inline pid_t a_rank(pid_t mpirun)
     return worker[0];
 }
 
-/* Waits up to ten seconds for the process to end. True: it still runs; a zombie counts as ended. */
+/* Waits for the process to end. True: it still runs; a zombie counts as ended. */
 static inline bool is_alive(pid_t process)
 {
     char path[64], state = 'X';
     snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < PATIENCE * 100; i++) {
         FILE *stream = fopen(path, "r");
         if (!stream)
             return false;

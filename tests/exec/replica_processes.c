@@ -140,7 +140,7 @@ static void test_disagreement(void **state)
     snprintf(different, sizeof different, "--replicas 2 --model moe --expert-parallel 2 %s", program);
     expect_refusal(different, "rank 1 of replica 1 has --expert-parallel 2, but rank 0 of replica 0 has "
                               "--expert-parallel 1");
-    snprintf(different, sizeof different, "--replicas 2 --data /etc/services %s", program);
+    snprintf(different, sizeof different, "--replicas 2 --data README.md %s", program);
     expect_refusal(different, "rank 1 of replica 1 has data with checksum ");
     snprintf(different, sizeof different, "--replicas 2 %s/gpipe.bin", folder);
     expect_refusal(different, "rank 1 of replica 1 has program gpipe.dps (2 ranks, 2 microbatches, checksum ");
