@@ -631,25 +631,6 @@ static inline bool transfers_take_their_time(Communicator *everybody, int rank, 
 
 /* --- failures --- */
 
-/* Rank 0 waits for a message that rank 1 never sends; the other ranks leave. `deadline_text` is the deadline as the
-   error message prints it. */
-static inline bool wait_in_vain(Communicator *everybody, int rank, const char *deadline_text)
-{
-    if (rank != 0)
-        return true;
-    Error error;
-    uint64_t words[4] = {0};
-    void *block = words;
-    Message message = {.block = &block, .bytes = sizeof words, .peer = 1};
-    EXPECT_GOOD(everybody->run->receive(everybody, &message, &error));
-    EXPECT(everybody->run->wait(everybody, &message, &error) == STATUS_RUN_FAILED);
-    char expected[100];
-    snprintf(expected, sizeof expected, "no answer from rank 1 within %s s (--deadline)", deadline_text);
-    if (strcmp(error.text, expected) != 0)
-        fprintf(stderr, "rank %d: \"%s\" instead of \"%s\"\n", rank, error.text, expected);
-    return strcmp(error.text, expected) == 0;
-}
-
 static const char abort_reason[] = "the disk is on fire";
 static const char abort_message[] = "rank 1 ended the run: the disk is on fire";
 
