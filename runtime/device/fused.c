@@ -70,7 +70,7 @@ Status fused_shapes(Operation *operations, unsigned count, unsigned element_size
                     Error *error)
 {
     if (count > FUSED_OPERATIONS_MOST || blocks > FUSED_BLOCKS_MOST || blocks == 0)
-        return error_set(error, STATUS_BAD_INPUT,
+        return error_set(error, STATUS_RUN_FAILED,
                          "a fused GPU launch has %u operations on %u blocks: at most %d on 1 to %d", count, blocks,
                          FUSED_OPERATIONS_MOST, FUSED_BLOCKS_MOST);
     shapes->count = count;
@@ -79,7 +79,7 @@ Status fused_shapes(Operation *operations, unsigned count, unsigned element_size
         Operation *o = &operations[i];
         struct FusedShape *shape = &shapes->of[i];
         if (o->after_count > OPERATION_AFTER)
-            return error_set(error, STATUS_BAD_INPUT,
+            return error_set(error, STATUS_RUN_FAILED,
                              "operation %u of a fused GPU launch waits for %u others: at most %d", i, o->after_count,
                              OPERATION_AFTER);
         o->tiles = operation_tiles(o, element_size);
@@ -89,7 +89,7 @@ Status fused_shapes(Operation *operations, unsigned count, unsigned element_size
         shape->after_count = o->after_count;
         for (unsigned a = 0; a < o->after_count; a++) {
             if (o->after[a] >= i)
-                return error_set(error, STATUS_BAD_INPUT,
+                return error_set(error, STATUS_RUN_FAILED,
                                  "operation %u of a fused GPU launch waits for operation %u, which is not before it", i,
                                  o->after[a]);
             shape->after[a] = o->after[a];

@@ -35,7 +35,7 @@ typedef struct FusedPlan {
     TileRun runs[FUSED_RUNS_MOST];
 } FusedPlan;
 
-/* Fills in `shapes`, and the field `tiles` of every operation. STATUS_BAD_INPUT: there are too many operations, too
+/* Fills in `shapes`, and the field `tiles` of every operation. STATUS_RUN_FAILED: there are too many operations, too
    many or no blocks, an operation has too many dependences, or it depends on one that is not before it in the list. */
 Status fused_shapes(Operation *operations, unsigned count, unsigned element_size, unsigned blocks, FusedShapes *shapes,
                     Error *error);
