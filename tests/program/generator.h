@@ -58,11 +58,12 @@ static inline void compute_backward(Generator *generator, Pass pass, bool split)
     generator->streams[rank].held--;
 }
 
-static inline void compute_weight(Generator *generator, Pass pass)
+static inline void compute_weight(Generator *generator, Pass pass, uint16_t put_off)
 {
     const uint32_t rank = place_of(generator, pass).rank;
     PassState *state = pass_state(generator, pass);
     Instruction *instruction = emit_pass(generator, OP_BACKWARD_WEIGHT, pass);
+    instruction->put_off = put_off;
     instruction->x = state->x;
     instruction->stash = state->stash;
     instruction->dy = state->dy;
@@ -75,14 +76,15 @@ static inline void compute_weight(Generator *generator, Pass pass)
     generator->streams[rank].held--;
 }
 
-/* Joins the last two passes of a rank to an F&B. */
-static inline void join_halves(Generator *generator, uint32_t rank)
+/* Joins the last two passes of a rank to an F&B, whose I puts off the weight gradients of these components. */
+static inline void join_halves(Generator *generator, uint32_t rank, uint16_t put_off)
 {
     Stream *stream = &generator->streams[rank];
     Instruction *forward = &stream->instructions[stream->count - 2];
     forward->opcode = OP_OVERLAP;
     forward->second = arena_allocate(generator->arena, sizeof *forward->second);
     *forward->second = forward[1];
+    forward->second->put_off = put_off;
     stream->count--;
 }
 
@@ -141,7 +143,7 @@ static inline bool step_rank(Generator *generator, uint32_t rank)
     const uint32_t last = generator->shape.stages - 1;
     const PassKind kind = kinds[chosen];
     if (kind == PASS_KIND_WEIGHT) {
-        compute_weight(generator, pass);
+        compute_weight(generator, pass, 0);
         gather(generator, pass);
         return true;
     }
@@ -156,16 +158,26 @@ static inline bool step_rank(Generator *generator, uint32_t rank)
         await(generator, backward, false);
     if (has_forward)
         compute_forward(generator, forward);
+    const bool split = has_backward && random_below(seed, 100) < generator->shape.split;
+    /* a split backward leaves all weight gradients to its W, whatever the recipe says */
+    const uint16_t put_off =
+        pair && !split ? recipes_pair_put_off(&generator->program->recipes, place_of(generator, forward).chunk,
+                                              place_of(generator, backward).chunk)
+                       : 0;
     if (has_backward)
-        compute_backward(generator, backward, random_below(seed, 100) < generator->shape.split);
+        compute_backward(generator, backward, split || put_off);
     if (pair)
-        join_halves(generator, rank);
+        join_halves(generator, rank, put_off);
     if (has_backward && pass_state(generator, backward)->w)
         gather(generator, backward);
     if (has_forward && forward.stage < last)
         hand_over(generator, forward, forward.stage + 1, true);
     if (has_backward && backward.stage > 0)
         hand_over(generator, backward, backward.stage - 1, false);
+    if (put_off) {
+        compute_weight(generator, backward, put_off);
+        gather(generator, backward);
+    }
     return true;
 }
 
@@ -197,16 +209,32 @@ static inline void finish(Generator *generator)
     }
 }
 
-/* Adds recipes for the F&Bs of one or two random pairs of chunks. */
-static inline void add_chunk_recipes(Program *program, uint64_t *seed, Arena *arena)
+static inline Recipe make_recipe(const Shape *shape, uint64_t *seed)
 {
-    Recipes *recipes = &program->recipes;
-    const uint32_t chunks = program->ranks[0].chunk_count;
-    recipes->own = arena_array(arena, 2, sizeof *recipes->own);
+    Recipe recipe = random_recipe(seed);
+    if (shape->after && random_below(seed, 100) < shape->after)
+        put_weights_off(&recipe, seed);
+    return recipe;
+}
+
+/* Makes a common recipe, recipes for the F&Bs of one or two random pairs of chunks, both or neither. */
+static inline void make_recipes(Generator *generator)
+{
+    const Shape *shape = &generator->shape;
+    Recipes *recipes = &generator->program->recipes;
+    uint64_t seed = shape->seed;
+    if (random_below(&seed, 2)) {
+        recipes->common = arena_allocate(generator->arena, sizeof *recipes->common);
+        *recipes->common = make_recipe(shape, &seed);
+    }
+    if (!random_below(&seed, 2))
+        return;
+    const uint32_t chunks = generator->program->ranks[0].chunk_count;
+    recipes->own = arena_array(generator->arena, 2, sizeof *recipes->own);
     for (int i = 0; i < 2; i++) {
-        const uint32_t first = random_below(seed, chunks), second = random_below(seed, chunks);
+        const uint32_t first = random_below(&seed, chunks), second = random_below(&seed, chunks);
         if (recipes_find(recipes, first, second) == recipes->count)
-            recipes->own[recipes->count++] = (ChunkRecipe){(uint8_t)first, (uint8_t)second, random_recipe(seed)};
+            recipes->own[recipes->count++] = (ChunkRecipe){(uint8_t)first, (uint8_t)second, make_recipe(shape, &seed)};
     }
 }
 
@@ -244,6 +272,7 @@ static inline Program *generate(Arena *arena, Shape shape)
         stream->line = 1;
     }
     place_stages(&generator);
+    make_recipes(&generator);
     for (uint32_t idle = 0, rank = 0; idle < 8 * shape.ranks; idle++) {
         rank = shape.preference == PREFER_ANY ? random_below(&generator.shape.seed, shape.ranks)
                                               : (rank + 1) % shape.ranks;
@@ -254,13 +283,6 @@ static inline Program *generate(Arena *arena, Shape shape)
         if (step_rank(&generator, r))
             r = UINT32_MAX;
     finish(&generator);
-    uint64_t seed = shape.seed;
-    if (random_below(&seed, 2)) {
-        program->recipes.common = arena_allocate(arena, sizeof *program->recipes.common);
-        *program->recipes.common = random_recipe(&seed);
-    }
-    if (random_below(&seed, 2))
-        add_chunk_recipes(program, &seed, arena);
     return program;
 }
 
@@ -286,6 +308,7 @@ static inline Shape random_shape(uint64_t *seed)
         shape.update = 1 + random_below(seed, 3);
         shape.delayed = random_below(seed, 2);
     }
+    shape.after = random_below(seed, 3) * 50;
     return shape;
 }
 

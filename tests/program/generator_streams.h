@@ -17,6 +17,7 @@ typedef struct Shape {
     Preference preference;
     uint32_t split;   /* percentage of backwards that are split into I and W */
     uint32_t overlap; /* percentage of the possible F&Bs that become one */
+    uint32_t after;   /* percentage of the recipes that put weight gradients off */
     /* > 0: the program is asynchronous, with a U after so many backwards of a stage, all copies together; 0:
        synchronous */
     uint32_t update;

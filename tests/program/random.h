@@ -49,4 +49,17 @@ static inline Recipe random_recipe(uint64_t *seed)
     return recipe;
 }
 
+/* Moves some W of a recipe from compute to after. */
+static inline void put_weights_off(Recipe *recipe, uint64_t *seed)
+{
+    const uint8_t count = recipe->counts[RECIPE_COMPUTE];
+    recipe->counts[RECIPE_COMPUTE] = 0;
+    for (uint8_t i = 0; i < count; i++) {
+        const RecipeEntry entry = recipe->entries[RECIPE_COMPUTE][i];
+        recipe->entries[RECIPE_COMPUTE][i] = (RecipeEntry){0};
+        const RecipeStream list = entry.pass == RECIPE_W && random_below(seed, 2) ? RECIPE_AFTER : RECIPE_COMPUTE;
+        recipe->entries[list][recipe->counts[list]++] = entry;
+    }
+}
+
 #endif

@@ -9,13 +9,18 @@ static void generated_programs_verify_and_come_out_right(void **state)
 {
     (void)state;
     uint64_t seed = 11;
+    uint32_t put_off = 0;
     for (int i = 0; i < 1000; i++) {
         Arena arena = {0};
         const Program *program = generate(&arena, random_shape(&seed));
         assert_verified(program);
         assert_true(replay(program, seed));
+        for (uint32_t r = 0; r < program->rank_count; r++)
+            for (uint32_t n = 0; n < program->ranks[r].instruction_count; n++)
+                put_off += program->ranks[r].instructions[n].put_off > 0;
         arena_free(&arena);
     }
+    assert_true(put_off > 100);
 }
 
 /* --- mutations --- */
@@ -31,6 +36,7 @@ static void mutate_operand(Program *program, RankProgram *rank, Instruction *ins
     case 2: instruction->microbatch = random_below(seed, program->microbatches + 1); break;
     case 3: instruction->opcode = (uint8_t)random_below(seed, OPCODE_COUNT + 1); break;
     case 4: *slot = SLOT_NONE; break;
+    case 5: instruction->put_off = (uint16_t)random_below(seed, 1u << RECIPE_COMPONENTS); break;
     default: *slot = (uint16_t)random_below(seed, 8); break;
     }
 }
