@@ -93,7 +93,7 @@ static Status name_difference(const Session *session, World *world, const Terms 
 {
     Terms *all = calloc((size_t)world->config.size, sizeof *all);
     if (!all)
-        return error_set(error, STATUS_BAD_USAGE, "not all processes have the same program and options");
+        return error_set(error, STATUS_RUN_FAILED, "no memory to compare the settings");
     Status status = world->run->gather(world, own, sizeof *own, all, error);
     int member = 1;
     while (member < world->config.size && memcmp(&all[member], &all[0], sizeof *all) == 0)

@@ -336,8 +336,8 @@ Status diverged_path(Rank *rank, const char *path, char **other, Error *error);
 
 /* --- agree.c --- */
 
-/* Checks that all processes run the same program with the same data and settings. STATUS_BAD_USAGE: they do not; the
-   error names a process that differs, and in what. All members of the world call this. */
+/* Checks that all processes run the same program with the same data and settings. STATUS_BAD_USAGE: they do not, and
+   all have found that; the error names a process that differs, and in what. All members of the world call this. */
 Status session_agree(const Session *session, World *world, Error *error);
 /* Checks that the replicas of each rank have the same lists of operations. STATUS_RUN_FAILED: they do not. All ranks of
    all replicas call this, before the first step. */

@@ -283,7 +283,8 @@ Status session_open(const LoadedProgram *loaded, const RunOptions *options, cons
         *opened = session;
         return STATUS_OK;
     }
-    tell_failure(session, error);
+    if (status != STATUS_BAD_USAGE) /* a wrong command line is found by all processes, in session_agree at the latest */
+        tell_failure(session, error);
     session_close(session);
     return status;
 }
