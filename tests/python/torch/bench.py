@@ -4,7 +4,8 @@ of
 
 - dps.torch with all messages through gloo,
 - dps.torch with messages that do nothing,
-- the same modules, backwards and messages called directly in the same order, through gloo; and without messages,
+- the same modules, backwards and messages called directly in the same order, through gloo; through the sockets of
+  dps.torch; and without messages,
 - the messages of these calls alone: what gloo costs at least.
 
 Also measures what precedes the first action: import dps, compile dualpipe for 8 ranks, and make the plan of a rank.
@@ -16,7 +17,7 @@ import importlib.util
 import os
 import sys
 import time
-from functools import partial
+from functools import cache, partial
 
 from launch import launch
 
@@ -98,6 +99,24 @@ class NoMessages:
         pass
 
 
+class Near:
+    """In place of a gloo group: messages go through the socket of a link."""
+
+    def __init__(self, link):
+        import torch
+
+        from dps.torch._links import Receiver, Sender
+
+        form = [((1, 4), torch.float32, False)]
+        self.sender, self.receiver = (cache(partial(kind, link, form=form)) for kind in (Sender, Receiver))
+
+    def send(self, tensors, peer, tag):
+        return self.sender(number=tag)(tensors)
+
+    def recv(self, tensors, peer, tag):
+        return self.receiver(number=tag)()
+
+
 def silence(pipeline):
     """From now on no message goes over a link: received tensors have any values."""
     for link in pipeline._links.values():
@@ -149,13 +168,14 @@ def one_rank():
     for name in ("1f1b", "zb-h1", "dualpipe"):
         program = dps.compile(dps.schedule(name), ranks=2, microbatches=MICROBATCHES)
         (pipeline, step), (_, through_gloo) = prepared(program, True), prepared(program, False)
-        direct = Direct(pipeline, group)
-        found = least_of((step, through_gloo, direct.step, direct.only_messages))
+        direct, near = Direct(pipeline, group), Direct(pipeline, Near(next(iter(pipeline._links.values()))))
+        found = least_of((step, through_gloo, direct.step, direct.only_messages, near.step))
         silence(pipeline)
         direct.group = NoMessages()
         found += least_of((step, direct.step))
         kinds = (("action", " goal 20"), ("action_through_gloo", ""), ("direct_calls_through_gloo", ""),
-                 ("gloo_alone", ""), ("action_without_messages", ""), ("direct_calls_without_messages", ""))
+                 ("gloo_alone", ""), ("direct_calls_through_sockets", ""), ("action_without_messages", ""),
+                 ("direct_calls_without_messages", ""))
         for (kind, goal), times in zip(kinds, found):
             process, thread = (time / actions(pipeline) for time in times)
             report(f"{name}_{kind}_processor_time", f"{process:.1f} us{goal}, of the Python thread {thread:.1f} us")

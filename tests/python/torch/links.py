@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+import unittest.mock
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -112,6 +113,28 @@ def failures():
     received(one, 1, 0, form)
     assert failed(received, one, 1, 1, form) == "rank 1: connection closed"
     assert failed(sent, one, 1, 1, large).startswith("rank 1: ")
+
+
+def spins():
+    """The more spins were in vain, the fewer receives spin; with messages it is the other way round."""
+    one, other = connected(60)
+    link = one[1]
+
+    def spun(count):
+        found = []
+        for _ in range(count):
+            link._spin()
+            found.append((link.skip, link.skipping))
+        return found
+
+    assert spun(6) == [(1, 1), (1, 0), (3, 3), (3, 2), (3, 1), (3, 0)], "no message"
+    spun(200)
+    assert link.skip == _links._MOST_SKIPPED
+    spun(link.skipping)
+    sent(other, 0, 1, [torch.ones(1)])
+    with unittest.mock.patch.object(_links, "_SPIN", 60):
+        found = spun(2)
+    assert found == [(_links._MOST_SKIPPED // 2, 0), (_links._MOST_SKIPPED // 4, 0)], "a message"
 
 
 def strangers():

@@ -117,6 +117,9 @@ class Links(unittest.TestCase):
     def test_failures(self):
         links.failures()
 
+    def test_spins(self):
+        links.spins()
+
     def test_strangers(self):
         links.strangers()
 
