@@ -2,7 +2,6 @@
    violation, and after each failure the run ends and reports the failed call. Ranks are threads, each with a GPU of the
    mock runtime. */
 
-#define RUN_DEADLINE "2"
 #include "tests/cuda/fake/nccl.h"
 #include "tests/cuda/runs.h"
 
@@ -103,7 +102,9 @@ static void test_deadline(void **state)
     (void)state;
     const char *path = compile("1f1b", "--ranks 3 --microbatches 5");
     begin(&(MockSetting){.order = MOCK_LATE, .devices = 3}, (FakeNccl){.silent_rank = 1});
+    run_deadline = "2";
     expect_failure(path, "2 s");
+    run_deadline = "30";
 }
 
 static void test_failures(void **state)

@@ -17,10 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef RUN_DEADLINE
-#define RUN_DEADLINE "30"
-#endif
-
 enum { STEPS = 2, MICROBATCHES_MAX = 32 };
 
 typedef struct Outcome {
@@ -37,7 +33,8 @@ typedef struct Outcome {
 } Outcome;
 
 static const Passes *run_passes; /* NULL: those of the model */
-static const char *run_trace;    /* a path; NULL: no trace */
+static char *run_deadline = "30";
+static const char *run_trace; /* a path; NULL: no trace */
 
 static inline void on_ready(void *context, const RunFacts *facts)
 {
@@ -90,7 +87,7 @@ static inline Outcome run(const char *path, const char *device, const char *mode
                          "--steps",
                          "2",
                          "--deadline",
-                         RUN_DEADLINE,
+                         run_deadline,
                          (char *)option,
                          (char *)path,
                          NULL};
