@@ -37,8 +37,13 @@ def _machine():
         return None
 
 
-def _new_socket():
-    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+class _Socket(socket.socket):
+    """A socket that closes itself when nothing refers to it. Other sockets warn then."""
+
+    def __init__(self, number=None):
+        super().__init__(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=number)
+
+    __del__ = socket.socket.close
 
 
 def connect(store, place, peers, names, deadline):
@@ -54,7 +59,7 @@ def connect(store, place, peers, names, deadline):
     if machine is None:
         store.set(str(place), json.dumps([None]))
         return {}
-    with _new_socket() as listener:
+    with _Socket() as listener:
         listener.bind("")  # Linux chooses a name that is free
         listener.listen(len(peers) + 1)
         listener.settimeout(deadline)
@@ -64,11 +69,11 @@ def connect(store, place, peers, names, deadline):
         for peer in near:
             if peer < place:
                 name, word = near[peer]
-                found[peer] = _new_socket()
+                found[peer] = _Socket()
                 found[peer].connect(bytes.fromhex(name))
                 found[peer].send(f"{place} {word}".encode())
         while len(found) < len(near):
-            connection, _ = listener.accept()
+            connection = _Socket(listener.accept()[0].detach())
             connection.settimeout(deadline)
             peer, _, word = connection.recv(100).decode().partition(" ")
             if word == secret:
@@ -107,8 +112,6 @@ class Link:
     def close(self):
         """Ends the connection. The other process notices this at once."""
         self.socket.close()
-
-    __del__ = close
 
     def _fail(self, error):
         raise MessageFailed(self.name, error) from None
