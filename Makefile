@@ -281,15 +281,20 @@ FIND_TORCH     := $$(for python in python3 /usr/bin/python3; do $$python -c 'imp
 check-python: all check-python-torch
 	$(if $(SANITIZE),@echo "Python does not load a library with sanitizers: the tests of its package are skipped", \
 	    $(TESTING_PYTHON) python3 -m unittest -q tests/python/test_dps.py)
-check-python-torch: all
+check-python-torch: all $(if $(SANITIZE),,$(BUILD)/tests/python/torch/late.so)
 	$(if $(SANITIZE),,@python=$(FIND_TORCH); if [ "$$python" ]; then $(TESTING_PYTHON) $$python -m unittest -q tests/python/torch/test_torch.py; \
 	    else echo "no PyTorch here (Debian: python3-torch): the tests of dps.torch are skipped"; fi)
+
+# Threads that end late, for tests of dps.torch.
+$(BUILD)/tests/python/torch/late.so: tests/python/torch/late.c
+	@mkdir -p $(@D)
+	$(CC) $(COMPILING) $(LDFLAGS) -shared -o $@ $<
 
 # dps.torch under PyPI's PyTorch, beside DeepSeek's DualPipe and the schedules of torch.distributed.pipelining.
 # TORCH_VENV: a virtual environment with PyTorch; it is made if it does not exist. DUALPIPE: a clone of DeepSeek's repository.
 TORCH_VERSION ?= 2.15.0
 .PHONY: check-torch
-check-torch: all
+check-torch: all $(BUILD)/tests/python/torch/late.so
 	@[ "$(TORCH_VENV)" ] || { echo "say where PyTorch is, or is to be installed (6 GB): make check-torch TORCH_VENV=FOLDER" >&2; exit 1; }
 	@[ -x $(TORCH_VENV)/bin/python ] || python3 -m venv $(TORCH_VENV)
 	@$(TORCH_VENV)/bin/python -c 'import torch' 2>/dev/null || $(TORCH_VENV)/bin/pip install -q torch==$(TORCH_VERSION) numpy

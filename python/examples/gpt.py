@@ -134,6 +134,7 @@ def main():
     torch.set_num_threads(1)
     for schedule in (dps.schedule("dualpipe"), dps.schedule("zb-v"), OWN):
         train(dps.compile(schedule, ranks=2, microbatches=MICROBATCHES), options.steps, options.folder)
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import json
 import time
 from collections import deque
 from datetime import timedelta
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -17,7 +18,7 @@ from ._graph import splitter_of
 from ._norm import counted_parameters, sum_of_squares
 from ._plan import Plan
 from ._stage import Stage, run_backward
-from ._sums import GradientSum, fill_gradients, owned_parameters
+from ._sums import GradientSum, Sum, fill_gradients, owned_parameters
 
 
 _RECORDED = 16  # number of last steps whose times are kept, for trace() and profile()
@@ -117,7 +118,7 @@ class Pipeline(Actions):
         call this. Each parameter counts once, also if several ranks have copies of its stage, or if it is tied."""
         total = sum_of_squares(counted_parameters(self.program, self.rank, self.plan.chunks, self.modules, self.tied))
         try:
-            self._messages.allreduce([total]).wait(timedelta(seconds=self.deadline))
+            Sum(total, lambda tensor: self._messages.allreduce([tensor])).wait()
         except RuntimeError as error:
             raise self._failures.message_failed("gradient_norm()", "another rank", self.deadline, error) from None
         return total.sqrt().item()
@@ -299,10 +300,11 @@ class Pipeline(Actions):
     def _sum_tied(self):
         fill_gradients(parameter for parameter, _ in self.tied)
         for parameter, group in self.tied:
-            work = dist.all_reduce(parameter.grad, group=group, async_op=True)
+            if dist.get_rank(group) < 0:  # this process is not in the group
+                continue
+            total = Sum(parameter.grad, partial(dist.all_reduce, group=group, async_op=True))
             try:
-                if work is not None:  # `work` is None if this process is not in the group
-                    work.wait(timedelta(seconds=self.deadline))
+                total.wait(timedelta(seconds=self.deadline))
             except RuntimeError as error:
                 raise MessageFailed("another rank with a tied parameter", error) from None
 

@@ -3,6 +3,9 @@
 import torch
 
 from ._failure import MessageFailed
+from ._links import HOST
+
+_EMPTY = torch.empty(0, device=HOST)
 
 
 def owned_parameters(modules, order):
@@ -29,6 +32,42 @@ def fill_gradients(parameters):
             parameter.grad = torch.zeros_like(parameter)
 
 
+class Sum:
+    """The sum of a tensor over processes, in place.
+
+    start   a function that starts the sum of a tensor, and returns the work of torch.distributed
+
+    A thread of gloo computes the sum, and lets go of the tensor some time after wait() has returned. If nothing else in
+    C++ still holds the tensor then, the thread needs the interpreter's lock for its Python object; and if the
+    interpreter is just ending, PyTorch aborts the process. So the thread gets another tensor with the same memory,
+    which C++ keeps as the `grad` of a holder. Holders are used again. A sparse tensor has no holder."""
+
+    _idle = []  # holders of tensors without elements
+
+    def __init__(self, tensor, start):
+        self.holder = None
+        if tensor.layout == torch.strided:
+            self.holder = self._idle.pop() if self._idle else _holder()
+            self.holder.grad.data = tensor
+        self.work = start(self.holder.grad if self.holder is not None else tensor)
+
+    def wait(self, *timeout):
+        """Waits for the sum; raises RuntimeError if it has failed, or if the timeout (a timedelta) is over."""
+        try:
+            self.work.wait(*timeout)
+        finally:
+            if self.holder is not None and self.work.is_completed():
+                self.holder.grad.data = _EMPTY
+                self._idle.append(self.holder)
+
+
+@torch.inference_mode(False)
+def _holder():
+    holder = torch.empty_like(_EMPTY)
+    holder.grad = torch.empty_like(_EMPTY)
+    return holder
+
+
 class GradientSum:
     """The sum of a chunk's gradients over the processes of a group. post() starts it, wait() waits for it.
 
@@ -46,12 +85,12 @@ class GradientSum:
         for dtype in sorted({p.dtype for p in self.parameters}, key=str):
             gradients = [p.grad for p in self.parameters if p.dtype == dtype]
             flat = torch.cat([g.reshape(-1) for g in gradients])
-            self.flying.append((self.group.allreduce([flat]), flat, gradients))
+            self.flying.append((Sum(flat, lambda tensor: self.group.allreduce([tensor])), flat, gradients))
 
     def wait(self):
-        for work, flat, gradients in self.flying:
+        for total, flat, gradients in self.flying:
             try:
-                work.wait()
+                total.wait()
             except RuntimeError as error:
                 raise MessageFailed(self.others, error) from None
             for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients])):

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import textwrap
 import unittest
+import unittest.mock
 
 import dps
 
@@ -189,6 +190,15 @@ class Pages(Ranks):
             self.assertEqual(len({loss for _, loss in losses}), 1, losses)
             pictures = {path.name for path in pathlib.Path(folder).glob("*.svg")}
             self.assertEqual(pictures, {"dualpipe.svg", "zb-v.svg", "own.svg"})
+
+
+@unittest.skipUnless(sys.platform == "linux", "LD_PRELOAD is for Linux")
+class Endings(Ranks):
+    def test_threads_still_hold_sums(self):
+        """A program may end while threads of gloo still hold what they have summed."""
+        late = os.path.join(os.environ.get("BUILD", "build"), "tests/python/torch/late.so")
+        with unittest.mock.patch.dict(os.environ, LD_PRELOAD=os.path.abspath(late)):
+            self.run_ranks("ending.py", 2)
 
 
 class DropIns(Ranks):
