@@ -93,31 +93,17 @@ static void open_searcher(Searcher *s, const SearchProblem *base, const Schedule
 
 /* --- published orders --- */
 
-/* Tries the order in `made`, which has no F&Bs: with I and W, and if some B takes less time than these, with a B
-   wherever a W comes right after its I. */
-static void try_apart(Searcher *s)
+/* Tries the order in `made`, and if some B takes less time than I and W, also tries it with as few B alone as possible,
+   and with as many. s->best and `kept` keep the best of them. False: the order is not legal. */
+static bool try_made(Searcher *s, PairOrder *kept)
 {
-    for (int full = 0; full <= s->problem.has_full; full++) {
-        if (full)
-            pair_order_fill(s->base, true, &s->made);
+    for (int variant = 0; variant <= 2 * s->problem.has_full; variant++) {
+        if (variant)
+            pair_order_fill(s->base, variant == 2, &s->made);
         if (!try_order(s, &s->made, NEVER))
-            return;
+            return variant;
         keep_if_better(s, &s->made);
-        keep_better(s, &s->made, &s->apart);
-    }
-}
-
-/* Tries the order in `made`, which has F&Bs. If some B takes less time than I and W, also tries it with as few B alone
-   as possible, and with as many. False: the order is not legal. */
-static bool try_paired(Searcher *s)
-{
-    if (!try_order(s, &s->made, NEVER))
-        return false;
-    keep_if_better(s, &s->made);
-    for (int full = 0; s->problem.has_full && full < 2; full++) {
-        pair_order_fill(s->base, full, &s->made);
-        if (try_order(s, &s->made, NEVER))
-            keep_if_better(s, &s->made);
+        keep_better(s, &s->made, kept);
     }
     return true;
 }
@@ -133,7 +119,7 @@ static void try_search_without(Searcher *s, const Schedule *schedule, const Sear
     without.effort = 1;
     search_policies(&own, &without, &control, (Span){0, 0}, scratch, NULL);
     pair_order_read(&own, &s->made);
-    try_apart(s);
+    try_made(s, &s->apart);
 }
 
 static void try_seeds(Searcher *s, const Schedule *schedule, const SearchTask *task, Arena *arena)
@@ -147,10 +133,10 @@ static void try_seeds(Searcher *s, const Schedule *schedule, const SearchTask *t
         if (result != SEED_MADE)
             continue;
         pair_order_take(s->base, &order, &s->made);
-        try_apart(s);
+        try_made(s, &s->apart);
     }
     for (uint32_t number = 0; pair_seed(s->base, number, &s->made, scratch); number++)
-        paired |= try_paired(s);
+        paired |= try_made(s, &s->best);
     if (!paired)
         try_search_without(s, schedule, task, scratch);
     arena_free(scratch);
