@@ -150,6 +150,9 @@ static void golden(void **state)
 int main(void)
 {
     glob_t found;
+    /* what the caller's terminal and locale would change */
+    unsetenv("COLUMNS");
+    setenv("LC_ALL", "C.UTF-8", 1);
     if (glob("tests/*/*.test", 0, NULL, &found) != 0) {
         fprintf(stderr, "no tests/*/*.test here: run from the top folder\n");
         return 1;
