@@ -35,6 +35,9 @@ PairProblem pair_problem_new(const SearchProblem *base, const Schedule *schedule
     problem.position = arena_array(arena, ranks, sizeof *problem.position);
     problem.ready = arena_array(arena, ranks, sizeof *problem.ready);
     problem.waiter = arena_array(arena, ranks, sizeof *problem.waiter);
+    problem.filled = pair_order_new(base, arena).lines;
+    problem.unfilled = arena_array(arena, ranks, sizeof *problem.unfilled);
+    problem.held = arena_array(arena, ranks, sizeof *problem.held);
     problem.next_waiter = arena_array(arena, ranks, sizeof *problem.next_waiter);
     return problem;
 }
@@ -126,7 +129,7 @@ static bool weight_is_next(const Check *check, const PairLine *line, uint32_t at
 bool pair_line_check(const PairProblem *problem, uint32_t rank, PairLine *line)
 {
     const SearchRank *of = &problem->base->ranks[rank];
-    Check check = {.base = problem->base, .limit = of->limit};
+    Check check = {.base = problem->base, .limit = problem->fills ? NEVER : of->limit};
     line->work = 0;
     for (uint32_t i = 0; i < line->count; i++) {
         PairPass *pass = &line->passes[i];
@@ -175,37 +178,82 @@ static void end_pass(const PairProblem *problem, uint32_t n, uint8_t kind, int64
         problem->input_end[cell] = end;
 }
 
+/* Whether an I before index `end` waits for its W. */
+static bool waits_for_weight(const PairProblem *problem, const PairLine *line, uint32_t rank, uint32_t end)
+{
+    uint32_t *at = &problem->unfilled[rank];
+    while (*at < end && line->passes[*at].kind != ACTION_I)
+        ++*at;
+    return *at < end;
+}
+
+/* Runs W of I before index `end` at `free_at`, the oldest first: those that end before `start`, and more while
+   `forward` is true and its memory would exceed the limit. Returns when they end. */
+static int64_t fill_gap(const PairProblem *problem, const PairLine *line, uint32_t rank, uint32_t end, bool forward,
+                        int64_t start, int64_t free_at)
+{
+    const SearchRank *of = &problem->base->ranks[rank];
+    const int64_t *memory = problem->base->memory;
+    while (waits_for_weight(problem, line, rank, end)) {
+        const uint8_t chunk = line->passes[problem->unfilled[rank]].chunk;
+        const int64_t time = problem->base->nodes[of->first_node + chunk].time[ACTION_W];
+        if (time > start - free_at && !(forward && problem->held[rank] + memory[ACTION_F] > of->limit))
+            break;
+        problem->unfilled[rank]++;
+        problem->filled[rank].passes[problem->filled[rank].count++] = (PairPass){ACTION_W, chunk, {0}};
+        problem->held[rank] += memory[ACTION_W];
+        problem->left[rank] -= time;
+        free_at += time;
+    }
+    return free_at;
+}
+
 /* Runs a rank until it has to wait or ends. True: it waits for rank `*blocker`. */
 static bool run_rank(const PairProblem *problem, const PairLine *line, uint32_t rank, uint32_t *blocker)
 {
     const uint32_t first = problem->base->ranks[rank].first_node;
+    const int64_t *memory = problem->base->memory, limit = problem->base->ranks[rank].limit;
     int64_t free_at = problem->free_at[rank];
     uint32_t i = problem->position[rank];
     bool waits = false;
     for (; i < line->count; i++) {
         const PairPass *pass = &line->passes[i];
-        const bool pair = pass->kind == ACTION_B;
+        const bool pair = pass->kind == ACTION_B, forward = pair || pass->kind == ACTION_F;
+        if (problem->fills && pass->kind == ACTION_W)
+            continue;
         const uint32_t backward = first + (pair ? pass->backward : pass->chunk);
         const int64_t time = time_of(problem, rank, pass), put_off = put_off_time(problem, rank, pass);
         int64_t start = free_at, at = 0;
-        if (pass->kind == ACTION_F || pair)
+        if (forward)
             at = arrival(problem, first + pass->chunk, ACTION_F, blocker);
         start = at > start ? at : start;
         if (start != NEVER && (pass->kind == ACTION_I || pair))
             at = arrival(problem, backward, ACTION_I, blocker);
         start = at > start ? at : start;
+        if (start != NEVER && problem->fills) {
+            free_at = fill_gap(problem, line, rank, i, forward, start, free_at);
+            start = free_at > start ? free_at : start;
+            if (forward && problem->held[rank] + memory[ACTION_F] > limit)
+                start = NEVER;
+        }
         waits = start == NEVER;
         if (waits)
             break;
+        if (problem->fills) {
+            problem->filled[rank].passes[problem->filled[rank].count++] = *pass;
+            problem->held[rank] += pair ? 0 : memory[pass->kind];
+        }
         free_at = start + time;
         problem->left[rank] -= time + put_off;
-        if (pass->kind == ACTION_F || pair)
+        if (forward)
             end_pass(problem, first + pass->chunk, ACTION_F, free_at);
         if (pass->kind == ACTION_I || pair)
             end_pass(problem, backward, ACTION_I, free_at);
         i += is_full(pass);
         free_at += put_off;
     }
+    if (problem->fills && !waits)
+        free_at = fill_gap(problem, line, rank, i, false, NEVER, free_at);
     problem->position[rank] = i;
     problem->free_at[rank] = free_at;
     return waits;
@@ -219,9 +267,12 @@ bool pair_run(const PairProblem *problem, PairOrder *order, int64_t most)
     memset(problem->free_at, 0, base->rank_count * sizeof *problem->free_at);
     memset(problem->position, 0, base->rank_count * sizeof *problem->position);
     memset(problem->waiter, 0, base->rank_count * sizeof *problem->waiter);
+    memset(problem->unfilled, 0, base->rank_count * sizeof *problem->unfilled);
+    memset(problem->held, 0, base->rank_count * sizeof *problem->held);
     order->makespan = order->ends = 0;
     for (uint32_t r = 0; r < ready; r++) {
         problem->left[r] = order->lines[r].work;
+        problem->filled[r].count = 0;
         problem->ready[r] = ready - 1 - r;
     }
     while (ready) {

@@ -35,6 +35,13 @@ typedef struct PairProblem {
        time, after that, of the weight gradients that its recipe puts off */
     int64_t **pair, **put_off;
     bool has_full; /* a B of some chunk takes less time than its I and W */
+    /* pair_run ignores where a line has its W: a W runs in a gap, in which it delays no other pass, or when an F needs
+       its memory. `filled` gets the lines with these W. The lines have no B alone. pair_line_check does not check
+       memory. */
+    bool fills;
+    PairLine *filled;   /* [ranks] */
+    uint32_t *unfilled; /* [ranks]: no I before this index of the line waits for its W */
+    int64_t *held;      /* [ranks]: memory in use */
     /* working memory of pair_run */
     uint32_t (*done)[ACTION_W + 1];   /* [nodes] */
     int64_t *forward_end, *input_end; /* [cells] */

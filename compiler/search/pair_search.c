@@ -6,6 +6,8 @@
 #include "compiler/search/policy_search.h"
 #include "compiler/search/search_seed.h"
 
+#include <string.h>
+
 /* A unit of SearchTask.effort is SMALL_STEPS steps for a schedule of at most SMALL passes, and one step for a larger
    one. One step tries at most ORDERS orders, and simulates or checks at most VISITS passes in all. */
 enum {
@@ -13,7 +15,8 @@ enum {
     ORDERS = 200 * 1000,
     SMALL = 400,
     SMALL_STEPS = 8,
-    REPORT = 1 << 10, /* orders tried between two progress reports */
+    FILLED_ROUNDS = 4, /* of two steps each */
+    REPORT = 1 << 10,  /* orders tried between two progress reports */
 };
 
 /* The search with one number of microbatches: all, or fewer. */
@@ -157,6 +160,21 @@ static void swap_lines(PairLine *a, PairLine *b)
     *b = line;
 }
 
+/* Keeps the current order, with its W in gaps, if it is better. */
+static void keep_filled(Searcher *s)
+{
+    if (!is_better(&s->current, &s->best))
+        return;
+    for (uint32_t r = 0; r < s->base->rank_count; r++) {
+        s->made.lines[r].count = s->problem.filled[r].count;
+        memcpy(s->made.lines[r].passes, s->problem.filled[r].passes, s->made.lines[r].count * sizeof(PairPass));
+    }
+    s->problem.fills = false;
+    if (try_order(s, &s->made, NEVER))
+        keep_if_better(s, &s->made);
+    s->problem.fills = true;
+}
+
 /* Tries a random change of one rank. Accepts it if the cost increases by at most a random multiple of the temperature.
    Returns the number of passes visited. */
 static uint64_t step(Searcher *s, int64_t temperature)
@@ -166,7 +184,7 @@ static uint64_t step(Searcher *s, int64_t temperature)
     const uint32_t draw = random_of(&s->random, sizeof logarithms / sizeof *logarithms);
     const int64_t worse = temperature / 1024 * logarithms[draw];
     const int64_t makespan = s->current.makespan, ends = s->current.ends, cost = cost_of(s, &s->current) + worse;
-    if (!pair_move(line, s->problem.has_full, &s->random, &s->trial))
+    if (!pair_move(line, s->problem.has_full && !s->problem.fills, &s->random, &s->trial))
         return 1;
     if (!pair_line_check(&s->problem, rank, &s->trial))
         return s->trial.count;
@@ -174,7 +192,10 @@ static uint64_t step(Searcher *s, int64_t temperature)
     ++*s->tried;
     tell(s);
     if (pair_run(&s->problem, &s->current, makespan + worse / s->ends) && cost_of(s, &s->current) <= cost) {
-        keep_if_better(s, &s->current);
+        if (s->problem.fills)
+            keep_filled(s);
+        else
+            keep_if_better(s, &s->current);
     } else {
         swap_lines(line, &s->trial);
         s->current.makespan = makespan;
@@ -392,6 +413,25 @@ static void anneal_short_rounds(Searcher *s)
         anneal_round(s, i, visits_of(s->base) / ROUNDS_OF_STEP);
 }
 
+/* Anneals a small schedule from the best order without F&Bs. The W run in gaps, and the sum of the ends counts more
+   than the makespan: so a change of a rank's F, I and F&Bs needs no change of its W, and changes the cost little. These
+   rounds find orders whose F&Bs differ from those of the best order on all ranks. */
+static void anneal_filled_rounds(Searcher *s)
+{
+    static const uint32_t heats[] = {200, 120, 40};
+    s->ends = 1;
+    for (uint32_t i = 0; i < FILLED_ROUNDS && goes_on(s); i++) {
+        pair_order_copy(s->base, &s->current, &s->apart);
+        pair_order_fill(s->base, false, &s->current);
+        s->problem.fills = true;
+        if (try_order(s, &s->current, NEVER))
+            for (uint32_t j = 0; j < 3; j++)
+                anneal_from(s, &s->current, heats[j], visits_of(s->base) / 2);
+        s->problem.fills = false;
+        anneal_from(s, &s->best, 2, visits_of(s->base) / 2);
+    }
+}
+
 /* Searches orders without the last `more` microbatches of each pipe. Repeating the middle of these orders gives orders
    for all microbatches. */
 static void search_few(Searcher *s, const Schedule *schedule, const SearchTask *task, uint32_t more, Arena *scratch)
@@ -424,7 +464,8 @@ void search_pairs(Schedule *schedule, const SearchTask *task, const SearchContro
     s.bound = bound_of(schedule, task, problem.ticks, scratch);
     s.whole = &s.best;
     s.whole_bound = (double)s.bound / problem.ticks;
-    s.planned = orders_planned(&problem, task->effort + (problem.passes <= SMALL)); /* with the short rounds */
+    /* with the short and the filled rounds of small schedules */
+    s.planned = orders_planned(&problem, task->effort + (problem.passes <= SMALL ? 2 : 0));
     try_seeds(&s, schedule, task, scratch);
     const uint32_t few_microbatches = problem.stages + 2;
     if (goes_on(&s) && least > few_microbatches + 2)
@@ -432,8 +473,10 @@ void search_pairs(Schedule *schedule, const SearchTask *task, const SearchContro
     else
         for (Round round = {0}; next_round(&round, &problem, task->effort);) {
             anneal_round(&s, round.number, round.visits);
-            if (problem.passes <= SMALL && round.done == SMALL_STEPS)
+            if (problem.passes <= SMALL && round.done == SMALL_STEPS) {
                 anneal_short_rounds(&s);
+                anneal_filled_rounds(&s);
+            }
         }
     pair_order_write(&problem, &s.best, span, arena, schedule);
     if (found)

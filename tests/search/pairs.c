@@ -95,11 +95,12 @@ static void known_makespans(void **state)
     (void)state;
     static const struct {
         uint32_t ranks, microbatches;
-        double makespan;
-    } cases[] = {{2, 4, 23.0}, {3, 6, 35.0}, {4, 8, 46.8}, {8, 16, 96.0}, {8, 32, 173.0}};
+        double pair, makespan;
+    } cases[] = {{2, 4, 2.4, 23.0}, {3, 5, 2.1, 28.5},  {3, 6, 2.4, 35.0},
+                 {4, 8, 2.4, 46.8}, {8, 16, 2.4, 96.0}, {8, 32, 2.4, 173.0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Arena arena = {0};
-        const Costs costs = costs_with(1, 1, 1, 0, 2.4);
+        const Costs costs = costs_with(1, 1, 1, 0, cases[i].pair);
         const Found found = search_v(cases[i].ranks, cases[i].microbatches, &costs, 2 * cases[i].ranks + 1, 1, &arena);
         const double makespan = proven(&found, &costs, 2 * cases[i].ranks + 1, &arena);
         print_message("%u ranks, %u microbatches: %g\n", cases[i].ranks, cases[i].microbatches, makespan);
