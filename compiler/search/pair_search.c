@@ -15,8 +15,8 @@ enum {
     ORDERS = 200 * 1000,
     SMALL = 400,
     SMALL_STEPS = 8,
-    FILLED_ROUNDS = 4, /* of two steps each */
-    REPORT = 1 << 10,  /* orders tried between two progress reports */
+    FILLED_ROUNDS = 32, /* of half a step each */
+    REPORT = 1 << 10,   /* orders tried between two progress reports */
 };
 
 /* The search with one number of microbatches: all, or fewer. */
@@ -426,9 +426,9 @@ static void anneal_filled_rounds(Searcher *s)
         s->problem.fills = true;
         if (try_order(s, &s->current, NEVER))
             for (uint32_t j = 0; j < 3; j++)
-                anneal_from(s, &s->current, heats[j], visits_of(s->base) / 2);
+                anneal_from(s, &s->current, heats[j], visits_of(s->base) / 8);
         s->problem.fills = false;
-        anneal_from(s, &s->best, 2, visits_of(s->base) / 2);
+        anneal_from(s, &s->best, 2, visits_of(s->base) / 8);
     }
 }
 
@@ -465,7 +465,7 @@ void search_pairs(Schedule *schedule, const SearchTask *task, const SearchContro
     s.whole = &s.best;
     s.whole_bound = (double)s.bound / problem.ticks;
     /* with the short and the filled rounds of small schedules */
-    s.planned = orders_planned(&problem, task->effort + (problem.passes <= SMALL ? 2 : 0));
+    s.planned = orders_planned(&problem, task->effort + (problem.passes <= SMALL ? 3 : 0));
     try_seeds(&s, schedule, task, scratch);
     const uint32_t few_microbatches = problem.stages + 2;
     if (goes_on(&s) && least > few_microbatches + 2)
