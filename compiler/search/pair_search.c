@@ -14,6 +14,7 @@ enum {
     VISITS = 30 * 1000000,
     ORDERS = 200 * 1000,
     SMALL = 400,
+    TINY = 128, /* most passes of a schedule that gets filled rounds: 4 ranks with 8 microbatches gained nothing */
     SMALL_STEPS = 8,
     FILLED_ROUNDS = 32, /* of half a step each */
     REPORT = 1 << 10,   /* orders tried between two progress reports */
@@ -413,7 +414,7 @@ static void anneal_short_rounds(Searcher *s)
         anneal_round(s, i, visits_of(s->base) / ROUNDS_OF_STEP);
 }
 
-/* Anneals a small schedule from the best order without F&Bs. The W run in gaps, and the sum of the ends counts more
+/* Anneals a tiny schedule from the best order without F&Bs. The W run in gaps, and the sum of the ends counts more
    than the makespan: so a change of a rank's F, I and F&Bs needs no change of its W, and changes the cost little. These
    rounds find orders whose F&Bs differ from those of the best order on all ranks. */
 static void anneal_filled_rounds(Searcher *s)
@@ -464,8 +465,8 @@ void search_pairs(Schedule *schedule, const SearchTask *task, const SearchContro
     s.bound = bound_of(schedule, task, problem.ticks, scratch);
     s.whole = &s.best;
     s.whole_bound = (double)s.bound / problem.ticks;
-    /* with the short and the filled rounds of small schedules */
-    s.planned = orders_planned(&problem, task->effort + (problem.passes <= SMALL ? 3 : 0));
+    /* with the short rounds of small schedules and the filled rounds of tiny ones */
+    s.planned = orders_planned(&problem, task->effort + (problem.passes <= SMALL) + (problem.passes <= TINY ? 2 : 0));
     try_seeds(&s, schedule, task, scratch);
     const uint32_t few_microbatches = problem.stages + 2;
     if (goes_on(&s) && least > few_microbatches + 2)
@@ -475,7 +476,8 @@ void search_pairs(Schedule *schedule, const SearchTask *task, const SearchContro
             anneal_round(&s, round.number, round.visits);
             if (problem.passes <= SMALL && round.done == SMALL_STEPS) {
                 anneal_short_rounds(&s);
-                anneal_filled_rounds(&s);
+                if (problem.passes <= TINY)
+                    anneal_filled_rounds(&s);
             }
         }
     pair_order_write(&problem, &s.best, span, arena, schedule);
