@@ -69,8 +69,8 @@ typedef struct NcclMember {
     /* held during every call with the NCCL communicator, because any thread may abort it; not held while it is made,
        finalized or destroyed */
     pthread_mutex_t lock;
-    bool aborted;   /* the NCCL communicator is aborted; under the lock */
-    bool finalized; /* ncclCommFinalize was called */
+    bool aborted;   /* the NCCL communicator is aborted; under `lock` */
+    bool finalized; /* ncclCommFinalize was called; under the lock of the list of open members */
 } NcclMember;
 
 /* Gives the NcclMember of `world`, and counts one user more. The first call makes it, together with all other members

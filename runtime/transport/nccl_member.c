@@ -251,15 +251,23 @@ void nccl_abort_all(void)
     pthread_mutex_unlock(&open_lock);
 }
 
+/* Whether the communicator is neither finalized nor aborted. The caller holds open_lock. */
+static bool is_usable(NcclMember *member)
+{
+    pthread_mutex_lock(&member->lock);
+    const bool usable = member->comm && !member->aborted && !member->finalized;
+    pthread_mutex_unlock(&member->lock);
+    return usable;
+}
+
 /* ncclCommFinalize completes when all ranks have called it, and one thread may close several ranks of this process. So
    this function calls it for all communicators of this process before it waits for any. A communicator that is not
-   finalized in time is aborted. */
+   finalized in time is aborted. The caller holds open_lock. */
 static void finalize_all(void)
 {
     Error unheard;
-    pthread_mutex_lock(&open_lock);
     for (NcclMember *any = open_members; any; any = any->next)
-        if (any->comm && !any->aborted && !any->finalized) {
+        if (is_usable(any)) {
             any->finalized = true;
             if (nccl_check(nccl.CommFinalize(any->comm), "ncclCommFinalize", &unheard) != STATUS_OK)
                 nccl_member_abort(any);
@@ -267,18 +275,30 @@ static void finalize_all(void)
     for (NcclMember *any = open_members; any; any = any->next)
         if (any->finalized && settle(any, "ncclCommFinalize", &unheard) != STATUS_OK)
             nccl_member_abort(any);
-    pthread_mutex_unlock(&open_lock);
 }
 
-static void release(NcclMember *member)
+static void remove_from_open(NcclMember *member)
 {
-    const DeviceTable *run = member->device->run;
     pthread_mutex_lock(&open_lock);
     NcclMember **at = &open_members;
     while (*at != member)
         at = &(*at)->next;
     *at = member->next;
     pthread_mutex_unlock(&open_lock);
+}
+
+void nccl_member_give_back(NcclMember *member)
+{
+    pthread_mutex_lock(&open_lock);
+    if (is_usable(member))
+        finalize_all();
+    pthread_mutex_unlock(&open_lock);
+    if (--member->users > 0)
+        return;
+    remove_from_open(member); /* from here on no other thread can abort it */
+    if (member->comm && !member->aborted)
+        nccl.CommDestroy(member->comm);
+    const DeviceTable *run = member->device->run;
     run->deallocate(member->device, member->parts);
     run->deallocate(member->device, member->greeting);
     run->async->free_event(member->device, member->computed);
@@ -286,15 +306,4 @@ static void release(NcclMember *member)
     pthread_mutex_destroy(&member->lock);
     free(member->met);
     free(member);
-}
-
-void nccl_member_give_back(NcclMember *member)
-{
-    if (!member->finalized && !member->aborted)
-        finalize_all();
-    if (--member->users > 0)
-        return;
-    if (member->comm && !member->aborted)
-        nccl.CommDestroy(member->comm);
-    release(member);
 }
