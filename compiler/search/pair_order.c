@@ -35,7 +35,7 @@ PairProblem pair_problem_new(const SearchProblem *base, const Schedule *schedule
     problem.position = arena_array(arena, ranks, sizeof *problem.position);
     problem.ready = arena_array(arena, ranks, sizeof *problem.ready);
     problem.waiter = arena_array(arena, ranks, sizeof *problem.waiter);
-    problem.filled = pair_order_new(base, arena).lines;
+    problem.filled = pair_order_new(base, arena);
     problem.unfilled = arena_array(arena, ranks, sizeof *problem.unfilled);
     problem.held = arena_array(arena, ranks, sizeof *problem.held);
     problem.next_waiter = arena_array(arena, ranks, sizeof *problem.next_waiter);
@@ -187,6 +187,18 @@ static bool waits_for_weight(const PairProblem *problem, const PairLine *line, u
     return *at < end;
 }
 
+/* Whether the memory of a further F would exceed the rank's limit. */
+static bool lacks_memory(const PairProblem *problem, uint32_t rank)
+{
+    return problem->held[rank] + problem->base->memory[ACTION_F] > problem->base->ranks[rank].limit;
+}
+
+static void add_filled(const PairProblem *problem, uint32_t rank, PairPass pass)
+{
+    PairLine *line = &problem->filled.lines[rank];
+    line->passes[line->count++] = pass;
+}
+
 /* Runs W of I before index `end` at `free_at`, the oldest first: those that end before `start`, and more while
    `forward` is true and its memory would exceed the limit. Returns when they end. */
 static int64_t fill_gap(const PairProblem *problem, const PairLine *line, uint32_t rank, uint32_t end, bool forward,
@@ -197,10 +209,10 @@ static int64_t fill_gap(const PairProblem *problem, const PairLine *line, uint32
     while (waits_for_weight(problem, line, rank, end)) {
         const uint8_t chunk = line->passes[problem->unfilled[rank]].chunk;
         const int64_t time = problem->base->nodes[of->first_node + chunk].time[ACTION_W];
-        if (time > start - free_at && !(forward && problem->held[rank] + memory[ACTION_F] > of->limit))
+        if (time > start - free_at && !(forward && lacks_memory(problem, rank)))
             break;
         problem->unfilled[rank]++;
-        problem->filled[rank].passes[problem->filled[rank].count++] = (PairPass){ACTION_W, chunk, {0}};
+        add_filled(problem, rank, (PairPass){ACTION_W, chunk, {0}});
         problem->held[rank] += memory[ACTION_W];
         problem->left[rank] -= time;
         free_at += time;
@@ -212,7 +224,7 @@ static int64_t fill_gap(const PairProblem *problem, const PairLine *line, uint32
 static bool run_rank(const PairProblem *problem, const PairLine *line, uint32_t rank, uint32_t *blocker)
 {
     const uint32_t first = problem->base->ranks[rank].first_node;
-    const int64_t *memory = problem->base->memory, limit = problem->base->ranks[rank].limit;
+    const int64_t *memory = problem->base->memory;
     int64_t free_at = problem->free_at[rank];
     uint32_t i = problem->position[rank];
     bool waits = false;
@@ -233,14 +245,14 @@ static bool run_rank(const PairProblem *problem, const PairLine *line, uint32_t 
         if (start != NEVER && problem->fills) {
             free_at = fill_gap(problem, line, rank, i, forward, start, free_at);
             start = free_at > start ? free_at : start;
-            if (forward && problem->held[rank] + memory[ACTION_F] > limit)
+            if (forward && lacks_memory(problem, rank))
                 start = NEVER;
         }
         waits = start == NEVER;
         if (waits)
             break;
         if (problem->fills) {
-            problem->filled[rank].passes[problem->filled[rank].count++] = *pass;
+            add_filled(problem, rank, *pass);
             problem->held[rank] += pair ? 0 : memory[pass->kind];
         }
         free_at = start + time;
@@ -272,7 +284,7 @@ bool pair_run(const PairProblem *problem, PairOrder *order, int64_t most)
     order->makespan = order->ends = 0;
     for (uint32_t r = 0; r < ready; r++) {
         problem->left[r] = order->lines[r].work;
-        problem->filled[r].count = 0;
+        problem->filled.lines[r].count = 0;
         problem->ready[r] = ready - 1 - r;
     }
     while (ready) {

@@ -36,10 +36,10 @@ typedef struct PairProblem {
     int64_t **pair, **put_off;
     bool has_full; /* a B of some chunk takes less time than its I and W */
     /* pair_run ignores where a line has its W: a W runs in a gap, in which it delays no other pass, or when an F needs
-       its memory. `filled` gets the lines with these W. The lines have no B alone. pair_line_check does not check
+       its memory. `filled` gets the order with these W. The lines have no B alone. pair_line_check does not check
        memory. */
     bool fills;
-    PairLine *filled;   /* [ranks] */
+    PairOrder filled;
     uint32_t *unfilled; /* [ranks]: no I before this index of the line waits for its W */
     int64_t *held;      /* [ranks]: memory in use */
     /* working memory of pair_run */

@@ -6,8 +6,6 @@
 #include "compiler/search/policy_search.h"
 #include "compiler/search/search_seed.h"
 
-#include <string.h>
-
 /* A unit of SearchTask.effort is SMALL_STEPS steps for a schedule of at most SMALL passes, and one step for a larger
    one. One step tries at most ORDERS orders, and simulates or checks at most VISITS passes in all. */
 enum {
@@ -166,10 +164,7 @@ static void keep_filled(Searcher *s)
 {
     if (!is_better(&s->current, &s->best))
         return;
-    for (uint32_t r = 0; r < s->base->rank_count; r++) {
-        s->made.lines[r].count = s->problem.filled[r].count;
-        memcpy(s->made.lines[r].passes, s->problem.filled[r].passes, s->made.lines[r].count * sizeof(PairPass));
-    }
+    pair_order_copy(s->base, &s->made, &s->problem.filled);
     s->problem.fills = false;
     if (try_order(s, &s->made, NEVER))
         keep_if_better(s, &s->made);
