@@ -26,8 +26,8 @@ typedef struct CompareTable {
 
 /* What the rows are sorted by: a column, or the order in which the files were given. */
 typedef int CompareSort;
-/* Finds the column of this name; "file" is the order of the files. STATUS_BAD_USAGE: there is none; the error lists
-   the columns. */
+/* Finds the column with this name. The name "file" stands for the order in which the files were given.
+   STATUS_BAD_USAGE: no column has this name; the error lists the columns. */
 Status compare_sort_named(const char *name, CompareSort *sort, Error *error);
 /* Sorts the rows by the value in the column, the smallest first. Rows with equal values are sorted by makespan, then
    by bubble rate, memory, activations, name, parameters and path. Rows without figures come last. The column

@@ -30,8 +30,8 @@ typedef struct CostDomain {
 extern const CostDomain cost_domains[];
 extern const size_t cost_domain_count;
 
-/* A domain of sizes: those with M >= times*P - less that also fulfil `least` and `units`. The sizes with equal P %
-   modulus are a class; each class may have a formula of its own. */
+/* A domain of sizes: all P and M with M >= times*P - less that also fulfil `least` and `units`. Sizes with the same
+   P % modulus are a class; each class may have a formula of its own. */
 typedef struct SizeDomain {
     const char *text; /* the conditions on P and M as text, without that of the class */
     int64_t times, less;

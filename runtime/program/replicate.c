@@ -37,8 +37,8 @@ static bool replicate_ranks(const Program *program, uint32_t replicas, Arena *ar
     return mesh->ranks;
 }
 
-/* The copies of a stage in the program. A stage with one copy has no group: the result is then a group of *alone, which
-   is set to that copy. */
+/* The copies of a stage in the program. A stage with one copy has no group in the program; for such a stage this
+   function sets *alone to the copy and returns a group that has only it. */
 static Group copies_of(const Program *program, uint32_t stage, Home *alone)
 {
     const Group *group = program_group(program, stage);

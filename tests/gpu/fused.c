@@ -230,8 +230,8 @@ static Memory lay_out(Operation *o, size_t element_size)
     return m;
 }
 
-/* Replaces products by those with TMA and wgmma, and the attention with wide heads by that with TMA. Keeps the product
-   DX as if its rows did not fit TMA. */
+/* Replaces the kernels by those for Hopper: products use TMA and wgmma, and the attention with wide heads uses TMA. The
+   product DX keeps its kernel, as if its rows did not fit TMA. */
 static void use_hopper(Operation *operations)
 {
     Operation *wide = &operations[ATTEND_WIDE];
