@@ -26,7 +26,7 @@ typedef struct CompareTable {
 
 /* What the rows are sorted by: a column, or the order in which the files were given. */
 typedef int CompareSort;
-/* Finds the column with this name. The name "file" stands for the order in which the files were given.
+/* Finds the column with this name. The name "file" means the order in which the files were given.
    STATUS_BAD_USAGE: no column has this name; the error lists the columns. */
 Status compare_sort_named(const char *name, CompareSort *sort, Error *error);
 /* Sorts the rows by the value in the column, the smallest first. Rows with equal values are sorted by makespan, then

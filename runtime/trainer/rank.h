@@ -20,7 +20,7 @@ typedef struct BoundChunk {
     /* the number of the pipe's first microbatch among the step's microbatches of all replicas */
     uint32_t first;
     uint32_t microbatches; /* of the first and the last stage: number of microbatches that this chunk runs; else 0 */
-    /* [microbatches of the pipe]: where a microbatch stands in the list of those that this chunk runs; PLACE_NONE if
+    /* [microbatches of the pipe]: the position of a microbatch in the list of those that this chunk runs; PLACE_NONE if
        another copy of the stage runs it. Only for the first and the last stage; NULL for others */
     uint32_t *places;
     double *losses;         /* last stage: [microbatches] losses of this chunk's microbatches, in the device's memory */
