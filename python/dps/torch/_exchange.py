@@ -83,8 +83,8 @@ class Exchange:
 
     In the first step the sender sends a header before each activation, with the form of the activation (form_of). Both
     ends keep the form, so later steps send only the tensors. The gradient of an activation has a tensor for each tensor
-    of the activation that requires a gradient, of the same shape and dtype. Messages whose form is known and small go
-    over links (sockets), all others through gloo.
+    of the activation that requires a gradient, of the same shape and dtype. Messages whose form is known go over links
+    (shared memory) if they fit, all others through gloo.
 
     group   a gloo group (dps.torch._group.connect)
     links   {process: Link} for the processes on the same machine
@@ -133,7 +133,7 @@ class Exchange:
     def _local(self, kind, peer, number, activation):
         """The Sender or Receiver of a message that goes over a link; None if the message goes through gloo."""
         link, form = self.links.get(peer), self._form(number, activation)
-        return kind(link, number, form) if link and form is not None and _links.is_small(form) else None
+        return kind(link, number, form) if link and form is not None and _links.fits(form) else None
 
     def _form(self, number, activation):
         """The form of a message (form_of); None if its activation has not been sent or received yet."""

@@ -1,35 +1,39 @@
-"""Small messages between ranks of one machine, through Unix-domain sockets.
+"""Messages between ranks of one machine, through memory that both processes share.
 
-For each message, gloo sends two messages of its own, which a thread of gloo handles. For a small message this takes
-more time than the pass that computes it. Here the sender copies the tensors into the socket, and the receiver copies
-them out. Large messages still go through gloo, which receives them while a pass computes."""
+For each message, gloo sends two messages of its own, and its threads copy the tensors through the kernel. For a small
+message this takes more time than the pass that computes it. Here the sender copies the tensors into a ring in shared
+memory (_ring.py), and the receiver copies them out. A Unix-domain socket wakes a process that sleeps, and tells when
+the other process has ended. Large messages still go through gloo."""
 
 import json
+import mmap
 import os
+import platform
 import select
 import socket
+import threading
 import time
 from collections import deque
-from ctypes import addressof, c_char, memmove
-from itertools import accumulate
+from ctypes import memmove, string_at
 from math import prod
-from struct import pack
 
 import torch
 
 from ._failure import MessageFailed
+from ._ring import ASLEEP, LARGEST, LINE, Ring, length_of
 
 HOST = torch.device("cpu")  # named in every call, because the user may have set another default device
-LARGEST = 1 << 16  # most bytes of a message that goes through a socket
-_HEAD = 8  # bytes of the head with which each message begins: the number of the message
 _SPIN = 50e-6  # most seconds for which a rank that waits for a message does not sleep
 _MOST_SKIPPED = 63  # most receives in a row that sleep at once, since spinning was in vain before
 _TICK = 50  # milliseconds after which a rank that waits for a message on one link also serves its other links
 
 
 def _machine():
-    """A text that is the same in processes that can connect their sockets: those of one running kernel and one network
-    namespace. None: this is not Linux."""
+    """A text that is the same in processes that can share memory: those of one running kernel and one network
+    namespace. None: this is not Linux, or a processor on which other processes may see stores in another order than
+    this process wrote them."""
+    if platform.machine() != "x86_64" or not hasattr(os, "memfd_create"):
+        return None
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read() + os.readlink("/proc/self/ns/net")
@@ -55,10 +59,18 @@ def connect(store, place, peers, names, deadline):
     peers      the processes with which it exchanges messages
     names      for each process, its name in errors
     deadline   the longest wait for a message, in seconds"""
-    machine, secret, found = _machine(), os.urandom(16).hex(), {}
+    machine, secret, links = _machine(), os.urandom(16).hex(), {}
     if machine is None:
         store.set(str(place), json.dumps([None]))
         return {}
+
+    def add(peer, connection, memory, mine):
+        os.ftruncate(memory, 2 * Ring.BYTES)
+        mapped = memoryview(mmap.mmap(memory, 2 * Ring.BYTES))
+        os.close(memory)
+        rings = [Ring(mapped[:Ring.BYTES]), Ring(mapped[Ring.BYTES:])]
+        links[peer] = Link(connection, rings[mine], rings[1 - mine], names[peer], deadline)
+
     with _Socket() as listener:
         listener.bind("")  # Linux chooses a name that is free
         listener.listen(len(peers) + 1)
@@ -69,95 +81,147 @@ def connect(store, place, peers, names, deadline):
         for peer in near:
             if peer < place:
                 name, word = near[peer]
-                found[peer] = _Socket()
-                found[peer].connect(bytes.fromhex(name))
-                found[peer].send(f"{place} {word}".encode())
-        while len(found) < len(near):
+                connection, memory = _Socket(), os.memfd_create("dps")
+                connection.connect(bytes.fromhex(name))
+                socket.send_fds(connection, [f"{place} {word}".encode()], [memory])
+                add(peer, connection, memory, 0)
+        while len(links) < len(near):
             connection = _Socket(listener.accept()[0].detach())
             connection.settimeout(deadline)
-            peer, _, word = connection.recv(100).decode().partition(" ")
-            if word == secret:
-                found[int(peer)] = connection
+            hello, memories, _, _ = socket.recv_fds(connection, 100, 1)
+            peer, _, word = hello.decode().partition(" ")
+            if word == secret and memories:
+                add(int(peer), connection, memories[0], 1)
             else:
                 connection.close()
-    links = {peer: Link(connection, names[peer], deadline) for peer, connection in found.items()}
     for link in links.values():
         link.all = list(links.values())
     return links
 
 
 class Link:
-    """The connection with one other process of this machine. Each send and each receive of the socket is one message.
+    """The connection with one other process of this machine.
 
-    buffer   the message received last: its head (_HEAD bytes), then its tensors, from the address `body` on
-    early    {head: the messages with this head that came before receive() asked for them, the oldest first}
-    unsent   copies of messages for which the socket had no room, the oldest first
-    ended    whether the other process has closed the connection
-    poll     tells whether a message has come, or the other process has closed the connection
-    skip     how many receives did not spin after the last spin in vain; halved by each spin that is not in vain
-    skipping how many of these receives are still to come
-    all      all links of this process"""
+    outgoing   the Ring with messages to the other process
+    incoming   the Ring with messages from it. A process that sleeps says so in the ring that it reads
+    early      {number: the messages with this number that came before receive() asked for them, the oldest first}
+    unsent     (number, length, bytes) of messages for which `outgoing` had no room, the oldest first
+    ended      whether the other process has closed the connection
+    poll       waits until the other process wakes this one or closes the connection
+    skip       how many receives did not spin after the last spin in vain; halved by each spin that is not in vain
+    skipping   how many of these receives are still to come
+    all        all links of this process"""
 
-    def __init__(self, connection, name, deadline):
-        connection.setblocking(True)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, pack("ll", 0, _TICK * 1000))
-        self.socket, self.name, self.deadline = connection, name, deadline
-        self.buffer = bytearray(_HEAD + LARGEST)
-        self.body = addressof(c_char.from_buffer(self.buffer)) + _HEAD
+    # Taking a lock makes the stores before it visible to other processes before the loads after it are done.
+    _barrier = threading.Lock()
+
+    def __init__(self, connection, outgoing, incoming, name, deadline):
+        connection.setblocking(False)
+        self.socket, self.outgoing, self.incoming, self.name, self.deadline = (connection, outgoing, incoming, name,
+                                                                               deadline)
         self.early, self.unsent, self.ended, self.all = {}, deque(), False, [self]
-        coming = select.poll()
-        coming.register(connection, select.POLLIN)
-        self.poll, self.skip, self.skipping = coming.poll, 0, 0
+        self.poll, self.skip, self.skipping = _poll_of([self]), 0, 0
 
     def close(self):
         """Ends the connection. The other process notices this at once."""
         self.socket.close()
 
     def _fail(self, error):
-        raise MessageFailed(self.name, error) from None
+        raise MessageFailed(self.name, error)
 
-    def send(self, parts):
-        """Sends a message, given in parts. If the socket has no room, keeps a copy in `unsent`."""
-        try:
-            if not self.unsent:
-                self.socket.sendmsg(parts, (), socket.MSG_DONTWAIT)
-                return
-        except BlockingIOError:
+    # --- sending ---
+
+    def send(self, number, length, parts):
+        """Sends a message (Ring.write). If there is no room, keeps a copy in `unsent`."""
+        if self.ended:
+            self._fail("connection closed")
+        if self.unsent:
+            self._serve()
+        if not self.unsent and self.outgoing.write(number, length, parts):
+            self._wake()
+        else:
+            self.unsent.append((number, length, b"".join(string_at(*part) for part in parts)))
+
+    def _wake(self):
+        """Wakes the other process if it sleeps; to be called after each change of a ring."""
+        with self._barrier:
             pass
-        except OSError as error:
-            self._fail(error)
-        self.unsent.append(b"".join(parts))
+        words = self.outgoing.words
+        if words[ASLEEP]:
+            words[ASLEEP] = 0
+            try:
+                self.socket.send(b"!")
+            except BlockingIOError:  # earlier ones wake it
+                pass
+            except OSError:
+                self.ended = True
 
     def flush(self):
         """Waits until `unsent` is empty."""
         until = time.monotonic() + self.deadline
         while self.unsent:
-            self._exchange_all(_TICK, until)
-
-    def receive(self, head):
-        """Waits for the message that begins with `head`, and puts it into the buffer."""
-        until = None
-        if head not in self.early:
-            self._spin()
-        while head not in self.early:
-            try:
-                count = self.socket.recv_into(self.buffer)
-            except BlockingIOError:  # nothing came for _TICK: the other process may itself wait for room on some link
-                until = until or time.monotonic() + self.deadline
-                self._exchange_all(0, until)
-                continue
-            except OSError as error:
-                self._fail(error)
-            if self.buffer.startswith(head):
-                return
-            self._keep(count)
             if self.ended:
                 self._fail("connection closed")
-        messages = self.early[head]
-        message = messages.popleft()
-        self.buffer[:len(message)] = message
+            self._sleep(self.all, until, lambda: any([link._serve() for link in self.all]))
+
+    # --- receiving ---
+
+    def receive(self, number, parts):
+        """Waits for the message with this number, and copies it to the parts: (address, bytes) of each tensor."""
+        until = None
+        if self.unsent:
+            self._serve()
+        if number not in self.early:
+            self._spin()
+        while number not in self.early:
+            while self.incoming.has_message():
+                found, length, address = self.incoming.first()
+                if found == number:
+                    for to, size in parts:
+                        memmove(to, address, size)
+                        address += size
+                    self.incoming.pop(length)
+                    self._wake()
+                    return
+                self._keep()
+            if self.ended:
+                self._fail("connection closed")
+            until = until or time.monotonic() + self.deadline
+            if not self._sleep([self], until, self.incoming.has_message):
+                for link in self.all:  # the other process may itself wait for room on some link
+                    link._serve()
+        messages = self.early[number]
+        message, at = messages.popleft(), 0
         if not messages:
-            del self.early[head]
+            del self.early[number]
+        for to, size in parts:
+            memmove(to, message[at:at + size], size)
+            at += size
+
+    def _keep(self):
+        """Moves the oldest message from the ring into `early`."""
+        number, length, address = self.incoming.first()
+        self.early.setdefault(number, deque()).append(string_at(address, length - LINE))
+        self.incoming.pop(length)
+        self._wake()
+
+    def _serve(self):
+        """Moves all messages that have come into `early`, and unsent ones into the ring. Returns whether it moved
+        any."""
+        served = False
+        while self.incoming.has_message():
+            self._keep()
+            served = True
+        while self.unsent:
+            number, length, message = self.unsent[0]
+            if not self.outgoing.write(number, length, [(message, len(message))]):
+                break
+            self.unsent.popleft()
+            self._wake()
+            served = True
+        return served
+
+    # --- waiting ---
 
     def _spin(self):
         """Waits for a message for at most _SPIN without sleeping. Sleeping and being woken takes more processor time
@@ -166,61 +230,61 @@ class Link:
         if self.skipping:
             self.skipping -= 1
             return
-        until = time.perf_counter() + _SPIN
-        while not self.poll(0) and time.perf_counter() < until:
-            pass
-        if time.perf_counter() < until:
-            self.skip //= 2
-        else:
-            self.skip = self.skipping = min(2 * self.skip + 1, _MOST_SKIPPED)
+        has_message, clock = self.incoming.has_message, time.perf_counter
+        until = clock() + _SPIN
+        while not has_message():
+            if clock() >= until:
+                self.skip = self.skipping = min(2 * self.skip + 1, _MOST_SKIPPED)
+                return
+        self.skip //= 2
 
-    def _keep(self, count):
-        if count == 0:
-            self.ended = True
-        else:
-            self.early.setdefault(bytes(self.buffer[:_HEAD]), deque()).append(bytes(self.buffer[:count]))
-
-    def _exchange_all(self, milliseconds, until):
-        """Receives all messages that have come over all links into `early`, and sends unsent ones. If there is nothing
-        to do, waits for at most `milliseconds`. Raises MessageFailed if it is later than `until`."""
+    def _sleep(self, links, until, must_not):
+        """Sleeps until another process changes a ring of these links, or ends; at most for _TICK. Does not sleep if
+        must_not() is true after the others have been told. Returns whether something happened. Raises MessageFailed if
+        it is later than `until`."""
         if time.monotonic() > until:
             self._fail("timed out")
-        links = {link.socket.fileno(): link for link in self.all if not link.ended}
-        poll = select.poll()
-        for number, link in links.items():
-            poll.register(number, select.POLLIN | (select.POLLOUT if link.unsent else 0))
-        for number, _ in poll.poll(milliseconds):
-            links[number]._exchange()
+        links = [link for link in links if not link.ended]
+        for link in links:
+            link.incoming.words[ASLEEP] = 1
+        with self._barrier:
+            pass
+        happened = must_not() or (links[0].poll if len(links) == 1 else _poll_of(links))(_TICK)
+        for link in links:
+            link.incoming.words[ASLEEP] = 0
+            link._notice()
+        return happened
 
-    def _exchange(self):
+    def _notice(self):
+        """Reads what _wake() of the other process has sent, or that it has closed the connection."""
         try:
-            while not self.ended:
-                self._keep(self.socket.recv_into(self.buffer, 0, socket.MSG_DONTWAIT))
+            while self.socket.recv(16):
+                pass
+            self.ended = True
         except BlockingIOError:
             pass
         except OSError:
             self.ended = True
-        try:
-            while self.unsent:
-                self.socket.send(self.unsent[0], socket.MSG_DONTWAIT)
-                self.unsent.popleft()
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            self._fail(error)
+
+
+def _poll_of(links):
+    poll = select.poll()
+    for link in links:
+        poll.register(link.socket, select.POLLIN)
+    return poll.poll
 
 
 class Sender:
     """A message that this process sends over a link in each step: tensors of one form."""
 
     def __init__(self, link, number, form):
-        self.link, self.head = link, number.to_bytes(_HEAD, "little")
-        self.arrays = [c_char * size for size in _sizes(form)]
+        self.link, self.number, self.sizes = link, number, _sizes(form)
+        self.length = length_of(sum(self.sizes))
 
     def __call__(self, tensors):
         """Sends tensors, or copies of them later: the caller may change the tensors as soon as this returns."""
         tensors = [t.contiguous() for t in tensors]
-        self.link.send([self.head, *[array.from_address(t.data_ptr()) for array, t in zip(self.arrays, tensors)]])
+        self.link.send(self.number, self.length, [(t.data_ptr(), size) for t, size in zip(tensors, self.sizes)])
         return self
 
     def wait(self):
@@ -232,25 +296,19 @@ class Receiver:
     """A message that this process receives over a link in each step: tensors of one form."""
 
     def __init__(self, link, number, form):
-        self.link, self.head = link, number.to_bytes(_HEAD, "little")
-        sizes = _sizes(form)
-        starts = accumulate(sizes, initial=link.body)
+        self.link, self.number = link, number
         # torch.empty_like takes less time than torch.empty with all these arguments
-        self.parts = [(torch.empty(shape, dtype=dtype, device=HOST), grad, start, size)
-                      for (shape, dtype, grad), start, size in zip(form, starts, sizes)]
+        self.parts = [(torch.empty(shape, dtype=dtype, device=HOST), grad, size)
+                      for (shape, dtype, grad), size in zip(form, _sizes(form))]
 
     def __call__(self):
         return self
 
     def wait(self):
         """Returns the tensors of the message."""
-        self.link.receive(self.head)
-        made = []
-        for like, grad, start, size in self.parts:
-            tensor = torch.empty_like(like).requires_grad_(grad)
-            memmove(tensor.data_ptr(), start, size)
-            made.append(tensor)
-        return tuple(made)
+        made = tuple([torch.empty_like(like).requires_grad_(grad) for like, grad, _ in self.parts])
+        self.link.receive(self.number, [(t.data_ptr(), size) for t, (_, _, size) in zip(made, self.parts)])
+        return made
 
 
 def _sizes(form):
@@ -258,5 +316,6 @@ def _sizes(form):
     return [prod(shape) * torch.empty((), dtype=dtype, device=HOST).element_size() for shape, dtype, _ in form]
 
 
-def is_small(form):
+def fits(form):
+    """Whether a message of this form may go over a link."""
     return sum(_sizes(form)) <= LARGEST

@@ -1,11 +1,10 @@
 """Measures what dps.torch costs if the stages do nothing: processor time per action (an F, I, W or B with its
-messages), with 2 ranks on one machine. dps.torch sends these small messages through sockets. Beside it stands the time
-of
+messages), with 2 ranks on one machine. dps.torch sends these messages through shared memory. Beside it is the time of
 
 - dps.torch with all messages through gloo,
 - dps.torch with messages that do nothing,
-- the same modules, backwards and messages called directly in the same order, through gloo; through the sockets of
-  dps.torch; and without messages,
+- the same modules, backwards and messages called directly in the same order, through gloo; through the shared
+  memory of dps.torch; and without messages,
 - the messages of these calls alone: what gloo costs at least.
 
 Also measures what precedes the first action: import dps, compile dualpipe for 8 ranks, and make the plan of a rank.
@@ -100,7 +99,7 @@ class NoMessages:
 
 
 class Near:
-    """In place of a gloo group: messages go through the socket of a link."""
+    """In place of a gloo group: messages go over a link."""
 
     def __init__(self, link):
         import torch
@@ -120,7 +119,7 @@ class Near:
 def silence(pipeline):
     """From now on no message goes over a link: received tensors have any values."""
     for link in pipeline._links.values():
-        link.send = link.receive = lambda _: None
+        link.send = link.receive = lambda *_: None
 
 
 def least_of(functions):
@@ -174,7 +173,7 @@ def one_rank():
         direct.group = NoMessages()
         found += least_of((step, direct.step))
         kinds = (("action", " goal 20"), ("action_through_gloo", ""), ("direct_calls_through_gloo", ""),
-                 ("gloo_alone", ""), ("direct_calls_through_sockets", ""), ("action_without_messages", ""),
+                 ("gloo_alone", ""), ("direct_calls_over_links", ""), ("action_without_messages", ""),
                  ("direct_calls_without_messages", ""))
         for (kind, goal), times in zip(kinds, found):
             process, thread = (time / actions(pipeline) for time in times)

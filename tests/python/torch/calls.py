@@ -85,7 +85,7 @@ class Scaled(nn.Module):
 def small_messages():
     """From the second step on, small messages go over links, and others through gloo."""
     program, rank = dps.compile(dps.schedule("1f1b"), ranks=2, microbatches=4), dist.get_rank()
-    width = dps.torch._links.LARGEST // 4
+    width = dps.torch._ring.LARGEST // 4
     for rows, posts in ((1, 0), (2, 8)):
         pipeline = dps.torch.Pipeline(program, [lambda x: 2 * x], lambda y: y.sum())
         x = torch.ones(4 * rows, width, requires_grad=True)

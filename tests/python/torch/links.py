@@ -1,14 +1,17 @@
-"""Tests messages over sockets between two threads, which have the parts of two ranks on one machine."""
+"""Tests messages through shared memory between threads, which have the parts of ranks on one machine."""
 
 import json
+import random
 import socket
 import threading
 import unittest.mock
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from ctypes import string_at
 
 import torch
 
-from dps.torch import _links
+from dps.torch import _links, _ring
 from dps.torch._failure import MessageFailed
 
 
@@ -68,13 +71,12 @@ def every_kind():
 
 
 def more_than_fits():
-    """Three ranks send each other more than the sockets hold, then receive it in another order. The same numbers come
+    """Three ranks send each other more than the rings hold, then receive it in another order. The same numbers come
     again in the next step."""
-    ranks, count, steps = 3, 40, 2
-    size = _links.LARGEST // 8
+    ranks, count, steps, size = 3, 2 * _ring.MESSAGES, 2, 1000
 
     def run(rank, links):
-        values = [[torch.full((size,), 1000 * step + number, dtype=torch.int64) for number in range(count)]
+        values = [[torch.full((size + number,), 1000 * step + number, dtype=torch.int64) for number in range(count)]
                   for step in range(steps)]
         works = [sent(links, peer, number, [values[step][number] + 100000 * rank])
                  for step in range(steps) for number in range(count) for peer in links]
@@ -92,6 +94,30 @@ def more_than_fits():
             result.result()
 
 
+def rings():
+    """Messages of random sizes, written while there is room and read at random, come out as they went in. An empty ring
+    has room for every message that may go over a link."""
+    written, read = [_ring.Ring(memory) for memory in [memoryview(bytearray(_ring.Ring.BYTES))] * 2]
+    draw, waiting, refused = random.Random(7), deque(), 0
+    for number in range(1000):
+        size = draw.choice((0, 1, 64, 1000, 70000, draw.randrange(_ring.LARGEST), _ring.LARGEST))
+        values = draw.randbytes(1) * size
+        if written.write(number, _ring.length_of(size), [(values, size)]):
+            waiting.append((number, size, values[:1]))
+        else:
+            assert waiting, "no room in an empty ring"
+            refused += 1
+        for _ in range(draw.randrange(2) if draw.randrange(100) else len(waiting)):
+            if waiting:
+                number, size, value = waiting.popleft()
+                found, length, address = read.first()
+                assert (found, length) == (number, _ring.length_of(size))
+                assert string_at(address, size) == value * size
+                read.pop(length)
+        assert read.has_message() == bool(waiting)
+    assert refused > 20, refused
+
+
 def failed(function, *arguments):
     try:
         function(*arguments)
@@ -103,9 +129,9 @@ def failed(function, *arguments):
 def failures():
     """Without a message the wait ends at the deadline; if the other end is closed, the wait ends at once."""
     one, other = connected(0.2)
-    form, large = form_of([torch.ones(1)]), [torch.ones(_links.LARGEST // 4)]
+    form, large = form_of([torch.ones(1)]), [torch.ones(_ring.LARGEST // 4)]
     assert failed(received, one, 1, 0, form) == "rank 1: timed out"
-    works = [sent(one, 1, number, large) for number in range(100)]
+    works = [sent(one, 1, number, large) for number in range(_ring.MESSAGES)]
     assert failed(works[-1].wait) == "rank 1: timed out"
     one, other = connected(60)
     sent(other, 0, 0, [torch.ones(1)])

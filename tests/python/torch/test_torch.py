@@ -112,7 +112,10 @@ class Links(unittest.TestCase):
     def test_every_kind_of_tensor(self):
         links.every_kind()
 
-    def test_more_than_the_sockets_hold(self):
+    def test_ring(self):
+        links.rings()
+
+    def test_more_than_the_rings_hold(self):
         links.more_than_fits()
 
     def test_failures(self):
