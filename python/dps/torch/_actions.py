@@ -22,14 +22,17 @@ class Actions:
         function.
 
         mode     True: a training step; False: only forwards
-        learnt   whether an earlier step has learnt the shapes of messages; if so, receives are posted early"""
+        learnt   whether an earlier step has learnt the shapes of messages; if so, receives are posted early, unless
+                 messages go through NCCL"""
         actions = self.plan.training if mode else self.plan.evaluation
         made = {}
         for action in actions:
             maker = getattr(self, "_make_" + action.instruction.opcode.lower(), None)
             made[action.index] = maker(action.instruction, mode) if maker else None
         actions = [action for action in actions if made[action.index]]
-        actions = receive_early(actions) if learnt else actions
+        exchange = self._exchanges[mode]
+        if learnt and not exchange.outgoing and not exchange.incoming:
+            actions = receive_early(actions)
         return actions, [made[action.index] for action in actions]
 
     def _make_forward(self, i, mode):

@@ -46,7 +46,7 @@ def _decode(header):
 
 
 class _Flying:
-    """A message that gloo sends or receives. `sent` keeps the tensors alive while gloo sends them."""
+    """A message that gloo or NCCL sends or receives. `sent` keeps the tensors alive while they are sent."""
 
     __slots__ = ("exchange", "works", "peer", "received", "sent")
 
@@ -54,8 +54,8 @@ class _Flying:
         self.exchange, self.works, self.peer, self.received, self.sent = exchange, works, peer, received, sent
 
     def wait(self):
-        """Waits until the message is sent or received, at most for the timeout of the gloo group, which is the
-        deadline. Returns the received tensors; None for a send."""
+        """Waits until the message is sent or received, at most for the timeout of the group, which is the deadline.
+        Returns the received tensors; None for a send."""
         try:
             for work in self.works:
                 work.wait()
@@ -89,10 +89,14 @@ class Exchange:
     group   a gloo group (dps.torch._group.connect)
     links   {process: Link} for the processes on the same machine
     names   for each process of the group, its name in errors
-    device  where the rank computes. If this is not the CPU, messages are copied through memory of the host"""
+    device  where the rank computes. If this is not the CPU, messages are copied through memory of the host, except
+            those through NCCL
+    outgoing, incoming   {process: dps.torch._nccl.Group} for the processes to which, and from which, messages go
+            through NCCL, except headers; they have no link"""
 
-    def __init__(self, group, links, names, device):
+    def __init__(self, group, links, names, device, outgoing, incoming):
         self.group, self.links, self.names, self.device = group, links, names, device
+        self.outgoing, self.incoming = outgoing, incoming
         self.forms = {}  # {number of a message with an activation: its form}
 
     def failed(self, peer, error):
@@ -114,7 +118,8 @@ class Exchange:
         must be called before the next send of this message."""
         local = self._local(_links.Sender, peer, number, activation)
         post = local or partial(self._send, peer, number)
-        send = post if self.device.type == "cpu" else lambda tensors: post([t.cpu() for t in tensors])
+        as_is = peer in self.outgoing or self.device.type == "cpu"
+        send = post if as_is else lambda tensors: post([t.cpu() for t in tensors])
         if number != activation:
             return send
 
@@ -128,7 +133,8 @@ class Exchange:
         the tensors."""
         post = (self._local(_links.Receiver, peer, number, activation)
                 or partial(self._receive, peer, number, activation))
-        return post if self.device.type == "cpu" else lambda: _OnDevice(post(), self.device)
+        as_is = peer in self.incoming or self.device.type == "cpu"
+        return post if as_is else lambda: _OnDevice(post(), self.device)
 
     def _local(self, kind, peer, number, activation):
         """The Sender or Receiver of a message that goes over a link; None if the message goes through gloo."""
@@ -165,13 +171,15 @@ class Exchange:
 
     def _send(self, peer, number, tensors):
         tensors = [t.contiguous() for t in tensors]
-        return _Flying(self, self._posted(self.group.send, tensors, peer, number), peer, sent=tensors)
+        group = self.outgoing.get(peer, self.group)
+        return _Flying(self, self._posted(group.send, tensors, peer, number), peer, sent=tensors)
 
     def _receive(self, peer, number, activation):
         if activation not in self.forms:
             header = torch.empty(_HEADER, dtype=torch.int64, device=HOST)
             self._header(self.group.recv, header, peer, number)
             self.forms[number] = _decode(header)
-        tensors = tuple([torch.empty(shape, dtype=dtype, requires_grad=grad, device=HOST)
+        group, device = (self.incoming[peer], self.device) if peer in self.incoming else (self.group, HOST)
+        tensors = tuple([torch.empty(shape, dtype=dtype, requires_grad=grad, device=device)
                          for shape, dtype, grad in self._form(number, activation)])
-        return _Flying(self, self._posted(self.group.recv, tensors, peer, number), peer, received=tensors)
+        return _Flying(self, self._posted(group.recv, tensors, peer, number), peer, received=tensors)

@@ -33,10 +33,11 @@ class Failures:
     """What the ranks of a pipeline tell each other about failures, through the store of torch.distributed.
 
     store   a store of this pipeline alone
-    close   closes the connections of this rank"""
+    close   closes the connections of this rank
+    is_silent   True: if a rank dies, other ranks may not notice that its connections closed"""
 
-    def __init__(self, store, rank, ranks, close):
-        self.store, self.rank, self.ranks, self.close = store, rank, ranks, close
+    def __init__(self, store, rank, ranks, close, is_silent):
+        self.store, self.rank, self.ranks, self.close, self.is_silent = store, rank, ranks, close, is_silent
         self.words = None  # why the pipeline has failed
 
     def _count(self, key, add=0):
@@ -97,7 +98,8 @@ class Failures:
         except Exception:
             stuck = []
         names = " and ".join(f"rank {rank}" for rank in stuck)
-        reason = f"{names} did not wait, so it is stuck in a pass" if stuck else "all ranks waited"
+        where = "in a pass, or has ended" if self.is_silent else "in a pass"
+        reason = f"{names} did not wait, so it is stuck {where}" if stuck else "all ranks waited"
         return f"{waited} for {deadline:g} s, which is the deadline; {reason}"
 
 

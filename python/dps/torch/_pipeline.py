@@ -2,6 +2,7 @@
 
 import json
 import time
+import weakref
 from collections import deque
 from datetime import timedelta
 from functools import partial
@@ -10,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from .._errors import UsageError
-from . import _batch, _group, _links, _trace
+from . import _batch, _group, _links, _nccl, _trace
 from ._actions import Actions
 from ._exchange import Exchange
 from ._failure import Failures, MessageFailed, PipelineError, close_group
@@ -55,7 +56,8 @@ class Pipeline(Actions):
     sum_copies     False: gradients are summed over replicas, but not over the copies that a stage has in one pipeline
     tied           (parameter, group) pairs: the gradient of the parameter is summed over the group at the end of a step
     device         where the stages compute; None: where their first parameter is, or the CPU. Give step() tensors on
-                   this device. If it is not the CPU, messages are copied through the memory of the host
+                   this device. GPUs: if `group` has the backend nccl for them, messages and sums of gradients go
+                   through NCCL. On any other device than the CPU they are copied through the memory of the host
 
     Passes, messages and sums run in the order of the program. Copies of a stage (DualPipe has two of each) must begin
     with equal parameters; with sum_copies their gradients are summed, so they stay equal."""
@@ -77,6 +79,7 @@ class Pipeline(Actions):
         self.loss_scale = 1 / (program.microbatches * len(replicas)) if loss_scale is None else loss_scale
         self._stages = [self._stage(chunk) for chunk in range(len(self.modules))]
         self.device = self._device_of_parameters() if device is None else torch.device(device)
+        self._through_nccl = _nccl.Communicator.serves(self.device, group)
         self._connect(replicas)
         self._slots = [None] * program.rank(self.rank).slots["message"]
         self._held = {}
@@ -142,13 +145,29 @@ class Pipeline(Actions):
         self._messages = _group.connect(self._processes, dist.PrefixStore("messages", store), self.deadline)
         self._groups.append((self._messages, self._processes))
         names = {process: f"rank {rank}" for rank, process in enumerate(self._process_of)}
-        peers = {self._process_of[peer] for peer in self.plan.peers}
+        outgoing, incoming = self._connect_nccl(dist.PrefixStore("nccl", store))
+        self._in_order = [*outgoing.values(), *incoming.values()]
+        peers = {self._process_of[peer] for peer in self.plan.peers} - {*outgoing, *incoming}
         self._links = _links.connect(dist.PrefixStore("links", store), self._processes.index(dist.get_rank()), peers,
                                      names, self.deadline)
-        self._exchanges = {mode: Exchange(self._messages, self._links, names, self.device) for mode in (True, False)}
+        self._exchanges = {mode: Exchange(self._messages, self._links, names, self.device, outgoing, incoming)
+                           for mode in (True, False)}
         self._store = store
-        self._failures = Failures(dist.PrefixStore("failures", store), self.rank, self.program.ranks, self._close)
+        self._failures = Failures(dist.PrefixStore("failures", store), self.rank, self.program.ranks, self._close,
+                                  is_silent=bool(self._in_order))
+        self._steps = [_nccl.Steps(dist.PrefixStore("steps", store), self.rank, self.program.ranks)]
+        if not self._in_order:
+            self._steps.pop().give_up()
         self._sums = self._make_sums(replicas, store)
+        self._leave = weakref.finalize(self, _nccl.leave, self._in_order, self._steps, self.deadline)
+
+    def _connect_nccl(self, store):
+        me, routes = self._processes.index(dist.get_rank()), set()
+        for action in self.plan.training:
+            if action.instruction.peer is not None:
+                peer = self._process_of[action.instruction.peer]
+                routes.add((me, peer) if action.instruction.opcode.startswith("SEND") else (peer, me))
+        return _nccl.connect(store, me, routes, self._through_nccl, self.device, self.deadline)
 
     def _make_sums(self, replicas, store):
         """For each chunk, its GradientSum: over all replicas and, with sum_copies, over all copies of its stage.
@@ -163,24 +182,35 @@ class Pipeline(Actions):
             ranks = sorted({rank for rank, _ in copies})
             members = sorted(int(p) for rank in ranks for p in store.get(f"replicas {rank}").decode().split(","))
             key = (group if group is not None else f"chunk {chunk}", tuple(members))
-            made[key] = self._sum_group(members, key[0])
+            made[key] = self._sum_group(members, key[0], parameters[chunk])
             name = f"another rank that sums stage {self.plan.chunks[chunk].stage}"
             sums[chunk] = GradientSum(parameters[chunk], made[key], name)
         return sums
 
-    def _sum_group(self, members, name):
+    def _sum_group(self, members, name, parameters):
         if len(members) == 1:
             return None
         if len(set(members)) != len(members):
             raise UsageError("two replicas of the pipeline share a process: replicate_group must have one process of "
                              "each replica")
-        group = _group.connect(members, _group.store_of(members, f"sum {name}"), self.deadline)
+        store = _group.store_of(members, f"sum {name}")
+        serves = self._through_nccl and all(p.device.type == self.device.type for p in parameters)
+        place, size = members.index(dist.get_rank()), len(members)
+        group = _nccl.connect_sum(dist.PrefixStore("nccl", store), place, size, serves, self.device, self.deadline)
+        if group is not None:
+            self._in_order.append(group)
+            self._steps.append(_nccl.Steps(dist.PrefixStore("steps", store), place, size))
+            return group
+        group = _group.connect(members, store, self.deadline)
         self._groups.append((group, members))
         return group
 
     def _close(self):
-        for link in self._links.values():
+        self._leave.detach()
+        for link in [*self._links.values(), *self._in_order]:
             link.close()
+        for steps in self._steps:
+            steps.give_up()
         for group, members in self._groups:
             close_group(group, members.index(dist.get_rank()), len(members))
 
@@ -252,6 +282,8 @@ class Pipeline(Actions):
             recorded = self._run(*actions_and_functions, mode)
         if mode not in self._runs:
             self._runs[mode] = self._functions(mode, learnt=True)
+        for steps in self._steps:
+            steps.end()
         if mode or self.program.is_forward_only:
             self._recorded.append(recorded)
         return self._results()

@@ -71,7 +71,8 @@ def _holder():
 class GradientSum:
     """The sum of a chunk's gradients over the processes of a group. post() starts it, wait() waits for it.
 
-    group    a gloo group (dps.torch._group.connect); None: this process is the only one, so nothing is summed
+    group    a gloo group (dps.torch._group.connect), or a dps.torch._nccl.Group; None: this process is the only one, so
+             nothing is summed
     others   the name of the other processes of the group in errors"""
 
     def __init__(self, parameters, group, others):

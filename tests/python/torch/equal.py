@@ -1,6 +1,8 @@
 """One rank. Trains each case of a list with the pipeline and without it, and compares losses, outputs and gradients.
 
-usage: equal.py CASE...   a case is SCHEDULE:RANKS:MICROBATCHES:MODEL; SCHEDULE: a name, or the path of a file"""
+usage: equal.py [--in-order] CASE...   a case is SCHEDULE:RANKS:MICROBATCHES:MODEL; SCHEDULE: a name, or the path of a
+                                       file. --in-order: messages and sums go through communicators with the order of
+                                       NCCL, of which each post blocks"""
 
 import copy
 import sys
@@ -13,6 +15,7 @@ import torch.distributed as dist
 
 import dps
 import dps.torch
+import in_order
 from models import Model
 
 torch.set_num_threads(1)
@@ -121,7 +124,9 @@ def main():
     groups = {ranks: dist.new_group(range(ranks)) for ranks in range(1, dist.get_world_size() + 1)}
     ends = {ranks: dist.new_group(sorted({0, ranks - 1})) for ranks in groups}
     failed = 0
-    for case in [argument for argument in sys.argv[1:] if argument != "-v"]:
+    if "--in-order" in sys.argv:
+        in_order.install(posts_block=True)
+    for case in [argument for argument in sys.argv[1:] if not argument.startswith("-")]:
         schedule, ranks, microbatches, kind = case.split(":")
         started = time.monotonic()
         if dist.get_rank() < int(ranks):

@@ -1,7 +1,9 @@
-"""One of three ranks whose steps fail on rank 1 in several ways. Prints what step() raises."""
+"""One of three ranks whose steps fail on rank 1 in several ways. Prints what step() raises. With --in-order, messages
+and sums go through communicators with the order of NCCL."""
 
 import os
 import signal
+import sys
 import time
 
 import torch
@@ -10,11 +12,15 @@ from torch import nn
 
 import dps
 import dps.torch
+import in_order
 
-# Deadlines in seconds. SHORT is for the two failures that are noticed only at the deadline: a rank
-# that stays in a pass, and a failure while ranks sum tied parameters (their group is the user's, and
-# this package does not close it). LONG is for all others, which must end the step long before it.
+# Deadlines in seconds. SHORT is for the failures that are noticed only at the deadline: a rank
+# that stays in a pass, a failure while ranks sum tied parameters (their group is the user's, and
+# this package does not close it), and with NCCL a rank that dies. LONG is for all others, which
+# must end the step long before it.
 SHORT, LONG = 6, 100
+IN_ORDER = "--in-order" in sys.argv
+LATE = {"stays", "dies"} if IN_ORDER else {"stays"}
 
 
 class Failing(nn.Module):
@@ -44,7 +50,7 @@ def fail(how, steps):
     rank = dist.get_rank()
     program = dps.compile(dps.schedule("1f1b"), ranks=dist.get_world_size(), microbatches=4)
     module = Failing(how) if rank == 1 else nn.Linear(4, 4)
-    pipeline = dps.torch.Pipeline(program, [module], nn.functional.mse_loss, deadline=SHORT if how == "stays" else LONG)
+    pipeline = dps.torch.Pipeline(program, [module], nn.functional.mse_loss, deadline=SHORT if how in LATE else LONG)
     ended = dist.PrefixStore(how, pipeline._store)
     module.others_ended = lambda: ended.add("ended", 0) == 2
     x = torch.randn(8, 4)
@@ -87,6 +93,8 @@ def fail_before_tied():
 
 def main():
     dist.init_process_group("gloo")
+    if IN_ORDER:
+        in_order.install(posts_block=False)
     for how, steps in (("shape", 1), ("raises", 2), ("stays", 1), ("dies", 1)):
         dist.barrier()
         others_ended = fail(how, steps)

@@ -19,6 +19,7 @@ sys.path.insert(0, str(HERE))
 import forks  # noqa: E402
 import graphs  # noqa: E402
 import halves  # noqa: E402
+import in_order  # noqa: E402
 import links  # noqa: E402
 from launch import launch  # noqa: E402
 
@@ -73,6 +74,15 @@ class Equal(Ranks):
     def test_every_schedule(self):
         self.run_ranks("equal.py", 4, *_every_case(), seconds=7200)
 
+    def test_in_the_order_of_nccl(self):
+        """Each directed pair of ranks has a communicator without tags, whose posts block until the other end posts."""
+        self.run_ranks("equal.py", 2, "--in-order", "1f1b:2:5:transformer", "zb-v:2:4:several", "dualpipe:2:4:mlp",
+                       "chimera:2:4:tied", "bitpipe:2:4:frozen")
+
+    @unittest.skipUnless(EVERYTHING, "make test-torch trains under every schedule")
+    def test_every_schedule_in_the_order_of_nccl(self):
+        self.run_ranks("equal.py", 4, "--in-order", *itertools.islice(_every_case(), 0, None, 3), seconds=7200)
+
 
 by_the_graph = unittest.skipUnless(halves.GraphSplitter in halves.SPLITTERS,
                                    "this PyTorch cannot start a backward at a node of the graph")
@@ -126,6 +136,11 @@ class Links(unittest.TestCase):
 
     def test_strangers(self):
         links.strangers()
+
+
+class Nccl(unittest.TestCase):
+    def test_waits_for_those_that_are_behind(self):
+        in_order.ends_steps()
 
 
 class Replicas(Ranks):
@@ -213,7 +228,13 @@ class Failures(Ranks):
     """A step that fails ends on all ranks within the deadline, and all say why."""
 
     def test_all_ranks_say_why(self):
-        results = launch(str(HERE / "failing.py"), 3)
+        self.say_why(r"rank 1 has ended: its connection closed while rank [02]")
+
+    def test_in_the_order_of_nccl(self):
+        self.say_why(r".* for 6 s, which is the deadline; rank 1 did not wait, so it .* or has ended", "--in-order")
+
+    def say_why(self, words_of_death, *arguments):
+        results = launch(str(HERE / "failing.py"), 3, arguments)
         self.assertEqual([status for status, _ in results], [0, -9, 0], results)
         for rank, (_, output) in enumerate(results):
             self.assertNotRegex(output, "too late|no failure|Traceback")
@@ -227,7 +248,7 @@ class Failures(Ranks):
             self.assertRegex(output, "tied: " + ("" if there else sums) + "ArithmeticError: rank 1")
             self.assertRegex(output, "stays: PipelineError: .* for 6 s, which is the deadline; rank 1 did not wait")
             if not there:
-                self.assertRegex(output, "dies: PipelineError: rank 1 has ended: its connection closed while rank [02]")
+                self.assertRegex(output, "dies: PipelineError: " + words_of_death)
 
 
 class Calls(Ranks):

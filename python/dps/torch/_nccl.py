@@ -1,0 +1,203 @@
+"""Messages and sums through NCCL, from GPU to GPU.
+
+NCCL has no tags: the operations of a communicator run in the order in which they are posted, each when all its
+processes have posted it. So each directed pair of processes has a communicator for its messages, and a rank posts
+messages and sums in the order of its program, receives no earlier. A proven program ends even if each post blocks until
+the other processes arrive (program_verify in runtime/program/program.h). So it also ends if the GPU, or a call of CUDA,
+waits for all that was posted before. Only the kernels of NCCL, one of each communicator, must fit on the GPU together.
+
+A GPU that waits for a message from a process that has failed would wait forever, and with it each call of CUDA that
+waits for the GPU. So here the process waits for the end of an operation, not the stream on which stages compute."""
+
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+_LOOK = 0.1  # seconds between two looks at the store, whether another process has closed the group
+_PAUSE = 20e-6  # seconds between two looks at the GPU
+_LIMIT = 600  # PyTorch ends the process if an operation takes this many seconds longer than the deadline
+
+
+class Communicator:
+    """A communicator of NCCL, and what is needed of CUDA. Tests without a GPU put another class in its place.
+
+    group   what posts operations: send(), recv(), allreduce() of a ProcessGroupNCCL"""
+
+    @staticmethod
+    def serves(device, group):
+        """Whether tensors on `device` can go through NCCL: it is a GPU, and the user has initialized `group` (None:
+        torch.distributed) with nccl for GPUs."""
+        if device.type != "cuda":
+            return False
+        backend = str(getattr(dist, "get_backend_config", dist.get_backend)(group))
+        return backend == "nccl" or "cuda:nccl" in backend
+
+    def __init__(self, store, place, size, device, seconds):
+        self.group = dist.ProcessGroupNCCL(store, place, size, timedelta(seconds=seconds))
+        self.device, self.stream = device, torch.cuda.Stream(device, priority=-1)
+
+    def ended(self, work):
+        """Returns a function that says whether `work` is over. It asks the GPU: a work says that it is completed also
+        if NCCL has failed."""
+        with torch.cuda.stream(self.stream):
+            work.wait()  # makes this stream wait
+            return self.stream.record_event().query
+
+    def computed(self):
+        """Returns a function that says whether everything is over that stages have started so far."""
+        return torch.cuda.current_stream(self.device).record_event().query
+
+    def close(self):
+        """Ends all operations. Where PyTorch has no call for this, the end of the group does it."""
+        group, self.group = self.group, None
+        end = getattr(group, "abort", None) or getattr(group, "_shutdown", None)
+        if end:
+            end()
+
+
+class Group:
+    """Posts operations of one communicator, with the interface of a gloo group as far as this package uses it.
+
+    store   a store of this group alone
+    place   the number of this process in the group, which has `size` processes; in a pair the sender is 0"""
+
+    def __init__(self, store, place, size, device, deadline):
+        self.store, self.other, self.deadline = store, 1 - place, deadline
+        self.communicator = Communicator(dist.PrefixStore("nccl", store), place, size, device, deadline + _LIMIT)
+
+    def send(self, tensors, _peer, _tag):
+        return self._posted(self.communicator.group.send, _bytes(*tensors), self.other, 0)
+
+    def recv(self, tensors, _peer, _tag):
+        return self._posted(self.communicator.group.recv, _bytes(*tensors), self.other, 0)
+
+    def allreduce(self, tensors):
+        return self._posted(self.communicator.group.allreduce, *tensors)
+
+    def _posted(self, post, tensor, *where):
+        return _Work(self, post([tensor], *where) if tensor.numel() else None)
+
+    def close(self):
+        """Ends all operations. Processes that wait for one find this out through the store."""
+        _add(self.store, "closed", 1)
+        self.communicator.close()
+
+    def wait_for(self, work):
+        """Waits until `work` is over. The deadline counts from when the stages have computed what they have started.
+        Raises RuntimeError after the deadline, or if another process has closed the group."""
+        ended = self.communicator.ended(work)
+        if ended():
+            return
+        computed, until, look = self.communicator.computed(), None, time.monotonic() + _LOOK
+        while not ended():
+            now = time.monotonic()
+            if until is None and computed():
+                until = now + self.deadline
+            if until is not None and now > until:
+                raise RuntimeError("timed out")
+            if now >= look:
+                look = now + _LOOK
+                if _add(self.store, "closed", 0):
+                    raise RuntimeError("connection closed")
+            time.sleep(_PAUSE)
+
+
+class _Work:
+    """An operation that is posted. work: that of torch.distributed; None: there is nothing to wait for."""
+
+    __slots__ = ("group", "work")
+
+    def __init__(self, group, work):
+        self.group, self.work = group, work
+
+    def wait(self, *_timeout):
+        if self.work is not None:
+            self.group.wait_for(self.work)
+            self.work = None
+
+    def is_completed(self):
+        return self.work is None
+
+
+def _bytes(tensor):
+    """The bytes of a contiguous tensor: NCCL does not know all dtypes."""
+    return tensor.detach().view(-1).view(torch.uint8)
+
+
+def _add(store, key, number):
+    """Adds to a number in the store. Returns the sum; None if the store is gone, with the process that held it."""
+    try:
+        return store.add(key, number)
+    except RuntimeError:
+        return None
+
+
+class Steps:
+    """How many steps each process of a group has ended. An operation may be over for a process and not yet for another
+    one. So a process that is done with its communicators closes them only when all others have ended the step too.
+
+    store   a store for this purpose alone"""
+
+    def __init__(self, store, place, size):
+        self.store, self.place, self.others = store, str(place), [str(i) for i in range(size) if i != place]
+        self.ended = 0
+
+    def end(self):
+        self.ended += 1
+        _add(self.store, self.place, 1)
+
+    def give_up(self):
+        """This process will end no more steps: nobody must wait for it."""
+        _add(self.store, self.place, 1 << 30)
+
+    def wait(self, seconds):
+        """Waits until all others have ended as many steps, or are gone, at most `seconds`."""
+        until = time.monotonic() + seconds
+        while self._others_are_behind() and time.monotonic() < until:
+            time.sleep(_LOOK)
+
+    def _others_are_behind(self):
+        counts = [_add(self.store, other, 0) for other in self.others]
+        return None not in counts and min(counts) < self.ended
+
+
+def leave(groups, steps, seconds):
+    """Closes the groups of a pipeline that is not needed any more. Waits for other processes at most `seconds`."""
+    for each in steps:
+        each.wait(seconds)
+    for group in groups:
+        group.close()
+
+
+# A communicator is made by its first operation, which blocks until all its processes arrive. The functions below post
+# this operation, so that no step does.
+
+def connect(store, place, routes, serves, device, deadline):
+    """Makes the groups for messages. Returns ({receiver: Group}, {sender: Group}) for those peers that also use NCCL.
+    All processes of the pipeline must call this. Processes are numbers in the group of the pipeline.
+
+    store    a store for this purpose alone
+    place    this process
+    routes   {(sender, receiver)} of its messages
+    serves   whether this process uses NCCL (Communicator.serves)"""
+    store.set(str(place), str(int(serves)))
+    outgoing, incoming, greeting = {}, {}, torch.zeros(1, dtype=torch.uint8, device=device)
+    for sender, receiver in sorted(routes):  # in one order on all processes, so that none waits forever
+        peer = receiver if place == sender else sender
+        if serves and store.get(str(peer)) == b"1":
+            group = Group(dist.PrefixStore(f"{sender} {receiver}", store), int(place == receiver), 2, device, deadline)
+            (group.send if place == sender else group.recv)([greeting], peer, 0).wait()
+            (outgoing if place == sender else incoming)[peer] = group
+    return outgoing, incoming
+
+
+def connect_sum(store, place, size, serves, device, deadline):
+    """Makes the group for a sum. Returns None if not all of its processes use NCCL. All of them must call this."""
+    store.set(str(place), str(int(serves)))
+    if not all(store.get(str(other)) == b"1" for other in range(size)):
+        return None
+    group = Group(store, place, size, device, deadline)
+    group.allreduce([torch.zeros(1, device=device)]).wait()
+    return group
