@@ -6,9 +6,11 @@ dps.torch, in turn:
 `size` is a part of a size's name, for example "hidden 128"; without it, all sizes are measured.
 
 For each schedule and size it prints medians over the rounds, with quartiles: the time of a step, the processor time
-that rank 0 spends on it, and for both the ratio of the peer's to ours. In a round the two steps run one after the
-other, and the next round changes their order; each round gives one ratio. PyTorch's schedules take stages of ordinary
-layers, and DeepSeek's take layers that defer their weight gradients; dps.torch takes the same stages as its peer."""
+that rank 0 spends on it, and for both the ratio of the peer's to ours. It also prints the ratio of the peer's time to
+that of the passes alone, called without a pipeline on all ranks at once: no pipeline reaches a higher ratio. In a
+round the steps run one after the other, and the next round turns their order round; each round gives one ratio.
+PyTorch's schedules take stages of ordinary layers, and DeepSeek's take layers that defer their weight gradients;
+dps.torch takes the same stages as its peer."""
 
 import os
 import sys
@@ -74,8 +76,18 @@ def rows_of(chunks, hidden, rows):
     return torch.randn(2, chunks * rows[0], *rows[1:], hidden)
 
 
+def passes_alone(modules, hidden, rows, microbatches):
+    """Runs the forward and the backward of each module for so many microbatches."""
+    import torch
+
+    x, dy = torch.zeros(*rows, hidden, requires_grad=True), torch.zeros(*rows, hidden)
+    for module in modules:
+        for _ in range(microbatches):
+            module(x).backward(dy)
+
+
 def deepseek(hidden, rows):
-    """Pairs of DeepSeek's classes and ours: (name of the schedule, name of the peer, their step, our step)."""
+    """For each of DeepSeek's classes (name of the schedule, name of the peer, their step, our step, passes_alone)."""
     import dualpipe
     import dualpipe.comm
     import torch
@@ -93,14 +105,15 @@ def deepseek(hidden, rows):
         x, target = rows_of(chunks, hidden, rows) if dist.get_rank() in ends else (None, None)
         steps = []
         for package, store in ((dualpipe, dualpipe.utils.WeightGradStore), (dps.torch, dps.torch.WeightGradStore)):
-            pipe = getattr(package, name)([make_stage(hidden, store), make_stage(hidden, store)])
+            modules = [make_stage(hidden, store), make_stage(hidden, store)]
+            pipe = getattr(package, name)(modules)
             steps.append(partial(pipe.step, x, num_chunks=CHUNKS, criterion=criterion,
                                  labels=[target]))
-        yield (schedule, f"DeepSeek's {name}", *steps)
+        yield schedule, f"DeepSeek's {name}", *steps, partial(passes_alone, modules, hidden, rows, chunks)
 
 
 def pytorch(hidden, rows):
-    """Pairs of PyTorch's schedules and ours, in the form of deepseek()."""
+    """The same for PyTorch's schedules."""
     try:
         from torch.distributed.pipelining import PipelineStage, schedules
     except ImportError:
@@ -121,26 +134,27 @@ def pytorch(hidden, rows):
         target = target if program.stages - 1 in numbers else None
         stages = [PipelineStage(make_stage(hidden), s, program.stages, torch.device("cpu")) for s in numbers]
         theirs = getattr(schedules, name)(stages if per_rank > 1 else stages[0], CHUNKS, loss_fn=criterion)
-        ours = dps.torch.Pipeline(program, [make_stage(hidden) for _ in numbers], criterion)
-        yield schedule, f"PyTorch's {name}", partial(theirs.step, *given, target=target), partial(ours.step, *given,
-                                                                                                  target=target)
+        modules = [make_stage(hidden) for _ in numbers]
+        ours = dps.torch.Pipeline(program, modules, criterion)
+        yield (schedule, f"PyTorch's {name}", partial(theirs.step, *given, target=target),
+               partial(ours.step, *given, target=target), partial(passes_alone, modules, hidden, rows, CHUNKS))
 
 
 def measure(steps, rounds):
-    """Runs two steps in turn. Returns for each its times and the processor times of this rank, in ms, by rounds."""
+    """Runs steps in turn. Returns for each its times and the processor times of this rank, in ms, by rounds."""
     import torch.distributed as dist
 
     times = [([], []) for _ in steps]
     for number in range(WARM + rounds):
-        for which in (0, 1) if number % 2 else (1, 0):
+        for (wall, work), step in list(zip(times, steps))[::1 if number % 2 else -1]:
             dist.barrier()
             began, worked = time.perf_counter(), time.process_time()
-            steps[which]()
+            step()
             worked = time.process_time() - worked
             dist.barrier()
             if number >= WARM:
-                times[which][0].append((time.perf_counter() - began) * 1000)
-                times[which][1].append(worked * 1000)
+                wall.append((time.perf_counter() - began) * 1000)
+                work.append(worked * 1000)
     return times
 
 
@@ -151,10 +165,13 @@ def say(values, digits):
     return f"{middle:.{digits}f} ({low:.{digits}f}-{high:.{digits}f})"
 
 
+def ratios(theirs, ours):
+    return say([their / our for their, our in zip(theirs, ours)], 2)
+
+
 def compared(theirs, ours):
-    ratios = [their / our for their, our in zip(theirs, ours)]
     digits = 1 if min(ours) > 10 else 2
-    return f"{say(theirs, digits)}, dps.torch {say(ours, digits)}, ratio {say(ratios, 2)}"
+    return f"{say(theirs, digits)}, dps.torch {say(ours, digits)}, ratio {ratios(theirs, ours)}"
 
 
 def one_rank(rounds, wanted):
@@ -167,9 +184,10 @@ def one_rank(rounds, wanted):
         if wanted not in size:
             continue
         for schedule, peer, *steps in (*deepseek(hidden, rows), *pytorch(hidden, rows)):
-            (theirs, their_work), (ours, our_work) = measure(steps, rounds)
+            (theirs, their_work), (ours, our_work), (alone, _) = measure(steps, rounds)
             if dist.get_rank() == 0:
                 print(f"{schedule}, {size}, {dist.get_world_size()} ranks, ms: {peer} {compared(theirs, ours)}; "
+                      f"ratio to the passes alone {ratios(theirs, alone)}; "
                       f"processor time {compared(their_work, our_work)}", flush=True)
 
 
