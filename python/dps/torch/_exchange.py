@@ -170,7 +170,7 @@ class Exchange:
         _Flying(self, self._posted(post, [header], peer, number + (1 << 24)), peer).wait()
 
     def _send(self, peer, number, tensors):
-        tensors = [t.contiguous() for t in tensors]
+        tensors = _links.plain(tensors)
         group = self.outgoing.get(peer, self.group)
         return _Flying(self, self._posted(group.send, tensors, peer, number), peer, sent=tensors)
 

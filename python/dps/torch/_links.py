@@ -283,7 +283,7 @@ class Sender:
 
     def __call__(self, tensors):
         """Sends tensors, or copies of them later: the caller may change the tensors as soon as this returns."""
-        tensors = [t.contiguous() for t in tensors]
+        tensors = plain(tensors)
         self.link.send(self.number, self.length, [(t.data_ptr(), size) for t, size in zip(tensors, self.sizes)])
         return self
 
@@ -309,6 +309,12 @@ class Receiver:
         made = tuple([torch.empty_like(like).requires_grad_(grad) for like, grad, _ in self.parts])
         self.link.receive(self.number, [(t.data_ptr(), size) for t, (_, _, size) in zip(made, self.parts)])
         return made
+
+
+def plain(tensors):
+    """The tensors as the bytes of their elements, in order. The bytes of a view such as x.conj() are those of x; a bit
+    of the view says that its elements are conjugated (or negated)."""
+    return [t.contiguous().resolve_conj().resolve_neg() for t in tensors]
 
 
 def _sizes(form):

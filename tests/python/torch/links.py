@@ -61,6 +61,7 @@ def every_kind():
         1: [],
         2: [torch.zeros(0, 4), torch.tensor([True, False, True]), torch.randn(3, dtype=torch.complex128)],
         4: [torch.ones(2, 2, requires_grad=True)],
+        5: [torch.randn(3, dtype=torch.complex64).conj(), torch.randn(1, dtype=torch.complex64).conj().imag],
     }
     for number, tensors in messages.items():
         sent(one, 1, number, tensors).wait()
