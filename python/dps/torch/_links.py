@@ -11,10 +11,11 @@ import os
 import platform
 import select
 import socket
+import sys
 import threading
 import time
 from collections import deque
-from ctypes import memmove, string_at
+from ctypes import CDLL, get_errno, memmove, string_at
 from math import prod
 
 import torch
@@ -25,20 +26,32 @@ from ._ring import ASLEEP, LARGEST, LINE, Ring, length_of
 HOST = torch.device("cpu")  # named in every call, because the user may have set another default device
 _SPIN = 50e-6  # most seconds for which a rank that waits for a message does not sleep
 _MOST_SKIPPED = 63  # most receives in a row that sleep at once, since spinning was in vain before
+_MEMFD_CREATE = 319  # number of the system call on x86-64
+_CLOEXEC = 1  # its option: programs that this process starts do not inherit the descriptor
 _TICK = 50  # milliseconds after which a rank that waits for a message on one link also serves its other links
 
 
 def _machine():
     """A text that is the same in processes that can share memory: those of one running kernel and one network
-    namespace. None: this is not Linux, or a processor on which other processes may see stores in another order than
-    this process wrote them."""
-    if platform.machine() != "x86_64" or not hasattr(os, "memfd_create"):
+    namespace. None: this is not Linux, or a sandbox that does not allow this, or a processor on which other processes
+    may see stores in another order than this process wrote them."""
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         return None
     try:
+        os.close(_memory())
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read() + os.readlink("/proc/self/ns/net")
-    except OSError:  # not Linux
+    except OSError:
         return None
+
+
+def _memory():
+    """A descriptor of new memory, which can be shared. Calls the kernel itself: builds of Python for old systems, such
+    as those of conda, have no os.memfd_create."""
+    number = CDLL(None, use_errno=True).syscall(_MEMFD_CREATE, b"dps", _CLOEXEC)
+    if number < 0:
+        raise OSError(get_errno(), "no memory for messages")
+    return number
 
 
 class _Socket(socket.socket):
@@ -81,7 +94,7 @@ def connect(store, place, peers, names, deadline):
         for peer in near:
             if peer < place:
                 name, word = near[peer]
-                connection, memory = _Socket(), os.memfd_create("dps")
+                connection, memory = _Socket(), _memory()
                 connection.connect(bytes.fromhex(name))
                 socket.send_fds(connection, [f"{place} {word}".encode()], [memory])
                 add(peer, connection, memory, 0)

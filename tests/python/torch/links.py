@@ -1,6 +1,7 @@
 """Tests messages through shared memory between threads, which have the parts of ranks on one machine."""
 
 import json
+import os
 import random
 import socket
 import threading
@@ -162,6 +163,17 @@ def spins():
     with unittest.mock.patch.object(_links, "_SPIN", 60):
         found = spun(2)
     assert found == [(_links._MOST_SKIPPED // 2, 0), (_links._MOST_SKIPPED // 4, 0)], "a message"
+
+
+def without_memfd_create():
+    """Ranks of one machine are connected also if Python has no os.memfd_create, but not if the kernel refuses."""
+    with unittest.mock.patch.dict(vars(os)):
+        vars(os).pop("memfd_create", None)
+        one, other = connected(60)
+        sent(one, 1, 1, [torch.ones(3)])
+        received(other, 0, 1, form_of([torch.ones(3)]))
+    with unittest.mock.patch.object(_links, "_MEMFD_CREATE", -1):  # there is no such call
+        assert connected(60) == [{}, {}]
 
 
 def strangers():

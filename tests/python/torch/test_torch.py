@@ -134,6 +134,9 @@ class Links(unittest.TestCase):
     def test_spins(self):
         links.spins()
 
+    def test_without_memfd_create(self):
+        links.without_memfd_create()
+
     def test_strangers(self):
         links.strangers()
 
