@@ -28,7 +28,7 @@ _SPIN = 50e-6  # most seconds for which a rank that waits for a message does not
 _MOST_SKIPPED = 63  # most receives in a row that sleep at once, since spinning was in vain before
 _MEMFD_CREATE = 319  # number of the system call on x86-64
 _CLOEXEC = 1  # its option: programs that this process starts do not inherit the descriptor
-_TICK = 50  # milliseconds after which a rank that waits for a message on one link also serves its other links
+_TICK = 50  # milliseconds: a rank that has waited so long for a message also takes in those of its other links
 
 
 def _machine():
@@ -118,7 +118,6 @@ class Link:
     outgoing   the Ring with messages to the other process
     incoming   the Ring with messages from it. A process that sleeps says so in the ring that it reads
     early      {number: the messages with this number that came before receive() asked for them, the oldest first}
-    unsent     (number, length, bytes) of messages for which `outgoing` had no room, the oldest first
     ended      whether the other process has closed the connection
     poll       waits until the other process wakes this one or closes the connection
     skip       how many receives did not spin after the last spin in vain; halved by each spin that is not in vain
@@ -132,7 +131,7 @@ class Link:
         connection.setblocking(False)
         self.socket, self.outgoing, self.incoming, self.name, self.deadline = (connection, outgoing, incoming, name,
                                                                                deadline)
-        self.early, self.unsent, self.ended, self.all = {}, deque(), False, [self]
+        self.early, self.ended, self.all = {}, False, [self]
         self.poll, self.skip, self.skipping = _poll_of([self]), 0, 0
 
     def close(self):
@@ -145,15 +144,30 @@ class Link:
     # --- sending ---
 
     def send(self, number, length, parts):
-        """Sends a message (Ring.write). If there is no room, keeps a copy in `unsent`."""
+        """Sends a message (Ring.write). Waits while there is no room. A proven program ends even if each send waits
+        until the other process receives (program_verify in runtime/program/program.h)."""
         if self.ended:
             self._fail("connection closed")
-        if self.unsent:
-            self._serve()
-        if not self.unsent and self.outgoing.write(number, length, parts):
-            self._wake()
-        else:
-            self.unsent.append((number, length, b"".join(string_at(*part) for part in parts)))
+        if not self.outgoing.write(number, length, parts):
+            self._send_later(number, length, parts)
+        self._wake()
+
+    def _send_later(self, number, length, parts):
+        """Waits for room. Meanwhile takes in messages, because the other process may itself wait for room on some
+        link."""
+        until, written = time.monotonic() + self.deadline, False
+
+        def write():
+            nonlocal written
+            for link in self.all:
+                link._take_in()
+            written = written or self.outgoing.write(number, length, parts)
+            return written
+
+        while not write():
+            if self.ended:
+                self._fail("connection closed")
+            self._sleep(self.all, until, write)
 
     def _wake(self):
         """Wakes the other process if it sleeps; to be called after each change of a ring."""
@@ -169,21 +183,11 @@ class Link:
             except OSError:
                 self.ended = True
 
-    def flush(self):
-        """Waits until `unsent` is empty."""
-        until = time.monotonic() + self.deadline
-        while self.unsent:
-            if self.ended:
-                self._fail("connection closed")
-            self._sleep(self.all, until, lambda: any([link._serve() for link in self.all]))
-
     # --- receiving ---
 
     def receive(self, number, parts):
         """Waits for the message with this number, and copies it to the parts: (address, bytes) of each tensor."""
         until = None
-        if self.unsent:
-            self._serve()
         if number not in self.early:
             self._spin()
         while number not in self.early:
@@ -201,8 +205,8 @@ class Link:
                 self._fail("connection closed")
             until = until or time.monotonic() + self.deadline
             if not self._sleep([self], until, self.incoming.has_message):
-                for link in self.all:  # the other process may itself wait for room on some link
-                    link._serve()
+                for link in self.all:  # the other process may itself wait for a rank that waits for room
+                    link._take_in()
         messages = self.early[number]
         message, at = messages.popleft(), 0
         if not messages:
@@ -218,21 +222,10 @@ class Link:
         self.incoming.pop(length)
         self._wake()
 
-    def _serve(self):
-        """Moves all messages that have come into `early`, and unsent ones into the ring. Returns whether it moved
-        any."""
-        served = False
+    def _take_in(self):
+        """Moves all messages that have come into `early`."""
         while self.incoming.has_message():
             self._keep()
-            served = True
-        while self.unsent:
-            number, length, message = self.unsent[0]
-            if not self.outgoing.write(number, length, [(message, len(message))]):
-                break
-            self.unsent.popleft()
-            self._wake()
-            served = True
-        return served
 
     # --- waiting ---
 
@@ -295,14 +288,13 @@ class Sender:
         self.length = length_of(sum(self.sizes))
 
     def __call__(self, tensors):
-        """Sends tensors, or copies of them later: the caller may change the tensors as soon as this returns."""
+        """Sends tensors. The caller may change them as soon as this returns."""
         tensors = plain(tensors)
         self.link.send(self.number, self.length, [(t.data_ptr(), size) for t, size in zip(tensors, self.sizes)])
         return self
 
     def wait(self):
-        if self.link.unsent:
-            self.link.flush()
+        """The message is already sent."""
 
 
 class Receiver:

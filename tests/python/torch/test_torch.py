@@ -128,6 +128,9 @@ class Links(unittest.TestCase):
     def test_more_than_the_rings_hold(self):
         links.more_than_fits()
 
+    def test_waits_elsewhere(self):
+        links.waits_elsewhere()
+
     def test_failures(self):
         links.failures()
 
