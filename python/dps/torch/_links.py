@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+import weakref
 from collections import deque
 from ctypes import CDLL, get_errno, memmove, string_at
 from math import prod
@@ -55,12 +56,25 @@ def _memory():
 
 
 class _Socket(socket.socket):
-    """A socket that closes itself when nothing refers to it. Other sockets warn then."""
+    """A socket that closes itself when nothing refers to it. Other sockets warn then. It is also closed in copies of
+    this process, such as workers that load data: otherwise the other end does not notice when this process ends."""
+
+    all = weakref.WeakSet()
 
     def __init__(self, number=None):
         super().__init__(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=number)
+        self.all.add(self)
 
     __del__ = socket.socket.close
+
+    @classmethod
+    def close_all(cls):
+        for each in list(cls.all):
+            each.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Socket.close_all)
 
 
 def connect(store, place, peers, names, deadline):

@@ -162,6 +162,29 @@ def failures():
     assert failed(sent, one, 1, 1, large).startswith("rank 1: ")
 
 
+def copies_of_the_process():
+    """The other end notices that a link is closed also while a copy of this process runs, such as a worker that loads
+    data."""
+    one, other = connected(60)
+    (wait_for_child, of_child), (wait_for_parent, of_parent) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(of_child, b"!")
+        os.close(of_parent)
+        os.read(wait_for_parent, 1)
+        os._exit(0)
+    try:
+        os.read(wait_for_child, 1)
+        other[0].close()
+        assert one[1].poll(30000), "not noticed"
+        assert failed(received, one, 1, 1, form_of([torch.ones(1)])) == "rank 1: connection closed"
+    finally:
+        os.write(of_parent, b"!")
+        os.waitpid(child, 0)
+        for number in (wait_for_child, of_child, of_parent, wait_for_parent):
+            os.close(number)
+
+
 def spins():
     """The more spins were in vain, the fewer receives spin; with messages it is the other way round."""
     one, other = connected(60)

@@ -134,6 +134,10 @@ class Links(unittest.TestCase):
     def test_failures(self):
         links.failures()
 
+    @unittest.skipUnless(hasattr(os, "fork"), "this system cannot copy a process")
+    def test_copies_of_the_process(self):
+        links.copies_of_the_process()
+
     def test_spins(self):
         links.spins()
 
