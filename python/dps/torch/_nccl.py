@@ -9,6 +9,7 @@ waits for all that was posted before. Only the kernels of NCCL, one of each comm
 A GPU that waits for a message from a process that has failed would wait forever, and with it each call of CUDA that
 waits for the GPU. So here the process waits for the end of an operation, not the stream on which stages compute."""
 
+import os
 import time
 from datetime import timedelta
 
@@ -163,8 +164,11 @@ class Steps:
         return None not in counts and min(counts) < self.ended
 
 
-def leave(groups, steps, seconds):
-    """Closes the groups of a pipeline that is not needed any more. Waits for other processes at most `seconds`."""
+def leave(groups, steps, seconds, process):
+    """Closes the groups of a pipeline that is not needed any more. Waits for other processes at most `seconds`. Does
+    nothing in a copy of the process (os.fork) to which the pipeline belongs. process: its os.getpid()"""
+    if os.getpid() != process:
+        return
     for each in steps:
         each.wait(seconds)
     for group in groups:

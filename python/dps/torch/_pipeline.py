@@ -1,6 +1,7 @@
 """Pipeline: the modules of this rank, run in the order of a proven schedule."""
 
 import json
+import os
 import time
 import weakref
 from collections import deque
@@ -159,7 +160,7 @@ class Pipeline(Actions):
         if not self._in_order:
             self._steps.pop().give_up()
         self._sums = self._make_sums(replicas, store)
-        self._leave = weakref.finalize(self, _nccl.leave, self._in_order, self._steps, self.deadline)
+        self._leave = weakref.finalize(self, _nccl.leave, self._in_order, self._steps, self.deadline, os.getpid())
 
     def _connect_nccl(self, store):
         me, routes = self._processes.index(dist.get_rank()), set()

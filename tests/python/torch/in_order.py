@@ -1,5 +1,6 @@
 """A communicator with the order of NCCL, for tests without a GPU: of gloo, on the CPU, all messages with tag 0."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -67,3 +68,18 @@ def ends_steps():
     one.end()
     other.give_up()
     assert not one._others_are_behind()
+
+
+def leaves_once():
+    """A pipeline closes its groups where it was made, not in a copy of the process that ends earlier."""
+    class Counted:
+        closed = 0
+
+        def close(self):
+            self.closed += 1
+
+    group = Counted()
+    _nccl.leave([group], [], 0, os.getpid() + 1)
+    assert group.closed == 0
+    _nccl.leave([group], [], 0, os.getpid())
+    assert group.closed == 1

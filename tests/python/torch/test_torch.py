@@ -152,6 +152,9 @@ class Nccl(unittest.TestCase):
     def test_waits_for_those_that_are_behind(self):
         in_order.ends_steps()
 
+    def test_leaves_once(self):
+        in_order.leaves_once()
+
 
 class Replicas(Ranks):
     def test_two_replicas(self):
