@@ -92,7 +92,8 @@ static double work(const Schedule *schedule, const Timeline *times)
     return busy;
 }
 
-/* Converts the costs to milliseconds. `unit`: milliseconds per unit of the costs. */
+/* Converts the costs of passes, of F&Bs and F&Fs and of messages to milliseconds. `unit`: milliseconds per unit of the
+   costs. The times of components (Costs.parts) stay in the old unit: their readers multiply by Comparison.unit. */
 static Costs *in_milliseconds(const Costs *costs, double unit, Arena *arena)
 {
     const uint32_t recipes = costs->recipes ? costs->recipes->count : 0;

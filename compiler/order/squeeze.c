@@ -19,9 +19,9 @@ static bool fits(const Item *item, const Schedule *schedule, const Timeline *tim
             if (action->kind != ACTION_B && action->kind != ACTION_U && !action->overlap)
                 continue;
             if (action->kind == ACTION_U) {
-                diag_error(
-                    diagnostics, action->span,
-                    "`squeeze` moves passes, and the version of the weights that they use depends on their order");
+                diag_error(diagnostics, action->span,
+                           "`squeeze` cannot be used with U: it moves passes, and their order decides which version of "
+                           "the weights they use");
                 diag_note(diagnostics, item->span, "squeezed here");
                 diag_help(diagnostics, "remove the `squeeze`; or squeeze without U, and add the U to the order that "
                                        "--emit=csv:FILE.csv writes");
@@ -30,8 +30,8 @@ static bool fits(const Item *item, const Schedule *schedule, const Timeline *tim
             diag_error(diagnostics, action->span, "`squeeze` moves only passes that take one time slot (F, I, W); %s",
                        action->overlap ? "an F&B takes several" : "a B takes two");
             diag_note(diagnostics, item->span, "squeezed here");
-            diag_help(diagnostics, action->overlap ? "write the F and the backward pass separately"
-                                                   : "write I, and W for the other half");
+            diag_help(diagnostics,
+                      action->overlap ? "write the F and the backward pass separately" : "write the B as an I and a W");
             return false;
         }
     return true;

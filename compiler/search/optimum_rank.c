@@ -128,8 +128,9 @@ static int holds_above(const Rank *rank, const Count *count, int64_t most)
     return count_above(count, most + rank->count / JOB_KINDS - 1);
 }
 
-/* Adds the clauses of one memory limit: if at least i microbatches have run their F and not their I, at most (most - i
-   * limits->input) / limits->weight have run their F and not their W. */
+/* Adds the clauses of one memory limit. If i or more microbatches have run their F and not their I, they hold at least
+   i * limits->input. Then at most (most - i * limits->input) / limits->weight microbatches may have run their F and not
+   their W. */
 static void keep_to(const Rank *rank, const MemoryLimits *limits, double most, const Count *inputs,
                     const Count *weights)
 {

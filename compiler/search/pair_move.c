@@ -183,8 +183,8 @@ static bool swap_backwards(const PairLine *from, uint64_t *random, PairLine *to)
     return apply(from, edits, 3, to);
 }
 
-/* Takes the F out of an F&B, which leaves an I, and joins it to another I, which becomes an F&B. The W of that I
-   becomes the W of the I that was left. */
+/* Moves the F of an F&B to another I: the F&B becomes an I, and the other I becomes an F&B. The other I no longer needs
+   its W, which becomes the W of the new I. */
 static bool give_forward(const PairLine *from, uint64_t *random, PairLine *to)
 {
     uint32_t i, j;
@@ -201,7 +201,7 @@ static bool give_forward(const PairLine *from, uint64_t *random, PairLine *to)
     return apply(from, edits, 3, to);
 }
 
-/* Takes the B out of an F&B, which leaves an F, and joins it to another F, which becomes an F&B. */
+/* Moves the B of an F&B to another F: the F&B becomes an F, and the other F becomes an F&B. */
 static bool give_backward(const PairLine *from, uint64_t *random, PairLine *to)
 {
     uint32_t i, j;

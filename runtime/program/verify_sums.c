@@ -83,7 +83,7 @@ Status verifier_arrive_at_norm(Verifier *verifier, uint32_t rank)
 {
     RankState *state = &verifier->ranks[rank];
     if (state->normed)
-        return verifier_refuse(verifier, rank, "a second NORM");
+        return verifier_refuse(verifier, rank, "a second NORM, but a rank has only one in a step");
     TRY(check_gradients(verifier, rank));
     state->normed = true;
     state->blocked = true;

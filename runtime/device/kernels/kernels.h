@@ -436,7 +436,8 @@ KERNELS_BOTH Launch copy_launch(unsigned long long bytes)
     return launch;
 }
 
-/* Whether TMA can read the operands: the length of rows must be a multiple of 16 bytes. Otherwise use product_*. */
+/* Whether hopper_* can compute the product; otherwise use product_*. Rows of both operands must have a multiple of 8
+   elements (16 bytes), as TMA requires. So must rows of the result, which is stored 8 elements at a time. */
 KERNELS_BOTH int hopper_takes(ProductLayout layout, const Product *p)
 {
     const unsigned a_row = layout == PRODUCT_WEIGHT ? p->m : p->k, b_row = layout == PRODUCT_INPUT ? p->k : p->n;
