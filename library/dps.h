@@ -434,8 +434,8 @@ typedef struct dps_buffers {
    fail at their next wait, and their error text contains the error of the rank that failed. */
 dps_status dps_join(dps_rank *rank, dps_threads *threads, const dps_buffers *buffers);
 
-/* Collects `bytes` bytes from every rank in `all`, in the order of the ranks. All ranks must have joined threads and
-   must call it, for instance in their function for DPS_NORM. */
+/* An all-gather: each rank passes `bytes` bytes at `mine`, and gets those of all ranks at `all`, in the order of the
+   ranks. All ranks must call it after dps_join, for instance in their function for DPS_NORM. */
 dps_status dps_gather(dps_rank *rank, const void *mine, size_t bytes, void *all);
 
 /* --- how long it takes --- */

@@ -160,13 +160,14 @@ static const Action *last_slot_at(const Order *order, const RankProgram *rank, S
     return NULL;
 }
 
-/* The first action by which all slots that count have come into use: those of the classes that have a size or, for a
-   limit in activations, of SLOT_STASH. NULL: no action uses such a slot. */
+/* The first action by which every counted slot has been used. For a limit in activations, the SLOT_STASH slots count:
+   each saved activation has one. For a limit in bytes, the slots of all classes that have a size count. NULL: no action
+   uses a counted slot. */
 static const Action *peak_of(const Memory *memory, const Order *order, const RankProgram *rank, bool activations)
 {
     const Action *last = NULL; /* a pointer into order->actions, so that a larger address is a later action */
     for (int class = 0; class < SLOT_CLASSES; class ++) {
-        if (activations ? class != SLOT_STASH : !memory->slot[class]) /* each saved activation has one stash slot */
+        if (activations ? class != SLOT_STASH : !memory->slot[class])
             continue;
         const Action *at = last_slot_at(order, rank, (SlotClass) class);
         last = at && (!last || at > last) ? at : last;

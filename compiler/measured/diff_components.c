@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-/* How many times as long an entry takes in an F&B or F&F as alone, because it has only a share of the
-   multiprocessors; NAN: recipes of certain chunks give it different shares. */
+/* The factor by which an entry takes longer in an F&B or F&F than alone, because it has only a share of the
+   multiprocessors. NAN: there are several recipes, and they give the entry different shares. */
 static double slowdown_of(const Recipes *recipes, const Costs *costs, RecipeStream stream, RecipeEntry entry)
 {
     const Recipe *first = recipes->common || !recipes->count ? recipes->common : &recipes->own[0].recipe;
@@ -94,8 +94,8 @@ static const TraceEvent *pair_of(const TraceIndex *index, const TraceStep *step,
     return pass && pass->overlap ? pass : NULL;
 }
 
-/* Adds up the runs at the front of `sorted` that have the same entry and are of one kind: either components or
-   all-to-alls. Returns the number of their spans. */
+/* Adds up the first spans of `sorted`, as far as they have the same entry and are all of components or all of
+   all-to-alls. Spans of the same run count as one run. Returns the number of spans. */
 static size_t add_runs(const Comparison *comparison, const TraceIndex *index, const TraceComponent *const *sorted,
                        size_t count, Runs *runs)
 {

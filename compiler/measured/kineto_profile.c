@@ -259,8 +259,8 @@ static Status read_cycles(Profiler *profiler, Error *error)
     }
     if (profiler->cycle_counts[RECIPE_COMM] && !profiler->lanes_given)
         return error_set(error, STATUS_BAD_INPUT,
-                         "%s: dispatch and combine have first kernels, so it must say which kernels communicate: "
-                         "comm.stream or comm.kernel",
+                         "%s: with a line NAME.first for dispatch or combine, the map must say which kernels "
+                         "communicate: add a line comm.stream or comm.kernel",
                          map->path);
     return STATUS_OK;
 }

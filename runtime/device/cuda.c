@@ -160,11 +160,10 @@ static Status reserve(CudaDevice *cuda, CudaScratch *scratch, size_t bytes, Erro
 
 /* --- kernels by shape: the context and scratch memory that each needs --- */
 
-static bool fits(size_t value)
-{
-    /* the kernels count rows and columns in 32 bits, and attention has three times the columns */
-    return value <= UINT32_MAX / 4;
-}
+/* the kernels count rows and columns in 32 bits, and attention has three times the columns */
+enum { COUNTED_MOST = UINT32_MAX / 4 };
+
+static bool fits(size_t value) { return value <= COUNTED_MOST; }
 
 static Status make_kernel(Device *device, const KernelShape *shape, Kernel **kernel, Error *error)
 {
@@ -172,9 +171,11 @@ static Status make_kernel(Device *device, const KernelShape *shape, Kernel **ker
     const size_t element = device->run->size[COMPUTE_TYPE];
     size_t context = 0;
     if (!fits(shape->rows) || !fits(shape->columns) || !fits(shape->outputs))
-        return error_set(error, STATUS_RUN_FAILED,
-                         "%zu rows, %zu columns and %zu outputs are more than a GPU kernel can count", shape->rows,
-                         shape->columns, shape->outputs);
+        return error_set(
+            error, STATUS_RUN_FAILED,
+            "%zu rows, %zu columns and %zu outputs are too many: a GPU kernel counts at most %d of each; use smaller "
+            "microbatches or a smaller model",
+            shape->rows, shape->columns, shape->outputs, COUNTED_MOST);
     switch (shape->kind) {
     case KERNEL_LINEAR:
     case KERNEL_GELU: break;

@@ -171,7 +171,8 @@ Status op_list_finish(OpList *list, Error *error)
     if (list->failed)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
     if (list->bases > OPERATION_BASES)
-        return error_set(error, STATUS_RUN_FAILED, "a list of operations has %u bases; it may have %d", list->bases,
+        return error_set(error, STATUS_RUN_FAILED,
+                         "internal error, a list of operations has %u base addresses, more than %d", list->bases,
                          OPERATION_BASES);
     return STATUS_OK;
 }

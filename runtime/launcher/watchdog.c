@@ -187,7 +187,8 @@ static void start_threads(Workers *workers)
         if (failed) {
             Error error;
             Status status =
-                error_set(&error, STATUS_RUN_FAILED, "no thread for %s: %s",
+                error_set(&error, STATUS_RUN_FAILED,
+                          "cannot start the thread of %s: %s; `ulimit -u` limits the number of threads",
                           mesh_name(workers->threads.words.mesh, atomic_load(&worker->watched->progress->member)).text,
                           strerror(failed));
             workers_fail(workers, worker->watched, status, &error);

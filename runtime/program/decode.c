@@ -260,7 +260,8 @@ Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program *
     ByteReader checksum = {bytes + size - CHECKSUM_SIZE, bytes + size, false};
     if (bytes_get_u32(&checksum) != bytes_checksum(bytes, size - CHECKSUM_SIZE))
         return error_set(error, STATUS_BAD_INPUT,
-                         "the program is damaged: its checksum is wrong (incomplete, or changed after dpc wrote it)");
+                         "the program's checksum is wrong: it is incomplete, or was changed after dpc wrote it; "
+                         "compile the .dps again");
     Program *program = arena_allocate(arena, sizeof *program);
     if (!program)
         return no_memory(&decoder);

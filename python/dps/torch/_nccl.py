@@ -51,7 +51,8 @@ class Communicator:
         return torch.cuda.current_stream(self.device).record_event().query
 
     def close(self):
-        """Ends all operations. Where PyTorch has no call for this, the end of the group does it."""
+        """Aborts all operations that have not finished. Where PyTorch has no call for this, the end of the group does
+        it."""
         group, self.group = self.group, None
         end = getattr(group, "abort", None) or getattr(group, "_shutdown", None)
         if end:
@@ -81,7 +82,8 @@ class Group:
         return _Work(self, post([tensor], *where) if tensor.numel() else None)
 
     def close(self):
-        """Ends all operations. Processes that wait for one find this out through the store."""
+        """Aborts all operations that have not finished. Processes that wait for one of them learn from the store that
+        the group is closed."""
         _add(self.store, "closed", 1)
         self.communicator.close()
 
