@@ -75,6 +75,7 @@ static bool more(JsonReader *reader)
         fail(reader, "the compressed file ends in the middle");
     else if (code != Z_OK)
         fail(reader, code == Z_ERRNO ? strerror(errno) : words);
+    reader->unread = code == Z_ERRNO;
     return got > 0;
 }
 
@@ -341,6 +342,8 @@ Status json_close(JsonReader *reader, Error *error)
     reader->file = NULL;
     if (!reader->fault || !*reader->fault)
         return STATUS_OK;
+    if (reader->unread)
+        return error_set(error, STATUS_BAD_INPUT, "%s: %s", reader->path, reader->fault);
     return error_set(error, STATUS_BAD_INPUT, "%s:%llu: not JSON, so not a trace: %s", reader->path,
                      (unsigned long long)reader->line, reader->fault);
 }

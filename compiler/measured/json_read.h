@@ -46,6 +46,7 @@ typedef struct JsonReader {
     bool after_key, after_value; /* the last token in the innermost open object or array was a key; was a value */
     bool in_object[JSON_DEPTH_MAX];
     const char *fault; /* what is wrong; NULL: no error yet */
+    bool unread;       /* the fault is that the file cannot be read */
 } JsonReader;
 
 /* Opens the file; "-" is standard input. STATUS_BAD_INPUT: it cannot be opened. Call json_close in any case. */
@@ -57,8 +58,8 @@ void json_leave(JsonReader *reader);
 void json_skip(JsonReader *reader, JsonKind kind);
 /* Ends the stream because the caller has found an error: json_next returns JSON_END from now on. */
 void json_stop(JsonReader *reader);
-/* Closes the file. STATUS_BAD_INPUT: it was not JSON, or could not be read; the error starts with FILE:LINE. After
-   json_stop the result is STATUS_OK. */
+/* Closes the file. STATUS_BAD_INPUT: it was not JSON, or could not be read; the error starts with FILE:LINE or with
+   FILE. After json_stop the result is STATUS_OK. */
 Status json_close(JsonReader *reader, Error *error);
 
 /* Whether the last token's text is `word`. */
