@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NOT_GIVEN (-1.0)
 
@@ -281,6 +282,8 @@ Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error)
         TRY(file_read(text + 1, arena, &lines, &size, error));
         return settings_take(text + 1, lines, size, set_value, &reading, error);
     }
+    if (!strchr(text, '=') && access(text, F_OK) == 0)
+        return error_set(error, STATUS_BAD_USAGE, "--cost: %s is a file: write --cost @%s", text, text);
     for (const char *next = text; *next;) {
         const size_t length = strcspn(next, ",");
         char *const setting = arena_text(arena, next, length);
