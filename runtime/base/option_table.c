@@ -148,6 +148,19 @@ static Status unknown_option(const OptionTable *table, const char *written, Erro
                         : name_error(table, error, "unknown option --%s", written);
 }
 
+/* Fails because of an unknown option of a single letter. `written`: the argument that it is in, or the one after; ""
+   if there is none. */
+static Status unknown_letter(const OptionTable *table, char letter, const char *written, Error *error)
+{
+    if (written[0] == '-' && written[1] == letter && written[2]) {
+        const size_t length = strcspn(written + 1, "=");
+        for (const Option *known = table->rows; known->name; known++)
+            if (strlen(known->name) == length && memcmp(known->name, written + 1, length) == 0)
+                return name_error(table, error, "unknown option %s; did you mean --%s?", written, known->name);
+    }
+    return name_error(table, error, "unknown option -%c", letter);
+}
+
 /* The tables that getopt_long needs. Options of a single letter are not in the table of long names. */
 typedef struct Known {
     struct option options[OPTIONS_MAX + 1];
@@ -198,7 +211,7 @@ Status options_take(const OptionTable *table, int argc, char **argv, void *targe
             return name_error(table, error, "%s needs a value", argv[optind - 1]);
         } else if (row < 0 && optopt > 0 && optopt < FIRST) {
             /* the unknown option is a single letter; it may be inside a group such as -xy */
-            return name_error(table, error, "unknown option -%c", optopt);
+            return unknown_letter(table, (char)optopt, optind < argc ? argv[optind] : "", error);
         } else if (row < 0) {
             return unknown_option(table, argv[optind - 1] + 2, error);
         } else {
