@@ -268,9 +268,10 @@ const DiagEntry *diag_entries(const Diagnostics *diagnostics, uint32_t *count)
             *next++ = (DiagEntry){remark->is_note ? DIAG_NOTE : DIAG_HELP, remark->span, remark->text};
     }
     if (diagnostics->more)
-        *next = (DiagEntry){
-            .severity = DIAG_MORE,
-            .text = arena_format(diagnostics->arena, "and %llu more errors", (unsigned long long)diagnostics->more)};
+        *next =
+            (DiagEntry){.severity = DIAG_MORE,
+                        .text = arena_format(diagnostics->arena, "and %llu more error%s",
+                                             (unsigned long long)diagnostics->more, diagnostics->more == 1 ? "" : "s")};
     return entries;
 }
 

@@ -69,6 +69,8 @@ static void many_errors(void **state)
     for (int i = 0; i < 50; i++)
         sprintf(text + strlen(text), "let x%d = y%d;\n", i, i);
     REPORTS(text, "unknown name `y0`", "unknown name `y19`", "t.dps: and 30 more errors");
+    *(strstr(text, "let x20 = y20;\n") + strlen("let x20 = y20;\n")) = '\0';
+    REPORTS(text, "unknown name `y19`", "t.dps: and 1 more error\n");
 }
 
 /* What users of other languages write. */
