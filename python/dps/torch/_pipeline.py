@@ -5,6 +5,7 @@ import os
 import time
 import weakref
 from collections import deque
+from collections.abc import Iterable
 from datetime import timedelta
 from functools import partial
 
@@ -12,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from .._errors import UsageError
+from .._program import Program
 from . import _batch, _group, _links, _nccl, _trace
 from ._actions import Actions
 from ._exchange import Exchange
@@ -217,9 +219,12 @@ class Pipeline(Actions):
 
     # --- times ---
 
-    def _measured(self):
+    def _measured(self, caller, least):
         """Returns the trace of the recorded steps of all ranks on rank 0; None on other ranks. All ranks must call
-        this."""
+        this. The caller needs `least` steps."""
+        if len(self._recorded) < least:
+            kind = "" if self.program.is_forward_only else " that trained"
+            raise UsageError(f"{caller}() needs {least} step{'s'[:least - 1]}{kind}; there were {len(self._recorded)}")
         self._traces += 1
         key = f"trace {self._traces} {{}}"
         self._store.set(key.format(self.rank), json.dumps([_spans(*step) for step in self._recorded]))
@@ -235,7 +240,7 @@ class Pipeline(Actions):
         file has Chrome trace events in the form of `dprun --trace`, for `dpc diff`, `dpc calibrate` and
         ui.perfetto.dev. All ranks must call this; rank 0 of the program writes the file. The times of different ranks
         are comparable only if the ranks run on one machine."""
-        measured = self._measured()
+        measured = self._measured("trace", 1)
         if measured is not None:
             with open(path, "w") as file:
                 json.dump(measured, file)
@@ -245,7 +250,7 @@ class Pipeline(Actions):
         dps.compile(costs=pathlib.Path(...)): the median time of each kind of pass of each stage. All ranks must call
         this after at least two steps; rank 0 of the program writes the file. It has no costs of messages: `dpc
         calibrate` finds these in a trace."""
-        measured = self._measured()
+        measured = self._measured("profile", 2)
         if measured is not None:
             with open(path, "w") as file:
                 file.write(_trace.costs(measured))
@@ -360,6 +365,8 @@ def _spans(actions, times, middles):
 
 
 def _refuse(program):
+    if not isinstance(program, Program):
+        raise UsageError(f"a Pipeline runs a program, not a {type(program).__name__}: dps.compile() makes one")
     if program.is_asynchronous:
         raise UsageError(f"{program.schedule} updates weights within the step, which dps.torch does not run: take a "
                          "synchronous schedule (1f1b is pipedream's order), or run this one through libdps")
@@ -374,10 +381,16 @@ def _inverse(rank_mapping, ranks):
 def _modules(program, plan, rank, stages):
     if callable(stages) and not isinstance(stages, torch.nn.Module):
         stages = [stages(chunk.stage) for chunk in plan.chunks]
+    if not isinstance(stages, Iterable):
+        raise UsageError("stages is a list of this rank's modules, or a function that makes the module of a stage from "
+                         f"its number; not a {type(stages).__name__}")
     # a torch.distributed.pipelining.PipelineStage has its module in `submod`
     modules = [getattr(stage, "submod", stage) for stage in stages]
     if len(modules) != len(plan.chunks):
         wanted = ", ".join(str(chunk.stage) for chunk in plan.chunks)
         raise UsageError(f"rank {rank} of {program.schedule} holds {len(plan.chunks)} stages ({wanted}, in this "
                          f"order); {len(modules)} were given")
+    for chunk, module in zip(plan.chunks, modules):
+        if not callable(module):
+            raise UsageError(f"stage {chunk.stage} is a {type(module).__name__}; a stage is a module or a function")
     return modules

@@ -104,6 +104,9 @@ class Stage:
         if held.loss is None:
             return dy
         if self.loss_gradient is None or self.loss_gradient.shape != held.loss.shape:
+            if held.loss.numel() != 1:
+                raise UsageError(f"{self.name}: the loss of a microbatch is one number; this one has shape "
+                                 f"{list(held.loss.shape)}")
             self.loss_gradient = torch.full_like(held.loss, self.loss_scale, requires_grad=False)
         return (self.loss_gradient,) if held.roots else ()
 

@@ -27,6 +27,9 @@ def main():
     program = dps.compile(dps.schedule("zb-v"), ranks=2, microbatches=4)
     two = [nn.Linear(4, 4), nn.Linear(4, 4)]
     refused("holds 2 stages", dps.torch.Pipeline, program, two[:1])
+    refused("not a Linear", dps.torch.Pipeline, program, two[0])
+    refused("is a NoneType", dps.torch.Pipeline, program, lambda number: None)
+    refused("dps.compile() makes one", dps.torch.Pipeline, "zb-v", two)
     larger = dps.compile(dps.schedule("zb-v"), ranks=4, microbatches=8)
     refused("compile it with ranks=2", dps.torch.Pipeline, larger, two)
     refused("each of the ranks 0 to 1 once", dps.torch.Pipeline, program, two, rank_mapping=[0, 0])
@@ -39,14 +42,28 @@ def main():
         refused("needs their target", pipeline.step, x)
         refused("dimension 0 must have at least 4 entries", pipeline.step, x[:3], target=x)
         refused("is a list of 2 parts; this rank needs 4", pipeline.step, [x, x], target=x)
+    refused("trace() needs 1 step", pipeline.trace, "t.json")
     losses, _ = pipeline.step(x, target=x)
     assert (losses is None) == (dist.get_rank() == 1)
+    refused("profile() needs 2 steps", pipeline.profile, "costs")
+    loss_of_many_numbers()
     small_messages()
     on_another_device()
     forward_only()
     forward_only_in_pairs("decode")
     forward_only_in_pairs("prefill")
     arguments_and_shapes()
+
+
+def loss_of_many_numbers():
+    """The gradient of the sum of a loss's numbers would be that of no mean."""
+    program, rank = dps.compile(dps.schedule("1f1b"), ranks=2, microbatches=4), dist.get_rank()
+    pipeline = dps.torch.Pipeline(program, [nn.Linear(4, 4)], lambda y, target: (y - target) ** 2)
+    x = torch.randn(8, 4)
+    if rank == 1:
+        refused("the loss of a microbatch is one number; this one has shape [2, 4]", pipeline.step, target=x)
+    else:
+        failed(lambda: pipeline.step(x))
 
 
 def on_another_device():
