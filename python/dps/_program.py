@@ -1,11 +1,13 @@
 """Programs: compile or load them, read their instructions, predict their times, draw them."""
 
 import ctypes
+import numbers
 import os
+from collections.abc import Mapping
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from . import _library as c
-from ._errors import UsageError, session
+from ._errors import ScheduleError, UsageError, session
 
 
 class Chunk(NamedTuple):
@@ -125,12 +127,30 @@ class _Progress:
             return 1
 
 
+def _check_number(name, number, least, most):
+    if not isinstance(number, numbers.Integral) or not least <= number <= most:
+        raise UsageError(f"{name} must be a whole number from {least} to {most}, not {number!r}")
+
+
+def _path(path):
+    """A path as libdps takes it. A file that is not there may be meant as the name of a schedule."""
+    from . import schedules
+
+    if isinstance(path, str) and path in schedules() and not os.path.exists(path):
+        raise ScheduleError(f'{path}: no such file; dps.schedule("{path}") is the path of this schedule')
+    return os.fsencode(path)
+
+
 def _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, progress=None, replicas=None):
     for name, number in (("ranks", ranks), ("microbatches", microbatches), ("replicas", replicas)):
-        if number is not None and not 1 <= number < 2**32:
-            raise UsageError(f"{name} must be from 1 to {2**32 - 1}, not {number}")
-    texts = _cost_texts(costs)
-    parameters = [c.Parameter(name.encode(), value) for name, value in (params or {}).items()]
+        if number is not None:
+            _check_number(name, number, 1, 2**32 - 1)
+    texts, params = _cost_texts(costs), params or {}
+    if not isinstance(params, Mapping):
+        raise UsageError(f'params is a dict such as {{"chunks": 2}}, not {params!r}')
+    for name, value in params.items():
+        _check_number(name, value, -2**63, 2**63 - 1)
+    parameters = [c.Parameter(name.encode(), value) for name, value in params.items()]
     return c.Options(ranks=ranks or 0, microbatches=microbatches or 0, parameter_count=len(parameters),
                      parameters=_array(c.Parameter, parameters), cost_count=len(texts),
                      costs=_array(ctypes.c_char_p, texts), replicas=replicas or 0,
@@ -166,7 +186,7 @@ def compile(path_or_source, *, ranks=None, microbatches=None, params=None, costs
                 s.call("dps_compile_text", text, len(text), name.encode() if name else None, ctypes.byref(options),
                        ctypes.byref(made))
             else:
-                s.call("dps_compile_file", os.fsencode(path_or_source), ctypes.byref(options), ctypes.byref(made))
+                s.call("dps_compile_file", _path(path_or_source), ctypes.byref(options), ctypes.byref(made))
         finally:
             program = Program(made) if made else None
             if watch.raised:

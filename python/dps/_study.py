@@ -6,13 +6,17 @@ import os
 
 from . import _library as c
 from ._errors import UsageError, session
-from ._program import _array, _options
+from ._program import _array, _options, _path
 
 _ALLOW = {"async": 1, "naive": 2}
 
 
+def _list(paths):
+    return [paths] if isinstance(paths, (str, bytes, os.PathLike)) else list(paths)
+
+
 def _ask(function, paths, options, *further):
-    texts = [os.fsencode(path) for path in paths]
+    texts = [_path(path) for path in _list(paths)]
     found, length = ctypes.c_void_p(), ctypes.c_size_t()
     with session() as s:
         s.call(function, _array(ctypes.c_char_p, texts), len(texts), ctypes.byref(options), *further,
@@ -25,10 +29,11 @@ def _ask(function, paths, options, *further):
 
 def compare(paths, *, ranks=None, microbatches=None, params=None, costs=None, slot_bytes=None, memory_limit=None,
             replicas=None):
-    """Compares schedules at the same numbers of ranks and microbatches: what `dpc compare --json` prints, as a dict.
-    Its "schedules" is a list with a dict for each schedule, the shortest step first. Arguments are those of compile();
-    each schedule takes those of `params` that it has. replicas: the time of a step then includes summing gradients over
-    this many replicas of the pipeline, and `costs` needs "gradients", the bytes of a stage's gradient."""
+    """Compares schedules (a list of paths, or one path) at the same numbers of ranks and microbatches: what
+    `dpc compare --json` prints, as a dict. Its "schedules" is a list with a dict for each schedule, the shortest step
+    first. Arguments are those of compile(); each schedule takes those of `params` that it has. replicas: the time of a
+    step then includes summing gradients over this many replicas of the pipeline, and `costs` needs "gradients", the
+    bytes of a stage's gradient."""
     options = _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, replicas=replicas)
     return _ask("dps_compare", paths, options)
 
@@ -47,5 +52,5 @@ def advise(ranks, microbatches, *, paths=(), params=None, costs=None, slot_bytes
         if word not in _ALLOW:
             raise UsageError(f"allow: there is no {word!r}; there are 'async' and 'naive'")
     options = _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, replicas=replicas)
-    every = [schedule(name) for name in schedules()] + list(paths)
+    every = [schedule(name) for name in schedules()] + _list(paths)
     return _ask("dps_advise", every, options, seconds, sum(_ALLOW[word] for word in set(allowed)))

@@ -103,7 +103,13 @@ class Programs(unittest.TestCase):
         program = dps.compile(dps.schedule("interleaved-1f1b"), ranks=2, microbatches=4, params={"chunks": 3})
         self.assertEqual(len(program.rank(0).chunks), 3)
         self.assertRaisesRegex(dps.UsageError, "chunkz", dps.compile, dps.schedule("gpipe"), params={"chunkz": 3})
-        self.assertRaisesRegex(dps.UsageError, "from 1 to", dps.compile, dps.schedule("gpipe"), ranks=0)
+        for name, wrong in (("ranks", 0), ("ranks", "4"), ("microbatches", 4.0)):
+            words = f"^{name} must be a whole number from 1 to 4294967295, not {wrong!r}$"
+            self.assertRaisesRegex(dps.UsageError, words, dps.compile, dps.schedule("gpipe"), **{name: wrong})
+        for wrong in ("4", 2**63):
+            words = f"^chunks must be a whole number from -9223372036854775808 to 9223372036854775807, not {wrong!r}$"
+            self.assertRaisesRegex(dps.UsageError, words, dps.compile, dps.schedule("hanayo"), params={"chunks": wrong})
+        self.assertRaisesRegex(dps.UsageError, "params is a dict", dps.compile, dps.schedule("gpipe"), params="x=4")
 
     def test_bytes_and_files(self):
         program = dualpipe()
@@ -127,6 +133,9 @@ class Programs(unittest.TestCase):
         for name in dps.schedules():
             self.assertEqual(dps.compile(dps.schedule(name)).source, f"{name}.dps")
         self.assertRaisesRegex(dps.UsageError, "dualpipe", dps.schedule, "dualpip")
+        for function, argument in ((dps.compile, "dualpipe"), (dps.compare, ["dualpipe"]), (dps.compare, "dualpipe")):
+            self.assertRaisesRegex(dps.ScheduleError, r'dualpipe: no such file; dps.schedule\("dualpipe"\)', function,
+                                   argument)
 
 
 class Errors(unittest.TestCase):
@@ -244,6 +253,7 @@ class Studies(unittest.TestCase):
         found = dps.compare(paths, ranks=4, microbatches=8, costs={"F": 1})["schedules"]
         self.assertEqual([row["schedule"] for row in found][-1], "gpipe")
         self.assertEqual(found[-1]["makespan"], 33)
+        self.assertEqual(dps.compare(paths[0], ranks=4, microbatches=8)["schedules"][0]["schedule"], "gpipe")
         refused = dps.compare(paths, ranks=3, microbatches=8)["schedules"]
         self.assertIn("DualPipe folds", [row.get("refused") for row in refused if row["schedule"] == "dualpipe"][0])
         self.assertRaisesRegex(dps.UsageError, "chunkz", dps.compare, paths, params={"chunkz": 1})
@@ -262,8 +272,8 @@ class Studies(unittest.TestCase):
         self.assertGreater(two["chimera"]["sums_bytes"], one["chimera"]["sums_bytes"])
         self.assertGreater(two["1f1b"]["makespan"], one["1f1b"]["makespan"])
         self.assertRaisesRegex(dps.UsageError, "gradients=N", dps.compare, paths, replicas=2)
-        self.assertRaisesRegex(dps.UsageError, "replicas must be from 1 to 4294967295, not 0", dps.compare, paths,
-                               replicas=0)
+        self.assertRaisesRegex(dps.UsageError, "replicas must be a whole number from 1 to 4294967295, not 0",
+                               dps.compare, paths, replicas=0)
 
     def test_advise(self):
         found = dps.advise(2, 4, costs="F=1,I=1,W=1,comm=0.1", allow="async", seconds=600)
