@@ -121,6 +121,8 @@ def connect(store, place, peers, names, deadline):
                 add(int(peer), connection, memories[0], 1)
             else:
                 connection.close()
+                for memory in memories:
+                    os.close(memory)
     for link in links.values():
         link.all = list(links.values())
     return links
@@ -219,7 +221,7 @@ class Link:
                 self._fail("connection closed")
             until = until or time.monotonic() + self.deadline
             if not self._sleep([self], until, self.incoming.has_message):
-                for link in self.all:  # the other process may itself wait for a rank that waits for room
+                for link in self.all:  # the message may depend on a rank that waits for room on another link
                     link._take_in()
         messages = self.early[number]
         message, at = messages.popleft(), 0

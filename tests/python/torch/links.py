@@ -169,10 +169,12 @@ def copies_of_the_process():
     (wait_for_child, of_child), (wait_for_parent, of_parent) = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(of_child, b"!")
-        os.close(of_parent)
-        os.read(wait_for_parent, 1)
-        os._exit(0)
+        try:
+            os.write(of_child, b"!")
+            os.close(of_parent)
+            os.read(wait_for_parent, 1)
+        finally:
+            os._exit(0)
     try:
         os.read(wait_for_child, 1)
         other[0].close()
@@ -225,9 +227,13 @@ def strangers():
         first = pool.submit(_links.connect, store, 0, {1}, names, 60)
         _, name, _ = json.loads(store.get("0").decode())
         stranger.connect(bytes.fromhex(name))
-        stranger.send(b"1 wrong")
+        read, written = os.pipe()
+        socket.send_fds(stranger, [b"1 wrong"], [written])
+        os.close(written)
         second = pool.submit(_links.connect, store, 1, {0}, names, 60)
         sent(second.result(), 0, 5, wanted)
         found, = received(first.result(), 1, 5, form_of(wanted))
         assert torch.equal(found, *wanted)
         assert not stranger.recv(1), "not disconnected"
+        assert not os.read(read, 1)  # the descriptor of the stranger is closed too
+        os.close(read)
