@@ -155,9 +155,8 @@ class Steps:
         """This process will end no more steps: nobody must wait for it."""
         _add(self.store, self.place, 1 << 30)
 
-    def wait(self, seconds):
-        """Waits until all others have ended as many steps, or are gone, at most `seconds`."""
-        until = time.monotonic() + seconds
+    def wait(self, until):
+        """Waits until all others have ended as many steps, or are gone, at most until the time `until`."""
         while self._others_are_behind() and time.monotonic() < until:
             time.sleep(_LOOK)
 
@@ -171,8 +170,9 @@ def leave(groups, steps, seconds, process):
     nothing in a copy of the process (os.fork) to which the pipeline belongs. process: its os.getpid()"""
     if os.getpid() != process:
         return
+    until = time.monotonic() + seconds
     for each in steps:
-        each.wait(seconds)
+        each.wait(until)
     for group in groups:
         group.close()
 

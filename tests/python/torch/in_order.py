@@ -1,6 +1,7 @@
 """A communicator with the order of NCCL, for tests without a GPU: of gloo, on the CPU, all messages with tag 0."""
 
 import os
+import unittest.mock
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -83,3 +84,21 @@ def leaves_once():
     assert group.closed == 0
     _nccl.leave([group], [], 0, os.getpid())
     assert group.closed == 1
+
+
+def leaves_in_time():
+    """A pipeline waits at most the given seconds for processes that are behind, however many groups it has."""
+    class Clock:
+        now = 0.0
+
+        def monotonic(self):
+            return self.now
+
+        def sleep(self, seconds):
+            self.now += seconds
+
+    behind = _nccl.Steps(dist.HashStore(), 0, 2)
+    behind.end()
+    with unittest.mock.patch.object(_nccl, "time", Clock()) as clock:
+        _nccl.leave([], [behind] * 3, 10, os.getpid())
+    assert 10 <= clock.now < 11, clock.now

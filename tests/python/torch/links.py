@@ -228,6 +228,7 @@ def strangers():
         _, name, _ = json.loads(store.get("0").decode())
         stranger.connect(bytes.fromhex(name))
         read, written = os.pipe()
+        os.set_blocking(read, False)
         socket.send_fds(stranger, [b"1 wrong"], [written])
         os.close(written)
         second = pool.submit(_links.connect, store, 1, {0}, names, 60)

@@ -155,6 +155,9 @@ class Nccl(unittest.TestCase):
     def test_leaves_once(self):
         in_order.leaves_once()
 
+    def test_leaves_in_time(self):
+        in_order.leaves_in_time()
+
 
 class Replicas(Ranks):
     def test_two_replicas(self):
