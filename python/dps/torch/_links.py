@@ -59,7 +59,7 @@ class _Socket(socket.socket):
     """A socket that closes itself when nothing refers to it. Other sockets warn then. It is also closed in copies of
     this process, such as workers that load data: otherwise the other end does not notice when this process ends."""
 
-    all = weakref.WeakSet()
+    all = weakref.WeakSet()  # the sockets of this process
 
     def __init__(self, number=None):
         super().__init__(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=number)
