@@ -40,8 +40,8 @@ class Pipeline(Actions):
     program        a proven schedule (dps.compile or dps.load) of as many ranks as the group has
     stages         this rank's modules, one for each of its chunks (program.rank(r).chunks has the stage of each chunk);
                    or a function that makes the module of a stage from the number of the stage
-    loss_fn        called for each microbatch with the outputs of the last stage and the microbatch's targets; None: the
-                   output of the last stage is the loss
+    loss_fn        called for each microbatch with the outputs of the last stage and the targets of the microbatch;
+                   gives one number. None: the output of the last stage is the loss
     group          processes of the pipeline; None: all of torch.distributed. If torch.distributed is not initialized,
                    the environment of torchrun or mpirun says who takes part
     rank_mapping   rank_mapping[i] is the rank of the program that process i of the group runs; None: i
