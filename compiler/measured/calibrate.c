@@ -62,9 +62,9 @@ static Samples typical_messages(const Calibration *calibration)
     return all;
 }
 
-/* Writes the cost of a message. If the traces have messages of different sizes, a line through their typical times is
-   fitted by least squares: its value at 0 bytes is the latency, its slope the time of a byte. If that fails, writes
-   the typical time of the messages, or 0 if there are none. */
+/* Writes the cost of a message. If the traces have messages of different sizes, fits a line through their typical
+   times by least squares: its value at 0 bytes is the latency, its slope the time of a byte. Unless the line has a
+   positive slope and a latency of at least 0, writes the typical time of the messages, or 0 if there are none. */
 static void put_messages(const Calibration *calibration, FILE *stream)
 {
     double n = 0, x = 0, y = 0, xx = 0, xy = 0;

@@ -8,9 +8,9 @@
 
 #include <stdint.h>
 
-/* Writes the costs that `count` traces of dprun show to the file `output` ("-": stdout). The traces are of one model,
-   cut into the same number of stages. fastest: use only this many of the shortest steps of each trace; 0: all steps.
-   */
+/* Writes the costs that `count` traces of dprun show to the file `output` ("-": stdout). All traces whose passes count
+   (calibration.h) cut the model into the same number of stages. fastest: use only this many of the shortest steps of
+   each trace; 0: all steps. */
 Status calibrate(int count, char *const *paths, uint32_t fastest, const char *output, Arena *arena, Error *error);
 
 /* Writes the costs that traces of the PyTorch profiler show: costs of components, or of the passes of stages. The

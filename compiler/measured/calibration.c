@@ -47,8 +47,8 @@ static void select_steps(Trace *trace, uint32_t fastest, Arena *arena)
 }
 
 /* An F&B whose recipe puts weight gradients off appears in a trace as an F&I and a later W. Turns the F&I into an F&B
-   and adds the time of the W to it, so that its cost is that of whole passes. The W is removed: it has only a few
-   components, and so is no sample of a W. */
+   and notes the time of the W in both halves, so that its samples include all weight gradients. Removes the W: it has
+   only a few components, and so is no sample of a W. */
 static void join_put_off(const Trace *trace)
 {
     for (size_t i = 0; i < trace->count; i++) {
@@ -242,7 +242,7 @@ static void fit_shares(Calibration *calibration)
         }
 }
 
-/* Samples the times of messages. A message takes from the end of the pass that computed it to the end of the
+/* Samples the times of messages. The time of a message is from the end of the pass that computed it to the end of the
    receiver's wait. If the receiver began to wait after the pass had ended, the message gives no sample. */
 static void gather_messages(CalibrationInput *input, Arena *arena)
 {

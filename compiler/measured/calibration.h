@@ -1,10 +1,10 @@
 #ifndef MEASURED_CALIBRATION_H
 #define MEASURED_CALIBRATION_H
 
-/* The times of passes and messages in traces of one model. Each trace gives the passes that it has: 1F1B gives F and
-   B, ZB-H1 gives F, I and W, DualPipe gives F&Bs too. Samples of the same pass from several traces have the same
-   weight. A trace whose messages have another size than those of the first trace is of another model: its passes do not
-   count, but its messages show latency and bandwidth separately. */
+/* The times of passes and messages in traces. Each trace gives the passes that it has: 1F1B gives F and B, ZB-H1 gives
+   F, I and W, DualPipe gives F&Bs too. All samples of a pass have the same weight, whichever trace they are from. A
+   trace whose messages have another size than those of the first trace is of another model. Its passes do not count,
+   but its messages allow latency and bandwidth to be told apart. */
 
 #include "compiler/measured/trace_read.h"
 

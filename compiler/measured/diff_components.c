@@ -94,8 +94,8 @@ static const TraceEvent *pair_of(const TraceIndex *index, const TraceStep *step,
     return pass && pass->overlap ? pass : NULL;
 }
 
-/* Adds up the first spans of `sorted`, as far as they have the same entry and are all of components or all of
-   all-to-alls. Spans of the same run count as one run. Returns the number of spans. */
+/* Adds up the first spans of `sorted`, up to the first one of another entry or of another kind (component or
+   all-to-all). Spans of the same run count as one run. Returns the number of spans. */
 static size_t add_runs(const Comparison *comparison, const TraceIndex *index, const TraceComponent *const *sorted,
                        size_t count, Runs *runs)
 {

@@ -107,8 +107,8 @@ static double covered(const RecipeSpan *spans, uint32_t count, double start, dou
     return time;
 }
 
-/* Whether the F&B has all-to-alls of this entry. If so, they show the communication; the time that the rank spent in
-   the component does not. */
+/* Whether the F&B has all-to-alls of this entry. If so, the communication is measured by them, not by the time that
+   the rank spent in the component. */
 static bool has_all_to_alls(const Inside *inside, RecipeEntry entry)
 {
     for (size_t i = 0; i < inside->count; i++)

@@ -142,7 +142,7 @@ static bool match_number(const char **pattern, const char **text, MapNumbers *nu
 bool kineto_map_matches(const char *pattern, const char *text, MapNumbers *numbers)
 {
     MapNumbers found = {-1, -1};
-    /* star: the rest of the pattern after its last *; tried: where the text that this * matches ends for now */
+    /* star: the rest of the pattern after its last *; tried: end of the text that this * matches so far */
     const char *star = NULL, *tried = text;
     while (*text || *pattern) {
         if (*pattern == '*') {

@@ -11,8 +11,10 @@
      F = PP:{stage}F{microbatch}           an annotation around a pass of a stage; also B, I, W, U. Without {stage} the
                                            stage is the rank; {microbatch} is needed (of a U: the update, from 0)
      comm.stream        = 27               the stream on which communication runs, or
-     comm.kernel        = nccl*            the kernels of communication. Without both: those of dispatch and combine
-     comm.data          = *dispatch<*      kernels that move data; the rest of a component's time waits for other ranks
+     comm.kernel        = nccl*            the kernels of communication. Without either line,
+                                           the kernels of dispatch and combine communicate
+     comm.data          = *dispatch<*      kernels that move data; in the rest of its time, a component
+                                           waits for other ranks
 
    A component is one of runtime/base/parts.h with its pass: F, B, W. In a pattern * matches any text and ? any
    character. A key may have several lines; a name then has to match only one of them. */

@@ -10,7 +10,7 @@
 #include "compiler/measured/trace_read.h"
 
 /* Reads `count` files, one for each rank. If all files name different ranks (distributedInfo), they are sorted by
-   these; otherwise file i is of rank i. STATUS_BAD_INPUT: a file is wrong or has no pass. */
+   rank; otherwise file i is of rank i. STATUS_BAD_INPUT: a file is wrong or has no pass. */
 Status kineto_passes(const KinetoMap *map, int count, char *const *paths, Arena *arena, Trace *trace, Error *error);
 
 #endif

@@ -8,8 +8,8 @@
 
 enum { NO_GROUP = UINT32_MAX, GRIDS_MAX = 16 };
 
-/* What the map says about kernels of one name. known: it has been looked up; comm: they communicate; data: they move
-   data. */
+/* What the map says about kernels of one name. known: the name has been looked up; comm: the kernels communicate;
+   data: the kernels move data. */
 typedef struct NameUse {
     bool known, comm, data;
     uint8_t subject; /* the component to which all kernels of this name belong; SUBJECT_NONE: the map names none */
@@ -265,8 +265,8 @@ static Status read_cycles(Profiler *profiler, Error *error)
     return STATUS_OK;
 }
 
-/* Sets the error that no kernel belongs to a component. It names some annotations of the trace, which the map may
-   have meant. */
+/* Sets the error that no kernel belongs to a component. The error names some annotations of the trace, because the map
+   may have meant one of them. */
 static Status fail_unknown(const KinetoTrace *trace, const KinetoMap *map, Error *error)
 {
     enum { SHOWN = 6 };

@@ -246,7 +246,8 @@ static Key read_key(const Reader *reader, Where where)
     return KEY_OTHER;
 }
 
-/* Stores a number that is about the whole trace. Those of ranks, replicas, stages and microbatches must be whole. */
+/* Stores a number that is about the whole trace. The numbers of ranks, replicas, stages and microbatches must be
+   whole. */
 static Status take_about(Reader *reader, Key key)
 {
     Trace *trace = reader->trace;
@@ -257,7 +258,7 @@ static Status take_about(Reader *reader, Key key)
                                                                 : 1e18;
     if (key == KEY_OTHER || key == KEY_SCHEDULE || key == KEY_SOURCE || key == KEY_REFERENCE)
         return STATUS_OK;
-    if (trace->count) /* the events so far were checked against the numbers that came before them */
+    if (trace->count) /* earlier events were checked against the numbers read before them */
         return error_set(reader->error, STATUS_BAD_INPUT,
                          "%s: otherData is given again after events: it must come before them", trace->path);
     if (!(value >= 0 && value <= most) || (most < 1e18 && (value < 1 || value != floor(value))))

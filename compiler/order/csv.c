@@ -251,7 +251,7 @@ static void report_no_pass(Reader *reader, uint32_t pipe)
 }
 
 /* Sets the sizes of the pipes from the cells of passes. The number of stages is the highest stage + 1; the number of
-   microbatches is how many different ones the cells have. */
+   microbatches is the number of different microbatches in the cells. */
 static void size_pipes(Reader *reader)
 {
     Schedule *schedule = reader->schedule;
@@ -379,7 +379,7 @@ static bool take_chunk(Reader *reader, uint32_t rank, uint32_t pipe, uint32_t st
     return true;
 }
 
-/* Completes the homes of a stage: if the stage has no cell of a microbatch, its home is `rank`. Also makes the
+/* Completes the homes of a stage: `rank` is the home of each microbatch of which the stage has no cell. Also makes the
    chunks. */
 static bool place_stage(Reader *reader, uint32_t p, uint32_t stage, uint16_t rank)
 {
@@ -474,7 +474,7 @@ static void complete_actions(Reader *reader)
         }
 }
 
-/* Sets the version of the weights that each microbatch uses. All its F must name the same one. */
+/* Sets the version of the weights that each microbatch uses. All F of a microbatch must name the same version. */
 static void place_versions(Reader *reader)
 {
     if (!reader->version_count)

@@ -284,8 +284,8 @@ static const SlotKey *fill_slots(Expander *x, int64_t slot, int64_t end, const S
     return next;
 }
 
-/* Notes in schedule->shared_slots that several passes share the slot, if they do. They are at the positions from
-   `from` on; an F&B counts as one pass. */
+/* If several passes share the slot, notes it in schedule->shared_slots. The passes are at the positions from `from`
+   on; an F&B counts as one pass. */
 static void note_slot(Expander *x, int64_t slot, uint32_t from)
 {
     SharedSlots *shared = &x->schedule->shared_slots[x->rank];

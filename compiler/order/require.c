@@ -103,8 +103,8 @@ static bool suggest(const Ast *ast, const Parameters *parameters, const Item *it
     return below || above;
 }
 
-/* Suggests another value, with which all requires hold, for the first parameter set by -D that has one near its
-   value. False: none has. */
+/* Finds the first parameter set by -D that has, near its value, other values with which all requires hold. Suggests
+   the nearest of these. False: there is no such parameter. */
 static bool suggest_given(const Ast *ast, const Parameters *parameters, const int64_t *values, Arena *arena,
                           Diagnostics *diagnostics)
 {

@@ -8,13 +8,13 @@
 
 /* Evaluates all items that are the same for every rank, in the order of the file, and checks the requires among them
    and the numbers of ranks and microbatches. Ends at an item without a value or at a number beyond its limit. A
-   require that fails is reported with its message and the values in it. If it depends on parameters of -D, on the
-   microbatches or on the ranks, other values of these are tried in this order: the report suggests the nearest values
-   of the first of them with which all requires hold. */
+   require that fails is reported with its message and the values in it. If the require depends on parameters of -D, on
+   the number of microbatches or on the number of ranks, these are tried in this order: for the first of them that has
+   nearby values with which all requires hold, the report suggests the nearest such values. */
 bool require_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Arena *arena,
                      Diagnostics *diagnostics);
-/* Whether no require fails. Looks no further than the first item that has no value or a number of ranks or
-   microbatches beyond its limit; the other functions report such an item. */
+/* Whether no require fails. Stops at the first item without a value, or at a number of ranks or microbatches beyond
+   its limit; the other functions report such an item. */
 bool require_admits(const Ast *ast, const Parameters *parameters, int64_t *values);
 /* Evaluates the items that depend on the rank, except chunks, and checks the requires among them. Ends at an item
    without a value. `values`: as require_for_all has left them. */

@@ -68,7 +68,7 @@ void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE
    and what the compute stream waits for. */
 void emit_overlap(const Compilation *compilation, FILE *stream);
 /* Prints figures and pictures of a predicted F&B beside those of a measured one. `path`: the trace with the measured
-   one. The schedule has a recipe for all F&Bs; times are in ms. */
+   F&B. The schedule has a recipe for all F&Bs; times are in ms. */
 void emit_overlap_diff(const Schedule *schedule, const RecipeTimes *predicted, const RecipeTimes *measured,
                        const char *path, Arena *arena, FILE *stream);
 
@@ -80,8 +80,8 @@ void emit_overlap_diff(const Schedule *schedule, const RecipeTimes *predicted, c
 enum { SVG_LEAST_WIDTH = 400, SVG_MOST_WIDTH = 30000 }; /* limits of `width`; viewers cannot open wider pictures */
 void emit_svg(const Picture *picture, const Picture *second, uint32_t width, Arena *arena, FILE *stream);
 
-/* Draws the timeline in characters: blocks of rows, no wider than the terminal unless that is very narrow. Colours
-   are the 256 of terminals. TEXT_LEAST_WIDTH: the smallest --width. */
+/* Draws the timeline in characters: blocks of rows, no wider than the terminal unless it is very narrow. Uses the
+   256 colours of terminals. TEXT_LEAST_WIDTH: the smallest --width. */
 enum { TEXT_LEAST_WIDTH = 40 };
 void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *stream);
 

@@ -192,7 +192,7 @@ static void put_found(const RecipeFound *found, double published, const char *un
 }
 
 /* Compares a written recipe with the order that `overlap F&B auto` would find. makespan: the time of the written
-   recipe. It may be the shorter one if it has communication in the stream compute. */
+   recipe. The written recipe may take less time than that order if it has communication in the stream compute. */
 static void put_distance(double makespan, const RecipeFound *found, const char *unit, FILE *stream)
 {
     const double difference = percent_over(found->makespan, makespan);

@@ -159,8 +159,8 @@ static double ready_at(const Explainer *x, uint32_t rank, const Action *pass, De
     return timeline_arrival(x->schedule, &x->c->table, x->times, rank, pass, needed);
 }
 
-/* If the rank was idle before this pass because the pass waited for another rank, and longer than before any other pass
-   of the row, notes this wait in the row. */
+/* If the rank was idle before this pass because the pass waited for another rank, and this wait is the longest in the
+   row so far, notes it in the row. */
 static void add_wait(const Explainer *x, uint32_t rank, Row *row, const Action *pass, double wait)
 {
     Dependence needed;

@@ -24,8 +24,8 @@ typedef struct Picture {
 typedef struct Cell {
     const Action *first, *second; /* second: the second half of an F&B or F&F; NULL if the cell is a single pass */
     uint32_t position;            /* position of `first` in the order of its rank; `second` is at the next one */
-    /* middle: where an F&B is drawn as divided, in the ratio of the times of its halves when they run alone; of a
-       single pass, the same as `end` */
+    /* middle: the time at which pictures divide an F&B, in the ratio of the times of its halves when they run alone; of
+       a single pass, the same as `end` */
     double start, middle, end;
 } Cell;
 

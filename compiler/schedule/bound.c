@@ -23,7 +23,7 @@ typedef struct Node {
     /* least time from the end of an I or B until the backward of the same microbatch has ended on stage 0; 0 for stage
        0 */
     double rest;
-    /* lower bound of (memory that a microbatch takes on this chunk) * (time for which it takes it) */
+    /* lower bound of (memory that a microbatch takes on this chunk) * (time for which the microbatch takes it) */
     double held;
 } Node;
 

@@ -62,7 +62,7 @@ typedef struct Gap {
 
 /* The result of a solver that looked for shorter orders (`dpc --prove`). */
 typedef struct Proven {
-    /* no order that uses only the kinds of passes the solver may use has a smaller makespan */
+    /* lower bound of the makespan of all orders that use only the kinds of passes that the solver may use */
     double bound;
     double shortest; /* makespan of the shortest order known */
 } Proven;

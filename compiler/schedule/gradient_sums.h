@@ -3,8 +3,8 @@
 
 /* The sums of gradients over replicas of the whole pipeline (dprun --replicas), in the bytes and times of the costs.
 
-   The gradient of a stage is summed over all its copies: those in the schedule, in every replica. A sum begins as soon
-   as the last backward pass of all copies is done, where the programs post it. A rank takes part in one sum at a time,
+   The gradient of a stage is summed over all its copies: those in the schedule, in every replica. A sum is ready when
+   the last backward pass of all copies has ended; the programs post it there. A rank takes part in one sum at a time,
    in the order in which the sums become ready; its passes and messages run beside the sum at full speed. The time of
    sums after the last pass of the step adds to the makespan. An asynchronous program sums right before each U, so
    passes hide none of that time. */

@@ -1,8 +1,8 @@
 #ifndef SCHEDULE_TIMELINE_H
 #define SCHEDULE_TIMELINE_H
 
-/* The predicted time of each pass: it takes its time of the costs, and starts as soon as its rank is free and its
-   inputs have arrived. */
+/* The predicted time of each pass. A pass takes the time that the costs give, and starts as soon as its rank is free
+   and its inputs have arrived. */
 
 #include "compiler/schedule/passes.h"
 #include "runtime/program/costs.h"
@@ -26,9 +26,9 @@ bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs 
 bool timeline_run_measured(const Schedule *schedule, const PassTable *table, const Costs *costs,
                            const double *const *measured, Arena *arena, Timeline *timeline);
 
-/* When the input that `pass` needs from another stage, on this rank or another, has arrived; sets `needed` to the pass
-   that computed it. For a U: when the last other rank with a copy of the stage has reached its U; sets `needed` to the
-   last pass before that U. < 0: `pass` waits for no other stage or rank. */
+/* The time at which the input arrives that `pass` needs from another stage, on this rank or another; sets `needed` to
+   the pass that computes it. For a U: the time at which the last other rank with a copy of the stage reaches its U;
+   sets `needed` to the last pass before that U. < 0: `pass` waits for no other stage or rank. */
 double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank,
                         const Action *pass, Dependence *needed);
 

@@ -38,7 +38,7 @@ function toggle(what, on) {
   redraw();
 }
 
-/* Follows a microbatch, { pipe, microbatch }, through all ranks; null: none. */
+/* Highlights a microbatch, { pipe, microbatch }, on all ranks; null: none. */
 function follow(which) {
   followed = which;
   $("microbatch").value = which ? which.microbatch : "";
@@ -56,7 +56,7 @@ function followNext(step) {
   followNumber(followed ? String(followed.microbatch + step) : step > 0 ? "0" : $("microbatch").max);
 }
 
-/* What there is to be followed. */
+/* Sets which microbatches and pipes the reader can choose to follow. */
 function offerMicrobatches() {
   const pipes = panels[0].data.pipes;
   $("microbatch").max = Math.max(...panels.flatMap(panel => panel.data.rank.map(rank =>
@@ -113,7 +113,9 @@ async function compare(file) {
   }
 }
 
-/* #critical,messages,memory,from=10,to=30,rank=0,pass=5,microbatch=3,pipe=1; idle: what is before the pass */
+/* Restores the view from the address, such as
+   #critical,messages,memory,from=10,to=30,rank=0,pass=5,microbatch=3,pipe=1. With `idle`, selects the idle time before
+   the pass. */
 function restore() {
   const words = new URLSearchParams(location.hash.slice(1).replaceAll(",", "&"));
   for (const what of Object.keys(shown)) if (words.has(what)) toggle(what, true);

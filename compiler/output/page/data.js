@@ -1,6 +1,7 @@
-/* A timeline, as dpc writes it: for each rank its passes in order, a letter of `kinds` and a number of every list for
-   each. `pair` is 1 for the first half of an F&B, 2 for the second, else 0. `from` and `at` say which pass of which
-   rank the pass waits for, -1: none; `ready` is when that has arrived. */
+/* A timeline, as dpc writes it. For each rank: its passes in order, each with a letter in `kinds` and a number in
+   every list. `pair` is 1 for the first half of an F&B, 2 for the second, else 0. `from` and `at` are the rank and the
+   number of the pass that this pass waits for, -1: none; `ready` is the time at which the result of that pass arrives.
+   */
 
 const WORDS = {
   F: "forward", B: "backward", I: "backward for input", W: "backward for weights", U: "update of weights",
@@ -19,8 +20,8 @@ function parse(text) {
   return data;
 }
 
-/* A trace of dprun --trace or dpc --emit=trace: its last step. The first timeline says which chunk of a rank a stage
-   is. */
+/* Reads the last step of a trace of dprun --trace or dpc --emit=trace. The first timeline says which chunk of a rank
+   holds a stage. */
 function fromTrace(trace) {
   const like = panels[0].data;
   const events = trace.traceEvents.filter(e => e.ph === "X" && e.cat === "compute");
@@ -51,7 +52,8 @@ function fromTrace(trace) {
   return { ...like, schedule: "trace", unit: "ms", makespan, bound: 0, bubble: (cost - work) / cost, rank: ranks, critical: [] };
 }
 
-/* A trace does not say what a pass waits for: F for that of the stage before, B or I for that of the stage after. */
+/* Finds what each pass waits for, because a trace does not say it. An F waits for the F of the stage before, a B or I
+   for the B or I of the stage after. */
 function connect(ranks, chunks) {
   const made = new Map(), name = (r, i, beside) => {
     const rank = ranks[r], [pipe, stage] = chunks[r][rank.chunk[i]], forward = rank.kinds[i] === "F";
@@ -64,10 +66,10 @@ function connect(ranks, chunks) {
   each((rank, r, i, needs) => [rank.from[i], rank.at[i]] = needs && made.get(name(r, i, 1)) || [-1, -1]);
 }
 
-/* Adds to a timeline what the drawing needs to have at hand. */
+/* Adds to a timeline the values that its drawing needs. */
 function prepare(data) {
   data.peak = data.most = 0;       // activations, and the largest number in a cell
-  data.shortest = data.makespan;   // pass
+  data.shortest = data.makespan;   // time of the shortest pass
   data.trains = data.rank.some(rank => /[BI]/.test(rank.kinds));   // without backwards, no rank keeps activations
   data.rank.forEach(rank => {
     rank.ready ||= rank.from.map((from, i) => from < 0 ? -1 : endOf(data.rank[from], rank.at[i]));
@@ -99,7 +101,8 @@ function prepare(data) {
   return data;
 }
 
-/* The first and last part of what runs as one: the halves of an F&B start and end together, wherever each is drawn. */
+/* The numbers of the first and second half of an F&B; for a single pass, its number twice. Both halves run from the
+   start of the first to the end of the second, although they are drawn one after the other. */
 function wholeOf(rank, i) {
   return [rank.pair[i] === 2 ? i - 1 : i, rank.pair[i] === 1 ? i + 1 : i];
 }
@@ -116,15 +119,15 @@ function firstBehind(rank, time) {
   return low;
 }
 
-/* When a rank is idle before its pass i, or after its last one if there is no such pass; null: it is not. */
+/* The idle time of a rank before its pass i, or after its last pass if there is no pass i; null: there is none. */
 function idleBefore(data, r, i) {
   const rank = data.rank[r], from = i > 0 ? endOf(rank, i - 1) : 0;
   const to = i < rank.kinds.length ? startOf(rank, i) : data.makespan;
   return rank.pair[i] !== 2 && to - from > 1e-9 * data.makespan ? { from, to } : null;
 }
 
-/* What the start of pass i, or of its F&B, waits for last: the `part` that needs it, [rank, pass] that makes it, and
-   when it is there; null: nothing. */
+/* The last input for which pass i, or its F&B, waits: `part` needs it, `made` is the [rank, pass] that computes it,
+   and it arrives at `ready`; null: there is no input. */
 function waitOf(data, r, i) {
   const rank = data.rank[r];
   let wait = null;
@@ -143,7 +146,7 @@ function needOf(data, r, [from, at]) {
   return nameOf(data, from, at) + (from === r ? "" : ` of rank ${from}`);
 }
 
-/* What is to be said of a pass: a name and lines. */
+/* The text about a pass: a name and lines. */
 function wordsOfPass(data, r, i) {
   const rank = data.rank[r], [pipe, stage] = data.chunks[r][rank.chunk[i]], updates = rank.kinds[i] === "U";
   const start = startOf(rank, i), end = endOf(rank, i);
@@ -161,7 +164,7 @@ function wordsOfPass(data, r, i) {
   return [nameOf(data, r, i), lines];
 }
 
-/* What is to be said of the idle time before pass i. */
+/* The text about the idle time before pass i: a name and lines. */
 function wordsOfIdle(data, r, i) {
   const { from, to } = idleBefore(data, r, i), wait = waitOf(data, r, i);
   const lines = [`rank ${r}, from ${number(from)} to ${number(to)}`];
@@ -182,7 +185,7 @@ function wordsOfIdle(data, r, i) {
   return [`idle for ${number(to - from)}`, lines];
 }
 
-/* The passes of a microbatch, [rank, pass], the first ones first. */
+/* The passes of a microbatch, each as [rank, pass], in the order of their starts. */
 function passesOf(data, { pipe, microbatch }) {
   const found = [];
   data.rank.forEach((rank, r) => rank.microbatch.forEach((of, i) => {

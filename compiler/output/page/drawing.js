@@ -20,7 +20,7 @@ function coloursOf(data, r, i) {
   return shades[Math.min(shade, shades.length - 1)];
 }
 
-/* What the colours mean: [[fill, ink, letter], ...] and words. */
+/* The entries of the legend: for each, swatches [[fill, ink, letter], ...] and words. */
 function legend(timelines) {
   const ranks = timelines.flatMap(data => data.rank), kinds = new Set(ranks.flatMap(rank => [...new Set(rank.kinds)]));
   const data = timelines[0];
@@ -37,17 +37,17 @@ function legend(timelines) {
   return entries;
 }
 
-/* The font in which so many digits fit into a cell. */
+/* The largest font size at which this many digits fit into a cell. */
 function fontOf(width, digits) { return Math.floor((width - 2) / (0.62 * digits)); }
 
-/* Draws with a `pen` that is a canvas's context, or does as one (SvgPen). */
+/* Draws a timeline with a `pen`: the context of a canvas, or an SvgPen. */
 class Drawing {
   constructor(data) {
     this.data = prepare(data);
-    this.top = 0;           // pixels that are scrolled out above
+    this.top = 0;           // pixels scrolled out of view at the top
     this.row = MOST_ROW;    // height of a rank's cells
     this.width = this.height = 0;
-    this.selected = null;   // { r, i }, and `idle` where it is the time before pass i
+    this.selected = null;   // { r, i, idle }: pass i of rank r; idle: the idle time before it
     this.trail = null;      // the passes of the microbatch that is followed
   }
 
@@ -58,7 +58,7 @@ class Drawing {
       `makespan ${number(makespan)}${gap}, bubble ${(100 * bubble).toFixed(1)} %` +
       (trains ? `; at most ${counted(peak, "activation", "s")} on a rank` : "");
   }
-  /* Of the microbatch that is followed. */
+  /* A line of text about the microbatch that is followed. */
   get note() {
     if (!this.trail) return "";
     if (!this.trail.length) return `no microbatch ${followed.microbatch} here`;
@@ -71,7 +71,7 @@ class Drawing {
 
   get pitch() { return this.row + GAP + (shown.memory ? STRIP : 0); }
   get plot() { return this.width - LABELS - 8; }
-  /* What is shown, in this timeline's own time. */
+  /* What is shown, in the time of this timeline: `stretch` draws all timelines equally long. */
   get factor() { return shown.stretch ? view.longest / (this.data.makespan || 1) : 1; }
   get from() { return view.from / this.factor; }
   get to() { return view.to / this.factor; }
@@ -85,7 +85,7 @@ class Drawing {
 
   paint(pen) {
     this.pen = pen;
-    /* one size in all cells, unless the narrowest ones have room for small numbers only */
+    /* numbers have the same size in all cells, unless the narrowest cells have room only for small numbers */
     const narrowest = this.x(this.data.shortest) - this.x(0), digits = String(this.data.most).length;
     this.largest = Math.max(10, Math.min(14, fontOf(narrowest, digits)));
     this.letters = fontOf(narrowest - this.largest, digits) >= this.largest;   // beside the numbers, where rows are low
@@ -115,7 +115,7 @@ class Drawing {
     this.pen.restore();
   }
 
-  /* Where some passes are to be seen, the others are faint. */
+  /* Whether a pass is drawn faint: other passes, followed or on the critical path, are highlighted. */
   faint(r, i) {
     const followed = this.trailed && this.trailed[r].has(i), critical = shown.critical && this.data.rank[r].critical[i];
     return (this.trailed || shown.critical) && !followed && !critical;
@@ -183,8 +183,8 @@ class Drawing {
     pen.lineWidth = 1;
     for (let i = firstBehind(rank, this.from); i < rank.start.length && rank.start[i] < this.to; i++) {
       let x = this.x(rank.start[i]), width = this.x(rank.end[i]) - x;
-      if (rank.kinds[i] === "U" && width < 3) {    // also one that takes no time is to be seen
-        x += width - 3;                            // a bar after the pass before it
+      if (rank.kinds[i] === "U" && width < 3) {    // visible even if it takes no time
+        x += width - 3;                            // a bar that ends at its time, over the pass before it
         width = 3;
       } else if (width < 1) {          // passes that share a column of pixels are drawn once
         if (Math.floor(x) === column) continue;
@@ -217,7 +217,7 @@ class Drawing {
     pen.fillText(kind, middle, y + this.row / 2 + 11);
   }
 
-  drawFrames(r) {    // on top of their neighbours
+  drawFrames(r) {    // drawn after all cells, over their edges
     const pen = this.pen, rank = this.data.rank[r];
     pen.strokeStyle = theme.ink;
     for (let i = firstBehind(rank, this.from); i < rank.start.length && rank.start[i] < this.to; i++) {
@@ -225,7 +225,7 @@ class Drawing {
       const left = this.x(rank.start[i - 1]), width = this.x(rank.end[i]) - left;
       if (width <= 4) continue;
       pen.globalAlpha = this.faint(r, i) && this.faint(r, i - 1) ? FAINT : 1;
-      pen.lineWidth = Math.min(2, width / 16);   // narrow ones would be nothing but their frames
+      pen.lineWidth = Math.min(2, width / 16);   // a wider frame would cover a narrow cell
       pen.strokeRect(left, this.y(r), width, this.row);
     }
     pen.globalAlpha = 1;
@@ -260,7 +260,7 @@ class Drawing {
     pen.stroke();
   }
 
-  /* With a seam, so that it is seen on every colour. */
+  /* Draws an arrow with an edge of another colour, so that it is visible on every colour. */
   drawArrow(fromRank, from, toRank, to) {
     const data = this.data, pen = this.pen, { strokeStyle, lineWidth } = pen;
     const x0 = this.x(endOf(data.rank[fromRank], from)), y0 = this.y(fromRank) + this.row / 2;
@@ -280,7 +280,7 @@ class Drawing {
     pen.stroke();
   }
 
-  /* Where they would only make the picture black, none. */
+  /* Draws the messages as arrows, but none if there are more than MOST_ARROWS. */
   drawMessages() {
     const pen = this.pen, data = this.data, arrows = [], from = this.from, to = this.to;
     for (let r = 0; r < data.ranks && arrows.length <= MOST_ARROWS; r++) {
@@ -311,7 +311,7 @@ class Drawing {
     for (const arrow of arrows) this.drawArrow(...arrow);
   }
 
-  /* The microbatch that is followed: its messages, and its passes where they are too narrow to be seen. */
+  /* Draws the messages of the microbatch that is followed, and widens its passes that are too narrow to see. */
   drawTrail() {
     const pen = this.pen, data = this.data;
     for (const [r, i] of this.trail) {
@@ -348,7 +348,7 @@ class Drawing {
     pen.stroke();
   }
 
-  /* From and to which time what is selected reaches. */
+  /* The time span of the selected pass or idle time. */
   spanOf({ r, i, idle }) {
     const rank = this.data.rank[r];
     return idle ? idleBefore(this.data, r, i) : { from: rank.start[i], to: rank.end[i] };

@@ -49,7 +49,7 @@ class Panel extends Drawing {
     this.noted.textContent = this.note;
   }
 
-  /* The pass at a place of the canvas, or the idle time there. */
+  /* The pass, or the idle time, at a point of the canvas. */
   find(x, y) {
     const r = Math.floor((y - AXIS + this.top) / this.pitch);
     if (x < LABELS || y < AXIS || r < 0 || r >= this.data.ranks || y - this.y(r) > this.row) return null;
@@ -98,15 +98,15 @@ class Panel extends Drawing {
     return { pipe: this.data.chunks[r][rank.chunk[i]][0], microbatch: rank.microbatch[i] };
   }
 
-  /* Follows it; once more, follows none. */
+  /* Follows the microbatch of a pass or idle time; if it is followed already, follows none. */
   choose(found) {
     const wanted = this.microbatchOf(found);
     const same = wanted && followed && wanted.pipe === followed.pipe && wanted.microbatch === followed.microbatch;
     follow(same ? null : wanted);
   }
 
-  /* What is left or right of what is selected. Idle time has the number of the pass after it; what is narrower than a
-     pixel is passed over, as a measured timeline is full of it. */
+  /* The pass or idle time to the left or right of the selected one. Idle time has the number of the pass after it.
+     Skips idle time narrower than a pixel, because a measured timeline has very much of it. */
   beside({ r, i, idle }, step) {
     const last = this.data.rank[r].kinds.length;
     if (step > 0 && idle) return { r, i: Math.min(i, last - 1), idle: i === last };

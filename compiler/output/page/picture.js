@@ -2,7 +2,7 @@
 
 const MARGIN = 14, LINE = 22, RESOLUTION = 2;
 
-/* As much of a canvas's context as a Drawing uses; what it draws becomes the elements of an svg. */
+/* The part of a canvas's context that a Drawing uses. It turns what is drawn into SVG elements. */
 class SvgPen {
   constructor() {
     this.elements = [];
@@ -60,7 +60,7 @@ class SvgPen {
       `stroke-linejoin="${this.lineJoin}"`;
   }
 
-  /* Readers of svg know no #rgba. */
+  /* SVG viewers do not know #rgba, so this splits it into colour and opacity. */
   colour(use, colour) {
     const faint = /^#(...)(.)$/.exec(colour), alpha = this.globalAlpha * (faint ? parseInt(faint[2], 16) / 15 : 1);
     return `${use}="${faint ? "#" + faint[1] : colour}"${alpha < 1 ? ` ${use}-opacity="${rounded(alpha)}"` : ""}`;
@@ -75,7 +75,8 @@ function escaped(text) {
   return text.replace(/[\0-\x1f]/g, " ").replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
-/* Words with swatches before them, one entry beside the other, in lines of at most `width`. Returns where they end. */
+/* Draws text with swatches before it, one entry beside the other, in lines of at most `width`. Returns the y of their
+   lower edge. */
 function paintEntries(pen, entries, font, between, top, width) {
   let x = MARGIN, y = top + LINE / 2;
   pen.textBaseline = "middle";
@@ -102,7 +103,7 @@ function paintEntries(pen, entries, font, between, top, width) {
   return y + LINE / 2;
 }
 
-/* All panels as they are, titles above them, and the legend. Returns the height. */
+/* Draws all panels as they are now, each with a title above it, then the legend. Returns the height. */
 function paintAll(pen, width, height) {
   let y = MARGIN;
   pen.fillStyle = theme.paper;
@@ -119,7 +120,7 @@ function paintAll(pen, width, height) {
   return paintEntries(pen, legend(panels.map(panel => panel.data)), "13px Arial, sans-serif", 16, y, width) + MARGIN;
 }
 
-/* Pictures are for paper: always of light colours, and without what the reader points at. */
+/* Makes a picture for paper: in light colours, and without the selection. */
 function painted(paint) {
   const selected = panels.map(panel => panel.selected);
   panels.forEach(panel => { panel.selected = null; });
