@@ -30,8 +30,8 @@ static size_t next_block_bytes(const Arena *arena)
     return last < FIRST_BLOCK_BYTES ? FIRST_BLOCK_BYTES : last < LAST_BLOCK_BYTES / 2 ? 2 * last : LAST_BLOCK_BYTES;
 }
 
-/* Asks the system for huge pages, so that there are fewer pages: the first access to a page takes longer than most
-   compiler passes work on the memory in it. */
+/* Asks the system for huge pages, so that there are fewer pages. The first access to a page takes more time than most
+   compiler passes spend on the content of the page. */
 static void use_huge_pages(void *block, size_t size)
 {
     if (size < 2 * (size_t)HUGE_PAGE_BYTES)
@@ -40,7 +40,7 @@ static void use_huge_pages(void *block, size_t size)
     madvise((void *)begin, ((uintptr_t)block + size - begin) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES, MADV_HUGEPAGE);
 }
 
-/* Zeroed. */
+/* Makes a zeroed block with `memory` bytes for content. NULL: there is no memory. */
 static ArenaBlock *block_new(const Arena *arena, size_t memory)
 {
     const MemoryFunctions *const functions = arena->functions;

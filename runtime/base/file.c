@@ -146,8 +146,8 @@ static OpenedName opened_name(int descriptor)
     return name;
 }
 
-/* Opens and locks a file without a name in the folder of `path`. -1: the file system has no such files, /proc is
-   missing, through which they get a name later, or nothing can be written in this folder. */
+/* Opens and locks a file without a name in the folder of `path`. -1: the file system has no such files, nothing
+   can be written in this folder, or /proc, through which the file gets its name later, is missing. */
 static int open_nameless(const char *path)
 {
     char *folder = folder_of(path);

@@ -2,8 +2,8 @@
 #define BASE_FLIGHTS_H
 
 /* The times of the all-to-alls of a step on one rank: how long all-to-alls were in flight, and for how much of that
-   time the rank waited for them. In the rest it computed, so that this part of the communication was hidden. Times are
-   in ns of clock_nanoseconds. */
+   time the rank waited for them. In the rest of it the rank computed: this part of the communication was hidden. Times
+   are in ns of clock_nanoseconds. */
 
 #include "runtime/base/parts.h"
 

@@ -31,8 +31,9 @@ static inline bool link_connects(const LinkModel *link, int from, int to)
     return from >= link->first && from <= link->last && to >= link->first && to <= link->last && from != to;
 }
 
-/* Adds a transfer to a link and returns when it ends. It takes `time`, and begins at `ready`, or at *free if that is
-   later. *free: when all earlier transfers of the link end; becomes the end of this transfer. All times in ns. */
+/* Adds a transfer to a link and returns when it ends. The transfer takes `time`, and begins at `ready` or at *free,
+   whichever is later. *free: when all earlier transfers of the link end; becomes the end of this transfer. All times in
+   ns. */
 static inline int64_t link_occupy(int64_t *free, int64_t ready, int64_t time)
 {
     *free = (*free > ready ? *free : ready) + time;

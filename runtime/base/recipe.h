@@ -2,7 +2,7 @@
 #define BASE_RECIPE_H
 
 /* A recipe is the inside of a fused F&B: the order in which the components of a layer run, those of a forward and those
-   of the backward of another microbatch, so that the communication of one half hides behind the computation of the
+   of the backward of another microbatch, so that the computation of one half hides the communication of the
    other. A schedule file has the recipe (grammar/LANGUAGE.md), the program carries it, and the stages of a model follow
    it, layer by layer.
 
@@ -86,10 +86,10 @@ typedef struct RecipeLate {
 } RecipeLate;
 RecipeLate recipe_late(const Recipe *recipe);
 
-/* A walk over the entries of a whole pair, in an order in which they can be issued one at a time: each after what it
-   needs, those of a stream in their order, an entry of comm as early as possible. So comm may begin the next layer
-   while compute has not ended the present one: with the recipe of dualpipe.dps, combine(B) of the next layer is issued
-   before attention(W). */
+/* A walk over the entries of a whole pair, in an order in which they can be issued one at a time: each after the entry
+   that it needs. Entries of a stream keep their order. An entry of comm is issued as early as possible. So comm may
+   begin the next layer while compute has not ended the present one: with the recipe of dualpipe.dps, combine(B) of the
+   next layer is issued before attention(W). */
 typedef struct RecipeWalk {
     const Recipe *recipe;
     RecipeLate late;
@@ -118,7 +118,7 @@ typedef struct RecipeFault {
 } RecipeFault;
 
 /* Checks that each component that is named has F and B once, and W once if it computes; in an F&F, that each part that
-   is named is once in both halves, that qkv and core are named both or neither, and not beside attention, and that
+   is named is once in each half, that qkv and core are named both or neither, and not beside attention, and that
    shared is named only with mlp; that comm has only components that communicate; that `after` has only W; that no
    stream waits forever; and that the share is smaller than the whole. False: *fault has the first error. If the result
    is true, *fault has no meaning. */

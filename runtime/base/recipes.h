@@ -22,9 +22,9 @@ typedef struct Recipes {
 
 /* Whether there is any recipe. */
 bool recipes_any(const Recipes *recipes);
-/* Whether they are the recipes of F&Fs. */
+/* Whether the recipes are those of F&Fs. */
 bool recipes_are_forward(const Recipes *recipes);
-/* Whether any of them puts weight gradients off. */
+/* Whether any recipe puts weight gradients off. */
 bool recipes_put_off(const Recipes *recipes);
 /* The index in `own` of the recipe of a pair of these chunks; `count`: the pair follows the common recipe. */
 uint32_t recipes_find(const Recipes *recipes, uint32_t first, uint32_t second);

@@ -13,8 +13,8 @@
    STATUS_OK, the setting is wrong, or cannot be stored. */
 typedef Status SettingTaker(void *context, const char *key, const char *value, Error *error);
 
-/* Takes the settings in `text`, the content of the file `path`, up to the first that fails. Returns the status of that
-   one; its error starts with FILE:LINE. Overwrites parts of `text`. */
+/* Takes the settings in `text`, the content of the file `path`, up to the first that fails. Returns STATUS_OK or the
+   status of the failed setting, whose error starts with FILE:LINE. Overwrites parts of `text`. */
 Status settings_take(const char *path, char *text, size_t size, SettingTaker *take, void *context, Error *error);
 /* Takes one setting `key = value`. Overwrites parts of `text`. STATUS_BAD_INPUT: the text has no =. Otherwise the
    result is that of `take`. */

@@ -136,7 +136,7 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     signals_begin(&stop, line.run.transport->processes);
     status = line.check ? run_and_check(&loaded, &line, arena, error) : run_and_report(&loaded, &line, progress, error);
     if (progress)
-        /* if the guard, the parent process, is stopped, it must continue to notice that this process ends */
+        /* the parent process is the guard; if it is stopped, SIGCONT lets it notice the end of this process */
         kill(getppid(), SIGCONT);
     return status;
 }

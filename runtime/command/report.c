@@ -110,8 +110,8 @@ static void print_header(const Report *report)
     fflush(words);
 }
 
-/* Prints why there is no bubble: if ranks share processors, they also wait for processors, not only because of the
-   schedule. */
+/* Prints why there is no bubble: if ranks share processors, part of their waiting is for processors and not due to
+   the schedule. */
 static void explain_missing_bubble(const Report *report)
 {
     const uint32_t processors = report->facts.processors, ranks = all_ranks(&report->facts);
@@ -232,7 +232,7 @@ static void draw_progress(const char *count, const char *figures, double done, b
 static void print_progress(const Report *report, const StepReport *step)
 {
     const uint64_t steps = report->options->steps;
-    /* > 0: the run ends after so many seconds, and nobody knows the number of steps before */
+    /* > 0: the run ends after so many seconds, and the number of steps is not known in advance */
     const double seconds = report->options->seconds;
     const double done = seconds > 0 ? fmin(report->seconds / seconds, 1) : (double)step->step / (double)steps;
     const double left = report->seconds / done - report->seconds;

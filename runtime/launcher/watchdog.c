@@ -122,8 +122,8 @@ static void append_places(const Workers *workers, Error *error)
     }
 }
 
-/* Waits until something has changed, but at most `seconds`. Returns how long the wait took, but at most `seconds`: it
-   takes longer only while the process is stopped or this thread gets no processor, and that is no standstill. */
+/* Waits until something has changed, but at most `seconds`. Returns how long the wait took, but at most `seconds`: the
+   rest, in which the process was stopped or this thread got no processor, does not count as a lack of progress. */
 static double wait_seconds(Workers *workers, double seconds)
 {
     const int64_t begun = clock_nanoseconds(), until = begun + (int64_t)(seconds * 1e9);
@@ -157,8 +157,8 @@ static void watch(Workers *workers)
     }
 }
 
-/* After a failure, waits up to GRACE_SECONDS for all ranks to return. Returns whether all have. If not, appends those
-   that have not to the error, unless the error already lists ranks without progress. */
+/* After a failure, waits up to GRACE_SECONDS for all ranks to return. Returns whether all have. If not, appends the
+   ranks that have not returned to the error, unless the error already lists ranks without progress. */
 static bool all_came_back(Workers *workers)
 {
     for (double waited = 0; workers->running > 0 && waited < GRACE_SECONDS;)

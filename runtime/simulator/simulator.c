@@ -11,8 +11,8 @@
 #include <time.h>
 
 enum {
-    /* a rank sleeps until so long before its time, because sleeps end late; then it yields its processor until its
-       time */
+    /* a rank stops sleeping this long before its time, because sleeps end late; then it yields its processor until
+       its time */
     EARLY_NANOSECONDS = 100000,
     /* the longest single sleep: a rank that wakes up uses processor time, so the watchdog sees that it is not stuck */
     NAP_NANOSECONDS = 10000000,

@@ -27,8 +27,8 @@ static size_t components_of(const Rank *rank, const Instruction *instruction)
     return count;
 }
 
-/* Whether the run notes when components ran: for a trace, if passes are simulated or the device's operations are done
-   when their calls return. */
+/* Whether the run notes when components ran. It does so for a trace, if passes are simulated or if each call of the
+   device returns only when its operation is done. */
 static bool notes_components(const Rank *rank)
 {
     return rank->session->options->trace && (rank->session->options->simulated || !rank->device->run->async);

@@ -163,8 +163,8 @@ static Status read_chunk(Rank *rank, const BoundChunk *chunk, uint64_t at, FILE 
         const StageSegment segment = stage_segment(chunk->stage, i);
         const size_t own = segment.of_all && group ? (size_t)group->self * segment.elements : 0;
         const size_t each = segment.of_all ? segment.expert : segment.elements;
-        /* copies can make a segment larger than the experts in the file: then their matrices repeat from the first
-           expert on */
+        /* with copies of experts a segment can be larger than the experts in the file: then the experts' matrices
+           repeat from the first expert on */
         for (size_t done = 0; done < segment.elements; done += each)
             TRY(read_numbers(rank, &chunk->weights, segment.offset + done, each,
                              at + (segment.of_all ? (own + done) % segment.of_all : 0), file, error));

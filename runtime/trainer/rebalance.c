@@ -152,8 +152,8 @@ static Status find_placement(const Rank *rank, const PlacedLayer *layer, uint32_
     return balance_best(&shape, &request, layer->loads, placement, &bound, arena, error);
 }
 
-/* Of the member's physical experts that change by the new placement, number `round` (from 0). Returns the number of
-   physical experts of the layer if fewer change. */
+/* Finds the physical experts of the member that the new placement changes. Returns the one with index `round` among
+   them; if fewer change, the number of physical experts of the layer. */
 static uint32_t changed(const Rank *rank, const PlacedLayer *layer, int member, uint32_t round)
 {
     const uint32_t each = held(rank, layer);

@@ -30,8 +30,8 @@ typedef struct RunOptions {
     const int *rank_map; /* [rank_map_count]; NULL: none */
     int rank_map_count;
     const char *load; /* a file written by `save` to start from; NULL: seeded weights */
-    /* > 0, only with `profile`: the run ends after the step in which this time is over, but not before its fourth step;
-       `steps` is then the maximum */
+    /* > 0, only with `profile`: the run ends after the step in which this time has passed, but makes at least four
+       steps; `steps` is then the maximum */
     double seconds;
     const char *trace, *save, *outputs, *profile; /* paths to write; NULL: not wanted */
     bool in_turn, overcommit;
@@ -89,10 +89,11 @@ typedef struct StepReport {
     uint64_t moved; /* physical experts that got the weights of another expert after this step */
     bool placed;    /* experts were placed anew after this step */
     double seconds;
-    double makespan; /* seconds from the start of the first pass on any rank to the end of the last pass on any rank */
+    /* seconds from the start of the first pass or U on any rank to the end of the last one on any rank */
+    double makespan;
     /* (ranks * cost - busy) / (ranks * cost), over the ranks of all replicas; busy is the time that all ranks spend in
-       passes; cost is the longest time of any rank from the start of its first pass to the end of its last one. NAN if
-       ranks share processors: they then wait for processors, not only because of the schedule */
+       passes and U; cost is the longest time of any rank from the start of its first pass or U to the end of its last
+       one. NAN if ranks share processors: part of their waiting is then for processors and not due to the schedule */
     double bubble_rate;
     const double *busy;     /* [replicas * ranks] seconds in passes, in an asynchronous program also in U */
     double product_seconds; /* in matrix products, summed over all ranks; 0 on a GPU */

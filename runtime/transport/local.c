@@ -20,7 +20,8 @@ struct LocalRequest {
     bool is_send;
     /* of a receive: when the message arrives over the imitated network, in ns; 0: without delay */
     int64_t arrival;
-    /* with a device. posted: from then on the copy may use the block; moved: from then on the owner may use it again */
+    /* with a device. posted: after this event the copy may use the block; moved: after it the owner may use the block
+       again */
     DeviceEvent *posted, *moved;
     LocalMember *owner;
     uint32_t number;    /* from 1 */

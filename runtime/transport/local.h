@@ -99,8 +99,8 @@ struct LocalCommunicator {
     /* the sum in flight */
     uint64_t sum;               /* number of the last sum that this member has posted; 0: none */
     LocalCommunicator *summing; /* next entry of the list LocalMember.summing */
-    /* with a device. given: from then on other members may use this member's buffer; summed: if this member is the last
-       to post, the end of the whole sum, after which all members may use their buffers again */
+    /* with a device. given: after this event other members may use this member's buffer; summed: if this member is the
+       last to post, the end of the whole sum, after which all members may use their buffers again */
     DeviceEvent *given, *summed;
     uint64_t all_to_alls;      /* how many all-to-alls this member has posted */
     uint64_t all_to_alls_open; /* how many of them this member has not waited for yet */

@@ -100,9 +100,9 @@ static int unfinished(const LocalCommunicator *side, uint64_t number)
     return peer;
 }
 
-/* Stores the arrival of the pieces in the AllToAll that the member has posted. Without a network that is the time at
-   which the last piece was moved. With one, all members have posted, but the last of them may still be computing the
-   arrival: it holds the mutex meanwhile. */
+/* Stores the arrival of the pieces in the AllToAll that the member has posted. Without a network the arrival is the
+   time at which the last piece was moved. With a network, the last member to post may still be computing the arrival;
+   it holds the mutex while it does. */
 static void note_arrival(const LocalCommunicator *side, LocalPosted *own)
 {
     own->owned->arrival = atomic_load(&own->moved);
@@ -166,7 +166,7 @@ static void publish_to_network(LocalCommunicator *side, LocalPosted *posted, uin
 
 /* The entry of the new all-to-all may still be used by an older one, which this member has not waited for. Then this
    member finishes the older one first. It need not wait for other members to post: it has waited for an all-to-all
-   between the two, so all members have posted the older one. */
+   that was posted between these two, so all members have posted the older one. */
 Status local_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error)
 {
     LocalCommunicator *side = (LocalCommunicator *)communicator;
