@@ -37,7 +37,7 @@ int ladder_by(const Ladder *ladder, int time);
    `other` is true. */
 void ladder_follows(const Clauses *clauses, const Ladder *from, const Ladder *to, int lag, int exception, int other);
 
-/* The number of true ones among some literals. `always` of the literals are the constant ALWAYS; of the others,
+/* How many of some literals are true. `always` of the literals are the constant ALWAYS; of the others,
    literals[i] is true if more than i are true. */
 typedef struct Count {
     int *literals;

@@ -4,8 +4,8 @@
 
 /* --- times --- */
 
-/* Adds the times of the start and the end of a job, and the clauses that they are its duration apart unless it is half
-   of a pair. add_pair adds the clauses for pairs. */
+/* Adds the start time and the end time of a job, and the clauses that the end is at least its duration after the start.
+   The I and the W of a B have other durations. add_pair adds the clauses for pairs. */
 static void add_times(OptimumModel *model, uint32_t j)
 {
     const Job *job = &model->jobs.jobs[j];

@@ -7,8 +7,8 @@
 
 #include "compiler/search/search_problem.h"
 
-/* A pass: an F, I or W, as its kind says; or kind ACTION_B for an F&B of an F and a full backward. A B alone is an I
-   with the mark `full`, and its W: so each change of an order that moves I and W moves B, too. */
+/* An F, I or W; or, with kind ACTION_B, an F&B, whose backward is full. A B alone is two passes: an I with the mark
+   `full` and its W. So each change of an order that moves I and W moves B, too. */
 typedef struct PairPass {
     uint8_t kind, chunk;
     union {

@@ -5,7 +5,7 @@
 /* The progress of a node (a chunk of a rank). */
 typedef struct NodeState {
     uint32_t done[ACTION_W + 1]; /* [kind of pass]: how many of the node's passes of this kind have started */
-    /* when the inputs of the node's next F are there; NEVER: the pass that makes them has not started, or all F have */
+    /* when the input of the node's next F arrives; NEVER: the pass that makes it has not started, or no F is left */
     int64_t forward_at;
     int64_t input_at; /* the same of the next I */
 } NodeState;

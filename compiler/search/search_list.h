@@ -40,8 +40,8 @@ typedef struct SearchPolicy {
 typedef struct SearchList SearchList; /* the working memory of list scheduling */
 SearchList *search_list_new(const SearchProblem *problem, Arena *arena);
 
-/* Makes an order under the policy. False: `order` is not complete, because the run ended early, as its cost could not
-   be smaller than `beat` any more, or because the ranks deadlocked, as they may with a bold policy. */
+/* Makes an order under the policy. False: `order` is not complete. Either its cost could no longer be smaller than
+   `beat`, or the ranks deadlocked. They may deadlock with a bold policy. */
 bool search_list_run(SearchList *list, const SearchPolicy *policy, int64_t beat, SearchOrder *order);
 
 /* Simulates the passes of `order` with all times, also of transfers, and fills in its cost and idle time. False: the

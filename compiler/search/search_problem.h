@@ -20,7 +20,7 @@ typedef struct SearchNode {
     int64_t time[ACTION_W + 1]; /* [kind]: time of the node's F, B, I and W; only the search with F&Bs uses the B */
     size_t first;               /* index of its microbatch 0 in arrays with an element per node and microbatch */
     int64_t forward_path;       /* the earliest time at which the F of microbatch 0 can start */
-    int64_t backward_path;      /* and its I */
+    int64_t backward_path;      /* the same of its I */
 } SearchNode;
 
 typedef struct SearchRank {

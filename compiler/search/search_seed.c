@@ -16,8 +16,8 @@ typedef struct Block {
 } Block;
 
 /* The slots of passes. Microbatches run in rounds of `round`; the rounds are `turn` slots apart, and the microbatches
-   of a round `step` slots. So a pass of microbatch m comes (m / round) * turn + (m % round) * step slots after the same
-   pass of microbatch 0. */
+   of a round are `step` slots apart. So a pass of microbatch m comes (m / round) * turn + (m % round) * step slots
+   after the same pass of microbatch 0. */
 typedef struct Slots {
     int64_t *forward, *input; /* [nodes]: slots of the F and the I of microbatch 0 */
     int64_t round, turn, step;
@@ -268,7 +268,7 @@ static bool make_block(SeedMaker *maker, const Block *block, SearchOrder *order,
 /* --- greedy --- */
 
 /* Appends the F and I of `passes`, with W between them. While F are left, each W follows its I. Then a rank defers some
-   W: the later its earliest stage is, the more, because ranks with earlier stages wait for its I. */
+   W. It defers more of them if its earliest stage is later, because ranks with earlier stages wait for its I. */
 static void append_with_weights(Line *line, const SearchPass *passes, uint32_t count)
 {
     const uint32_t late = line->rank->node_count * stage_at(line->maker, line->rank, 0);
@@ -296,7 +296,7 @@ static void append_with_weights(Line *line, const SearchPass *passes, uint32_t c
     }
 }
 
-/* Each rank runs, one pass per slot, the F of the latest stage that it can while it has memory, else an I. On a V this
+/* In each slot a rank runs the F of the latest stage that it can if it has memory, else an I. On a V this
    is ZB-V (Qi et al., ICLR 2024, section 6). */
 static bool make_greedy(SeedMaker *maker, SearchOrder *order, Arena *scratch)
 {

@@ -1,4 +1,4 @@
-/* Ends the second half of a layer with experts: each token adds up the result rows of its experts, weighted by the
+/* The last component of a layer with experts: each token adds up the result rows of its experts, weighted by the
    gates, with x and the result of the shared experts. The backward sends the gradients of these rows back to the
    experts, and computes the gradients of the gates. */
 

@@ -3,7 +3,7 @@
 #include "runtime/model/experts.h"
 #include "runtime/model/stage.h"
 
-/* The index-th part (counted from 0) of the stage whose component is of this kind; NULL: the stage has fewer. */
+/* Among the parts of the stage with a component of this kind, the one at `index`; NULL: the stage has fewer. */
 static const Part *part_of(const Stage *stage, const ComponentKind *kind, size_t index)
 {
     for (size_t i = 0; i < stage->part_count; i++)

@@ -1,9 +1,9 @@
 #ifndef MODEL_EXPERTS_H
 #define MODEL_EXPERTS_H
 
-/* The second half of a layer with experts: y = x + shared(n) + sum over its experts of gate * expert(n), n = norm(x)
-   (DeepSeek-V3, arXiv 2412.19437, section 2.1.2). Its components form a block and run in this order: router, dispatch,
-   shared, experts, combine. They share one frame of intermediate results. */
+/* The second half of a layer with experts: y = x + shared(n) + sum of gate * expert(n) over the token's experts,
+   n = norm(x) (DeepSeek-V3, arXiv 2412.19437, section 2.1.2). Its components form a block and run in this order:
+   router, dispatch, shared, experts, combine. They share one frame of intermediate results. */
 
 #include "runtime/model/component.h"
 

@@ -104,7 +104,7 @@ static bool use_one_address(const Op *one, const Op *other)
 }
 
 /* Whether operations begin .. end - 1 come after the rest in their pass and share an operand with it. An operand that
-   both only read counts as well. */
+   both of them only read counts, too. */
 static bool needs_rest(const OpList *list, const Rest *rest, size_t begin, size_t end)
 {
     for (size_t i = begin; begin >= rest->end && i < end; i++)
@@ -184,10 +184,10 @@ static bool cut_forward(const Stage *stage, const Recipe *recipe, uint8_t number
     return half->pieces;
 }
 
-/* Whether a piece must come after another one that comes earlier in the F. Within a layer the shared experts take their
-   input from the router, as dispatch does. So the shared experts need neither dispatch nor the other experts, and these
-   do not need the shared experts. Combine adds the result of the shared experts. With an all-to-all it does so only
-   after the wait, so combine itself may come before them. */
+/* Whether a piece must come after an earlier piece of the F. Within a layer the shared experts take their input from
+   the router, as dispatch does. So the shared experts need neither dispatch nor the routed experts, and dispatch and
+   the routed experts do not need the shared experts. Combine adds the result of the shared experts. With an all-to-all
+   it does so only after the wait, so combine itself may come before them. */
 static bool follows(const ForwardHalf *half, const Piece *piece, const Piece *earlier)
 {
     const bool shares = piece->part == RECIPE_SHARED || earlier->part == RECIPE_SHARED;
