@@ -38,8 +38,8 @@ AttentionPlan cpu_attention_plan(const KernelShape *shape)
     return (AttentionPlan){
         .blocks = block_count(shape->sequence),
         .context = shape->rows / shape->sequence * shape->heads * head_context(shape->sequence),
-        /* the backward needs most: of one head query, key, value, their gradients and dy; of one block of rows the
-           gradients of the scores, and one mean per row */
+        /* The backward needs the most scratch: for one head the query, key and value, their gradients, and dy; for one
+           block of rows the gradients of the scores, and one mean per row. */
         .scratch = 7 * shape->sequence * width + block * shape->sequence + block,
     };
 }

@@ -98,8 +98,8 @@ CPU(grouped_forward)
 
 enum { LEAST_ROWS = 16, MOST_ROWS = 128 };
 
-/* Whether transposed_product computes dx = dy w^T of one expert's rows. oneDNN 2.6, if given w as transposed, is slow
-   where dx has few columns or w does not stay in the second-level cache (HACKING.md). */
+/* Whether transposed_product computes dx = dy w^T for the rows of one expert. If oneDNN 2.6 transposes w itself, it is
+   slow where dx has few columns or w does not stay in the second-level cache (HACKING.md). */
 static bool transposes(size_t rows, size_t in, size_t out)
 {
     enum { FEW_COLUMNS = 96, LEAST_SUMMED = 256, CACHED_ELEMENTS = 65536 };
@@ -107,7 +107,7 @@ static bool transposes(size_t rows, size_t in, size_t out)
            (in <= FEW_COLUMNS || (out >= LEAST_SUMMED && in * out > CACHED_ELEMENTS));
 }
 
-/* The most that transposed_product uses. */
+/* The most elements of scratch that transposed_product uses. */
 size_t cpu_grouped_scratch(const KernelShape *shape) { return MOST_ROWS * (shape->columns + shape->outputs); }
 
 /* to = from^T. rows, columns: of `from`. */
@@ -124,7 +124,7 @@ static void transpose(size_t rows, size_t columns, const float *restrict from, f
             to[j * rows + i] = from[i * columns + j];
 }
 
-/* The strips of transpose are too short for the processor to foresee what is read next. */
+/* Prefetches the input of `transpose`: its strips are too short for the processor to prefetch the next one itself. */
 static void prefetch(const float *memory, size_t count)
 {
     enum { LINE = 16 };

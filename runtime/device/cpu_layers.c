@@ -72,7 +72,8 @@ CPU(linear_gelu_backward_input)
     return run(device, op->gelu, PRIMITIVE_BACKWARD, (const void *[]){o->before, o->dx, o->dx}, error);
 }
 
-/* The largest value. Keeps the largest of every 8th value, so that the compiler uses vector instructions. */
+/* The largest value. Eight lanes each keep the largest of their values, so that the compiler uses vector
+   instructions. */
 static float largest_of(size_t count, const float *values)
 {
     enum { LANES = 8 };

@@ -197,9 +197,9 @@ CPU(route_backward)
     return STATUS_OK;
 }
 
-/* A counting sort. The first loop counts the rows of each expert; after the second, begins[e + 1] is the end of expert
-   e's rows. The third loop gives the rows their places, from the last row to the first. After it begins[e + 1] is the
-   beginning of expert e's rows, and the memmove puts it into begins[e]. */
+/* A counting sort. The first loop counts the rows of each expert. After the second loop, begins[e + 1] is the end of
+   expert e's rows. The third loop sets the places of the rows, from the last row to the first. After the third loop,
+   begins[e + 1] is the beginning of expert e's rows, and the memmove copies it to begins[e]. */
 CPU(group_rows)
 {
     const size_t experts = op->kernel->shape.routing.experts,

@@ -1,7 +1,7 @@
-/* Runs lists of operations as fused launches of a table (kernels.h, Fused). The table has each operation with those
-   that it depends on. A list is prepared once. Binding it to addresses makes its table (several for a long list) and
-   copies it to the GPU, where it stays until the device is closed. A run is then one launch for each table: it looks
-   up, allocates and copies nothing. */
+/* Runs lists of operations as fused launches, each of one table (kernels.h, Fused). A table lists operations, each with
+   the operations that it depends on. A list is prepared once. Binding it to addresses makes its table (several for a
+   long list) and copies it to the GPU, where it stays until the device is closed. A run is then one launch for each
+   table: it looks up, allocates and copies nothing. */
 
 #include "runtime/device/cuda.h"
 #include "runtime/device/fused.h"
@@ -214,8 +214,9 @@ static Status make_tables(CudaDevice *cuda, CudaBound *bound, Error *error)
     return status;
 }
 
-/* A fused launch leaves 1 / LIBRARY_PART of the multiprocessors to the kernels of a library that transfers messages
-   (NCCL), or the share that the recipe gives. Without such a library it uses all multiprocessors. */
+/* If a library (NCCL) transfers messages, a fused launch leaves a share of the multiprocessors to the library's
+   kernels: the share that the recipe gives, otherwise 1 / LIBRARY_PART. Without such a library it uses all
+   multiprocessors. */
 enum { LIBRARY_PART = 16 };
 
 static unsigned blocks_beside(const CudaDevice *cuda, uint32_t share, uint32_t whole)

@@ -1,5 +1,5 @@
-/* Loads the kernels for the present GPU: machine code embedded in the program if it has some, else NVRTC compiles
-   them. */
+/* Loads the kernels for the present GPU. A kernel whose machine code is embedded in the program is loaded from there;
+   NVRTC compiles the others. */
 
 #include "runtime/device/cuda.h"
 #include "runtime/device/jit.h"

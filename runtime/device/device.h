@@ -3,7 +3,7 @@
 
 /* A device computes. It is a table of functions, chosen by name when the program starts. "cpu" computes in float with
    oneDNN. "oracle" computes in double in plain loops; it is slow, and every other device is tested against it. "cuda"
-   and "cuda-fp32" are a GPU.
+   and "cuda-fp32" compute on a GPU.
 
    A Device belongs to one rank. It is a queue of operations, which run in the order of the calls, with its own scratch
    memory. Any number of devices may be open; each is used by one thread at a time. The same operation on the same data
@@ -62,8 +62,8 @@ typedef struct KernelShape {
        router, permute: `rows` is the number of tokens */
     size_t rows, columns;
     size_t outputs; /* linear, grouped: columns of the output; else 0 */
-    /* attention: rows of a sequence (rows is a multiple of it), and heads (columns is a multiple of it); router: tokens
-       of a sequence, and 0; else 0 */
+    /* attention: rows of a sequence (`rows` is a multiple of it), and number of heads (`columns` is a multiple of it).
+       router: `sequence` is the number of tokens of a sequence, `heads` is 0. Other kernels: both are 0 */
     size_t sequence, heads;
     /* router: all fields; permute, grouped: only experts and chosen; swiglu with `begins`: only experts; else 0 */
     Routing routing;
@@ -111,8 +111,8 @@ typedef struct DeviceAsync {
     void (*free_event)(Device *device, DeviceEvent *event); /* NULL is harmless */
     /* Moves the event to the present end of the queue. */
     Status (*record)(Device *device, DeviceQueue queue, DeviceEvent *event, Error *error);
-    /* What is enqueued in this queue from now on begins after the event, which any Device of this name may have
-       recorded. */
+    /* Everything that is enqueued in this queue later begins after the event. Any Device of this name may have
+       recorded the event. */
     Status (*await)(Device *device, DeviceQueue queue, DeviceEvent *event, Error *error);
     /* Copies a block of memory; the source may belong to another Device of this name. */
     Status (*copy_block)(Device *device, DeviceQueue queue, size_t bytes, const void *source, void *destination,
@@ -125,9 +125,9 @@ typedef struct DeviceAsync {
     void (*identity)(const Device *device, unsigned char identity[DEVICE_IDENTITY]);
 
     /* Timing events: `count` positions in the compute queue, numbered from 0. `mark` records the timing event of that
-       number; the numbers may come in any order. `reached` says whether the queue has got there, and fails if an
-       operation has failed. `mark_time` gives the time of a timing event that was reached, in nanoseconds after event
-       0. */
+       number; the numbers may come in any order. `reached` tells whether the queue has reached the timing event, and
+       fails if an operation has failed. `mark_time` gives the time of a timing event that was reached, in nanoseconds
+       after event 0. */
     Status (*make_marks)(Device *device, size_t count, Error *error);
     Status (*mark)(Device *device, size_t number, Error *error);
     Status (*reached)(Device *device, size_t number, bool *reached, Error *error);
@@ -139,12 +139,12 @@ typedef struct BoundList {
     Device *device; /* a device that binds lists has its own type for them, which begins with a BoundList (CudaBound) */
 } BoundList;
 
-/* Functions of a device that can run operations of one list at the same time, each after those it depends on. A list is
-   prepared once and bound once to each set of addresses; a bound list runs any number of times. The list must stay
-   valid. */
+/* Functions of a device that can run operations of one list at the same time, each after the operations that it depends
+   on. A list is prepared once and bound once to each set of addresses; a bound list runs any number of times. The list
+   must stay valid. */
 typedef struct DeviceFusion {
-    /* A number of floating-point operations. The device computes so many in about the time in which the host enqueues
-       one kernel. If the products of a list are smaller, binding pays even for a single pass. */
+    /* The number of floating-point operations that the device computes in about the time in which the host enqueues one
+       kernel. If the products of a list are smaller, binding the list saves time even for a single pass. */
     double small;
     /* Prepares all that does not depend on addresses; fills in list->prepared. op_list_finish must have been called.
        Communication gets `share` / `whole` of the multiprocessors; 0 / 0: the device chooses. */
@@ -201,8 +201,8 @@ typedef struct DeviceTable {
                     void *moment2, void *elements, Error *error);
 } DeviceTable;
 
-/* The number, time and size of the matrix products that ran while `on` was true, since the reader set them to 0. The
-   products of attention count on the CPU only. On a GPU `nanoseconds` stays 0. */
+/* The number, time and size of the matrix products that ran while `on` was true, since the caller last set these fields
+   to 0. The products of attention count on the CPU only. On a GPU `nanoseconds` stays 0. */
 typedef struct ProductClock {
     bool on;
     uint64_t calls;

@@ -146,9 +146,9 @@ static void let_begin(Planning *p)
     }
 }
 
-/* The operation whose tiles begin next, and how many of them; 0: none may begin. It is the first one that is bound by
-   computation, or by memory while fewer than `movers` blocks are at such tiles; if there is none, the first one that is
-   bound by memory. */
+/* The operation whose tiles begin next, and how many of them; 0: none may begin. Takes the first operation that is
+   bound by computation, or that is bound by memory while fewer than `movers` blocks compute such tiles. If there is
+   none, takes the first operation that is bound by memory. */
 static unsigned wanted(const Planning *p, unsigned *index)
 {
     const FusedShapes *shapes = p->shapes;

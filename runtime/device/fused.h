@@ -41,8 +41,8 @@ Status fused_shapes(Operation *operations, unsigned count, unsigned element_size
                     Error *error);
 bool fused_same(const FusedShapes *a, const FusedShapes *b);
 void fused_plan(const FusedShapes *shapes, FusedPlan *plan);
-/* The parameters of a launch of the plan. They point to `operations` and `runs`: plan->runs or a copy of it. The caller
-   sets the counters. */
+/* The parameters of a launch of the plan. They point to `operations` and `runs`; `runs` is plan->runs or a copy of it.
+   The caller sets the counters. */
 Fused fused_table(const FusedPlan *plan, const Operation *operations, const TileRun *runs);
 
 #endif

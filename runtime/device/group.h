@@ -18,8 +18,8 @@
 /* The members that share the experts of a stage. All of them post their all-to-alls in the same order. */
 typedef struct ExpertGroup {
     int members, self; /* self: index of this member. The number of physical experts is a multiple of `members` */
-    uint32_t replicas; /* how many more physical experts than experts a layer has */
-    bool moves;        /* the host moves experts between members. If this or `replicas`, layers have ExpertCopies */
+    uint32_t replicas; /* number of physical experts of a layer minus the number of its experts */
+    bool moves;        /* the host moves experts. If it does, or if `replicas` > 0, layers have ExpertCopies */
     void *context;
     Status (*post)(void *context, AllToAll *all_to_all, Error *error);
     Status (*wait)(void *context, AllToAll *all_to_all, Error *error);
@@ -28,7 +28,8 @@ typedef struct ExpertGroup {
     Flights *flights; /* where to note the times of all-to-alls; NULL: not wanted */
 } ExpertGroup;
 
-/* Of which expert each physical expert of a layer is a copy. Each member holds as many consecutive physical experts. */
+/* The expert of which each physical expert of a layer is a copy. All members hold the same number of physical experts,
+   which are consecutive. */
 struct ExpertCopies {
     uint32_t experts, physical;
     /* index of this member. It sends the rows for an expert with n copies to the copies in turn, beginning with copy
@@ -37,8 +38,8 @@ struct ExpertCopies {
     uint32_t *expert;   /* [physical]: the expert of each physical expert */
     uint32_t *begins;   /* [experts + 1]: where the copies of each expert begin in `copies` */
     uint32_t *copies;   /* [physical]: the physical experts, sorted by (expert, physical expert) */
-    uint32_t *rows;     /* [physical]: rows of this member's tokens that each got since the host set it to 0 */
-    uint32_t *next;     /* [experts]: scratch memory of choose_copies; modulo n, the copy that gets the next row */
+    uint32_t *rows;     /* [physical]: rows that each got from this member since the host set it to 0 */
+    uint32_t *next;     /* [experts]: scratch memory of choose_copies: the next row goes to copy next % n of n */
     uint32_t numbers[]; /* the memory of these arrays */
 };
 
@@ -66,8 +67,8 @@ struct GroupExchange {
     size_t begins[]; /* [2][members + 1]: send_begins and receive_begins of `posted` */
 };
 
-/* Makes an exchange and its `second`, both with the values that `fields` has before `second`. NULL: no memory. The
-   caller releases both by one free(). */
+/* Makes an exchange and its `second`. Both copy from *fields everything that is declared before `second`. NULL: no
+   memory. The caller releases both by one free(). */
 GroupExchange *group_make_exchange(const GroupExchange *fields);
 
 /* The functions of the GROUP_OPERATIONs of operations.def, for devices whose operations are done when their calls

@@ -109,13 +109,13 @@ void op_list_free(OpList *list);
 /* Finishes a list; it must not change afterwards. STATUS_RUN_FAILED: an op_append had no memory, or there are more than
    OPERATION_BASES bases. */
 Status op_list_finish(OpList *list, Error *error);
-/* Derives which operations each one must come after, for a device that runs several operations of the list at the same
-   time. An operation comes after those whose output it reads (read after write), whose operands it overwrites (write
-   after read, write after write), or that add to the same sum, so that sums are computed in the order of the list.
-   Operands with equal addresses are the same memory; other operands must not overlap. Dependences that follow from
-   others are left out. Memory is linear in the list. Time is linear in the list and in the distance between operations
-   that use the same memory. STATUS_RUN_FAILED: no memory, or an operation has more than OPERATION_AFTER_MOST direct
-   dependences. */
+/* Derives which operations each operation must come after, for a device that runs several operations of the list at the
+   same time. An operation comes after those whose output it reads (read after write), whose operands it overwrites
+   (write after read, write after write), or that add to the same sum, so that sums are computed in the order of the
+   list. Operands with equal addresses are the same memory; other operands must not overlap. Dependences that follow
+   from others are left out. Memory is linear in the list. Time is linear in the list and in the distance between
+   operations that use the same memory. STATUS_RUN_FAILED: no memory, or an operation has more than OPERATION_AFTER_MOST
+   direct dependences. */
 Status op_list_order(OpList *list, Error *error);
 
 /* Runs operations begin .. end - 1 of the list in order. An operand is `offset` bytes after bases[base - 1], or NULL if

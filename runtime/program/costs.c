@@ -218,8 +218,8 @@ static Status set_link(const Reading *reading, const Key *key, const char *name,
     return STATUS_OK;
 }
 
-/* Fails with an error that lists the passes of the part that take time. `word`: what was given, the name of the part, a
-   dot and something else. */
+/* Fails with an error that lists the passes of the part that take time. `word`: the unknown key that was given. It is
+   the name of the part, a dot and something else. */
 static Status unknown_pass(const char *word, ModelPart part, Error *error)
 {
     const size_t length = strlen(part_names[part]);

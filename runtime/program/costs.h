@@ -129,19 +129,19 @@ double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);
 /* The costs that hold for a pair whose halves are of these chunks: an element of with_recipes if the chunks have a
    recipe of their own, otherwise `costs`. */
 const Costs *costs_of_pair(const Costs *costs, uint32_t first_chunk, uint32_t second_chunk);
-/* The time of an F&B or F&F: the F of stage `forward` and a B, I (F&B) or F (F&F) of stage `backward`. An F&B takes the
-   sum over its halves of: the time of the half, multiplied by FB / (F + B) of its stage, or by `overlap` if FB is not
-   given. An F&F takes the mean of the FF of both stages; if one of them is not given, the sum of both F multiplied by
-   `overlap`. Call it with the result of costs_of_pair if chunks may have recipes of their own. */
+/* The time of an F&B or F&F: the F of stage `forward` and a B, I (F&B) or F (F&F) of stage `backward`. The time of an
+   F&B is the sum of the times of its halves, each multiplied by FB / (F + B) of its stage, or by `overlap` if that FB
+   is not given. The time of an F&F is the mean of the FF of both stages; if one of them is not given, it is the sum of
+   both F multiplied by `overlap`. Call it with the result of costs_of_pair if chunks may have recipes of their own. */
 double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, StageCost backward_kind);
 /* The time of a message between two ranks; 0 if from == to. */
 double costs_message(const Costs *costs, uint32_t from, uint32_t to);
 /* COST_MEMORY_I: the bytes that a microbatch holds on the stage from its F to its I or B; COST_MEMORY_W: from then to
    its W; COST_GRADIENTS: the bytes of the stage's gradient. 0: not given. */
 double costs_memory(const Costs *costs, uint32_t stage, StageCost memory);
-/* The bytes that each copy of a stage sends in the sum of the gradients over its `copies` copies, and the time of the
-   sum. The sum is a reduce-scatter and an all-gather: each copy adds up one slice of the gradient, which it gets from
-   every other copy, and sends the sum of the slice to all others. */
+/* costs_sum_bytes: the bytes that each copy of a stage sends when the `copies` copies sum their gradients. costs_sum:
+   the time of this sum. The sum is a reduce-scatter and an all-gather: each copy adds up one slice of the gradient,
+   which it gets from every other copy, and sends the sum of the slice to all others. */
 double costs_sum_bytes(const Costs *costs, uint32_t stage, uint32_t copies);
 double costs_sum(const Costs *costs, uint32_t stage, uint32_t copies);
 /* A checksum of the times and sizes. */

@@ -30,7 +30,7 @@ double costs_put_off(const Costs *costs, uint32_t stages, uint32_t stage, uint32
 /* The same for what the recipe puts off, in the stage in which it takes longest. */
 double costs_longest_put_off(const Costs *costs, uint32_t stages, const Recipe *recipe);
 
-/* Sets F, I, W and U of each stage to the sum over the parts of the stage, and B to I + W if none of these three is
+/* Sets F, I, W and U of each stage to the sum over the parts of the stage, and B to I + W if none of B, I and W is
    given. `model_layers` are distributed over the stages, or every stage has `layers`; the first and the last stage also
    have the parts outside the layers. Parts without a time take none. With a recipe, FB (FF if it is the recipe of an
    F&F) follows from the recipe, unless `overlap` is given. A cost that is given for a stage, or for all stages, is

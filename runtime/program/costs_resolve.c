@@ -28,7 +28,7 @@ typedef struct Resolution {
     double (*values)[STAGE_COSTS]; /* [stages] */
     Rule (*rules)[STAGE_COSTS];
     bool some[STAGE_COSTS]; /* [cost]: at least one stage has this cost of its own */
-    bool complete;          /* every stage has its own F, so most likely they were measured */
+    bool complete;          /* every stage has its own F, so the costs were most likely measured */
     double input, weight;   /* sums of I and W over the stages that have both */
 } Resolution;
 
@@ -255,7 +255,7 @@ void costs_put_derived_json(const Costs *costs, uint32_t used, FILE *stream)
 
 /* --- the same model cut into another number of stages --- */
 
-/* The cost of a stage that the costs are for, given or derived. */
+/* The given or derived cost of one of the stages that the costs are for. */
 static double stage_cost(const Costs *costs, uint32_t stage, StageCost cost)
 {
     switch (cost) {
@@ -273,7 +273,7 @@ static double stage_cost(const Costs *costs, uint32_t stage, StageCost cost)
 static double recut_cost(const Costs *costs, uint32_t to, uint32_t stage, StageCost cost)
 {
     const uint32_t from = costs->stage_count;
-    /* in units in which a stage that the costs are for has length `to`, and a stage of the schedule length `from` */
+    /* lengths: a stage that the costs are for is `to` units long, a stage of the schedule `from` units */
     const uint64_t begin = (uint64_t)stage * from, end = begin + from;
     double sum = 0;
     for (uint64_t s = begin / to; s * to < end; s++) {
@@ -286,7 +286,7 @@ static double recut_cost(const Costs *costs, uint32_t to, uint32_t stage, StageC
 static void recut(Costs *costs, uint32_t to, Arena *arena)
 {
     const Costs whole = *costs;
-    /* FB or FF that is not given stays so: then `overlap` determines the time of pairs */
+    /* if FB or FF is not given, it stays so, and `overlap` determines the time of pairs */
     const bool none[STAGE_COSTS] = {[COST_FB] = !costs_have(costs, COST_FB), [COST_FF] = !costs_have(costs, COST_FF)};
     costs->stages = arena_array(arena, to, sizeof *costs->stages);
     costs->stage_count = to;

@@ -9,11 +9,11 @@
                    ratio of I to W of the stages that have both; else half of B each. I = ... and W = ... for all
                    stages count only for a stage that has no B of its own
      B             I + W
-     FB            `overlap` of F + B
+     FB            `overlap` times (F + B)
 
-   and the default where none of this is given. Where the costs are of another number of stages (`stages = N`), a stage
-   of the schedule has its share of the times and the memory of the stages whose layers it takes; messages are as large
-   as before. */
+   If none of this is given, the stage has the default. If the costs are for another number of stages (`stages = N`), a
+   stage of the schedule has its share of the times and the memory of the stages whose layers it takes; the size of
+   messages does not change. */
 
 #include "runtime/program/costs.h"
 

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* Reads what encode.c writes, which describes the format. Every count is checked against the remaining bytes before
-   anything is allocated for it. */
+/* Reads prog.bin. encode.c writes it, and describes the format. Every count is checked against the remaining bytes
+   before anything is allocated for it. */
 
 enum {
     /* The smallest number of bytes that a pipe, a version and so on take in the file. */

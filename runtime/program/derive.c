@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* This file derives the forward half of a program. */
+/* This file derives a forward-only program from a program. */
 
 Status derive_no_memory(Error *error) { return error_set(error, STATUS_RUN_FAILED, "no memory for the program"); }
 

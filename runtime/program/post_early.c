@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* Where the messages of a rank go. Position p is right after the first p instructions of the old stream. Messages (SEND
-   and RECEIVE) are inserted at positions; the other instructions keep their order. */
+/* The new positions of a rank's messages. Position p is right after the first p instructions of the old stream.
+   Messages (SEND and RECEIVE) are inserted at positions; the other instructions keep their order. */
 typedef struct Stream {
     /* [message slot]: the position after the last instruction that names the slot; if that is a SEND or RECEIVE, the
        new position of that message */

@@ -32,8 +32,8 @@ typedef struct RecipeTimes {
 uint32_t recipe_layers(const Costs *costs);
 /* The time of an entry in one layer; 0 if it is not given. */
 double recipe_time(const Recipe *recipe, const Costs *costs, RecipeEntry entry);
-/* What an entry takes in the given stream of an F&B or F&F, as a multiple of the time that its cost says; 1 if the
-   recipe has no share. It may be below 1, because compute_share multiplies it. */
+/* The time of an entry in the given stream of an F&B or F&F, divided by the time that its cost says; 1 if the recipe
+   has no share. It may be below 1, because compute_share multiplies it. */
 double recipe_slowdown(const Recipe *recipe, const Costs *costs, RecipeStream stream, RecipeEntry entry);
 
 /* An entry, the entry of the same layer that it needs, and the time that it takes on its stream's share of the

@@ -18,8 +18,8 @@ typedef struct Visit {
 /* A copy of a stage: a chunk of a rank of the program. */
 typedef struct Copy {
     uint32_t place; /* index in the stage's group */
-    /* in the order in which the copy runs its W: the microbatch whose W comes next in the reference, and the microbatch
-       of the last W found so far in the program */
+    /* next_weight: the microbatch whose W the reference appends next for this copy. last_weight: the microbatch of the
+       copy's last W found so far in the program */
     uint32_t next_weight, last_weight;
     uint32_t newest; /* version of the copy's weights */
 } Copy;
@@ -132,7 +132,7 @@ static bool survey(Line *line, Arena *arena, Arena *scratch)
 {
     const Program *program = line->program;
     const size_t passes = (size_t)program->stages * program->microbatches;
-    /* an upper bound: F, I and W for each stage and microbatch, and as many as all instructions of the program */
+    /* an upper bound: F, I and W for each stage and microbatch, plus the number of instructions of the program */
     uint64_t instructions = 3 * passes;
     for (uint32_t r = 0; r < program->rank_count; r++)
         instructions += program->ranks[r].instruction_count;

@@ -299,7 +299,7 @@ static void assign(Allocator *allocator, Instruction instruction)
         release(allocator, half);
 }
 
-/* The index of the first of the closing instructions: after it come only WAIT_REDUCE, NORM, UPDATE and END. */
+/* The index of the first closing instruction: from there on, all are WAIT_REDUCE, NORM, UPDATE or END. */
 static uint32_t closing(const Instruction *instructions, uint32_t count)
 {
     while (count && !opcode_is_ordered(instructions[count - 1].opcode) && instructions[count - 1].opcode != OP_REDUCE)

@@ -100,8 +100,8 @@ static void put_version(const Writer *writer, const Instruction *instruction)
         fprintf(writer->stream, ",\"version\":%u", versions[instruction->weights]);
 }
 
-/* Writes the name of a pass as 3F5, of an F&B as 3F5&7B2, of a message as 3SEND_F5. False: the instruction is none of
-   these. */
+/* Writes the name of the instruction: 3F5 for a pass, 3F5&7B2 for a pair, 3SEND_F5 for a message, 3U1 for a U. False:
+   other instructions have no such name. */
 static bool pass_name(const Writer *writer, const Instruction *instruction, char name[NAME_BYTES])
 {
     char first[PASS_BYTES], second[PASS_BYTES];
@@ -143,8 +143,8 @@ static void put_event(const Writer *writer, uint32_t i, TraceSpan span)
 }
 
 /* Writes one end of a message's arrow. A viewer attaches it to the event that covers its time, so the time is the last
-   nanosecond of the pass that computes the message, or the first nanosecond of the pass that needs it. Both ends number
-   the arrow by step, direction and the pass that computes it. */
+   nanosecond of the pass that computes the message, or the first nanosecond of the pass that needs it. Both ends
+   compute the arrow's id from the step, the direction, the pass that computes the message, and the replica. */
 static void put_arrow(const Writer *writer, const Instruction *message, TraceSpan span)
 {
     const Chunk *chunk = &writer->own->chunks[message->chunk];
@@ -163,7 +163,7 @@ static void put_arrow(const Writer *writer, const Instruction *message, TraceSpa
             forward ? "activation" : "gradient", head ? "f\",\"bp\":\"e" : "s", id, writer->member, time);
 }
 
-/* Writes the counter of held activations if the pass is an F, which begins to hold one, or a B or W, which ends it. */
+/* Writes the counter of held activations. An F adds one, a B or W removes one; for other passes it writes nothing. */
 static void put_held(Writer *writer, const Instruction *pass, TraceSpan span)
 {
     const bool begins = pass->opcode == OP_FORWARD || pass->opcode == OP_OVERLAP;

@@ -22,10 +22,11 @@
      halves       an F&B or F&F whose halves can be told apart: the microseconds of its first F, then those of the other
                   half. If the halves run one after the other, the F comes first. If a CPU interleaves their
                   components, each time is the sum over the components of that half
-     message      communication and waits: the same, 3SEND_F5 or 4RECV_F5; a wait has that of the message it waits for
+     message      communication: the name in the compiler's CSV, 3SEND_F5 or 4RECV_F5; a wait has the name of the
+                  message that it waits for
      put_off      1 for an F&B whose recipe puts weight gradients off, and for the W that computes them
      version      compute, of an asynchronous program: the version of its stage's weights that an F, B or I reads or U
-                  makes, counted from 0 in every step; two of an F&B; none of a W
+                  makes, counted from 0 in every step; an F&B has two, a W has none
 
    A REDUCE and its WAIT_REDUCE are a pair of asynchronous events (phases b and e, category sum, named `sum 3` after the
    stage) from the post to the end of the wait, with `waited` in `args`: the microseconds that both instructions took.

@@ -8,7 +8,7 @@
 
      forward             x1 = Q           z = K, V    s = x1 z1^T, p = softmax(s), sum2 += p z2
      backward, queries   x = Q, dY        z = K, V    s = x1 z1^T, dp = x2 z2^T, ds = p (dp - delta), sum1 += ds z1
-     backward, keys      x = K, V         z = Q, dY   the same, of s^T: and also sum2 += p z2
+     backward, keys      x = K, V         z = Q, dY   the same with s^T, and also sum2 += p z2
 
    So every sum has one owner and the same order in each run; the price is that s and dp are computed twice.
 

@@ -5,7 +5,7 @@
    tiles are those of attention.cuh. Each stage of the ring holds a matrix of 128 rows of a head: first the tile's
    queries, then K and V of each block of keys; V of a block comes after K of the next block. Two warpgroups compute,
    each 64 queries. While a warpgroup computes the exponentials of one block's scores, the tensor cores compute p v of
-   the block before (Shah et al., FlashAttention-3, 2024). */
+   the previous block (Shah et al., FlashAttention-3, 2024). */
 
 #include "attention.cuh"
 #include "hopper.cuh"

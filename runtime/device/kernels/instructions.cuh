@@ -2,8 +2,8 @@
 #define DEVICE_KERNELS_INSTRUCTIONS_CUH
 
 /* Wrappers, named after what they do, for every instruction that CUDA C++ has no function for. Code that compiles the
-   kernels as plain C++ defines KERNELS_EMULATED and supplies the same functions (tests/gpu/simt.h). Nothing else in the
-   kernels depends on that. */
+   kernels as plain C++ defines KERNELS_EMULATED and supplies the same functions (tests/gpu/simt.h). Besides this
+   header, only instructions_hopper.cuh depends on KERNELS_EMULATED. */
 
 #ifdef KERNELS_EMULATED
 #include "simt.h"
@@ -22,8 +22,8 @@
 /* The block's dynamic shared memory; swizzled tiles begin on 1024 bytes. */
 #define KERNEL_SHARED(name) extern __shared__ __align__(1024) char name[]
 
-/* The 32-bit address of shared memory. It is no inline assembly, so the compiler folds constant offsets into
-   instructions. */
+/* The 32-bit address of shared memory. The function uses no inline assembly, so the compiler folds constant offsets
+   into instructions. */
 DEVICE unsigned shared_address(const void *shared) { return (unsigned)__cvta_generic_to_shared(shared); }
 
 /* Returns `value`, but hides from the compiler where it comes from, so the compiler cannot reuse an earlier result. */

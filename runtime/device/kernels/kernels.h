@@ -90,7 +90,7 @@ typedef enum KernelNumber { KERNELS(KERNEL_NUMBER) CUDA_KERNELS } KernelNumber;
 /* product_forward  c[m, n]  = a[m, k] b[k, n] + bias + residual;  gelu = GELU(c)   y = x w
    product_input    c[m, n]  = a[m, k] b[n, k]^T, times the GELU's derivative at `gelu_input`   dx = dy w^T
    product_weight   c[m, n] += a[k, m]^T b[k, n];  column_sums[n] += sums of b's rows  dw += x^T dy, dbias += sums of dy
-   The elements of c are T, in product_weight float. A pointer that is NULL leaves out its term. */
+   The elements of c are T, in product_weight float. If a pointer is NULL, its term is left out. */
 typedef struct Product {
     const void *a, *b;
     void *c;
