@@ -26,7 +26,7 @@
 
 #define REACHED(c, form) TRY((c)->reached ? (c)->reached(c, form) : STATUS_OK)
 
-/* Reports sizes and parameters given for a .csv, which has none. */
+/* Reports sizes and parameters given for a .csv, which takes none. */
 static Status check_no_parameters(const Compilation *c, Error *error)
 {
     const Parameters *parameters = c->parameters;

@@ -50,8 +50,8 @@ struct Compilation {
 };
 
 /* The gap between `makespan` and a lower bound of the makespan of all orders that keep the memory limits of the file
-   and of `memory`. Without limits, the bound is for all orders that hold at most as much as those of the compilation.
-   */
+   and of `memory`. Without limits, the bound is for all orders that hold no more activations on a rank than
+   those of the compilation. */
 Gap compilation_gap(const Compilation *compilation, double makespan);
 
 /* Runs all passes. STATUS_OK: the program exists and is verified. STATUS_BAD_INPUT: the diagnostics say why, or

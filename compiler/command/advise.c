@@ -37,7 +37,7 @@ enum { UNTRIED_NAMED = 3, CHUNKS_MAX = 8, COPIES_MAX = 2 };
 typedef struct Outcome {
     const CompareRow *best;    /* NULL: no attempt can be advised */
     const CompareRow *exceeds; /* the attempt that exceeds the memory limit least, if any exceeds it */
-    const char *excluded;      /* why this schedule is not advised (some need --allow); NULL: it may be */
+    const char *excluded;      /* why this schedule is not advised (some need --allow); NULL: it may be advised */
     /* why the file cannot be read, or why the first attempt without figures has none; NULL: neither is the case */
     const char *reason;
     const char *untried; /* the first parameter values that were not tried in time, as text */
@@ -63,8 +63,7 @@ static void add_untried(Outcome *outcome, const Attempt *attempt, Arena *arena)
     outcome->untried_count++;
 }
 
-/* How much a rank needs of what is limited: bytes if the limit is in bytes, else saved activations, each of 1/ranks
-   of the model. */
+/* The memory that a rank needs, in the unit of the limit: bytes, or saved activations of 1/ranks of the model. */
 static double needs(const Options *options, const CompareRow *row)
 {
     return options->memory.limit ? row->memory : (double)row->peak * row->ranks / row->stages;
@@ -80,10 +79,9 @@ static const char *excess_text(const Options *options, const CompareRow *row, Ar
                         bytes_text((double)limits->limit, arena));
 }
 
-/* Whether an attempt has more than CHUNKS_MAX stages per rank or more than COPIES_MAX copies of the weights, which
-   the file's own parameter values do not ask for. Such values make many schedules faster, but most models have too
-   few layers, or GPUs too little memory. If the memory limit and the weights are given in bytes, that limit decides
-   about copies. */
+/* Whether an attempt with other parameter values than the file's own has more than CHUNKS_MAX stages per rank or more
+   than COPIES_MAX copies of the weights. Such values make many schedules faster, but most models have too few layers,
+   or GPUs too little memory. If the memory limit and the weights are given in bytes, COPIES_MAX does not apply. */
 static bool is_extreme(const Options *options, const Attempt *attempt)
 {
     const CompareRow *row = &attempt->row;

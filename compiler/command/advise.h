@@ -2,8 +2,8 @@
 #define COMMAND_ADVISE_H
 
 /* dpc advise tries all schedules that come with dpc, and further files, at one number of ranks and microbatches,
-   with the parameter values that are worth trying. It sorts them by the time of a step. Times and bytes are given
-   for 1/ranks of the model. */
+   with the parameter values that are worth trying. It sorts the schedules by the time of a step. Times and bytes
+   are given for 1/ranks of the model. */
 
 #include "compiler/command/advise_trials.h"
 
@@ -12,17 +12,17 @@
 /* The result of the trials. */
 typedef struct Advice {
     const Options *options;
-    const char *diagnostics; /* printed diagnostics of the files that are wrong; "": none is */
+    const char *diagnostics; /* printed diagnostics of the files that are wrong; "": no file is wrong */
     const CompareRow *rows;  /* [row_count]: each schedule with its best parameters, the fastest first */
     size_t row_count;
-    /* rows[row_count..all_count-1]: schedules that are left out, or not all of whose parameters were tried in time,
-       each with the reason */
+    /* rows[row_count..all_count-1]: schedules that are left out, and schedules with parameter values that were not
+       tried in time; each has a reason */
     size_t all_count;
 } Advice;
 
-/* Tries the schedules. STATUS_OK: the advice is filled in. If the trials were interrupted, it rests on the attempts
-   that had finished. STATUS_BAD_INPUT: the same, but some file is wrong (the advice has its diagnostics) or there are
-   no rows. Any other status: there is no advice. */
+/* Tries the schedules. STATUS_OK: the advice is filled in. If the trials were interrupted, only finished attempts
+   count. STATUS_BAD_INPUT: the advice is filled in, but some file does not compile (the advice has its diagnostics) or
+   cannot be read (its row has the reason), or no schedule is advised. Any other status: there is no advice. */
 Status advise(const Options *options, const TrialsControl *control, Arena *arena, Advice *advice, Error *error);
 
 /* Prints a table, the reasons why other schedules are not in it, and the command that compiles the first row. */

@@ -40,8 +40,8 @@ static void check_time(void *trials, const SearchProgress *progress)
 
 /* --- the files --- */
 
-/* Reads a file and finds its candidates. `own`: the -D given for this file alone. STATUS_BAD_USAGE: the file has no
-   parameter of such a name. */
+/* Reads a file and finds its candidates. `own`: the -D given for this file alone. STATUS_BAD_USAGE: `own` sets a
+   parameter that the file does not have. */
 static Status open_contender(const Options *options, const char *path, const Parameters *own, Arena *arena,
                              Contender *contender, Error *error)
 {
@@ -142,8 +142,8 @@ static Status try_parameters(Trials *trials, Attempt *attempt, const Parameters 
 }
 
 /* The `memory` to give a search next, after the search with memory = `told` gave a program that exceeds the limit:
-   told * limit / (what the program needs). The bytes of weights, which do not depend on the order, are first
-   subtracted from limit and need. If that is not less than `told`, half of `told`. */
+   told * limit / (what the program needs). If the limit is in bytes, the weights are first subtracted from limit and
+   need, because they do not depend on the order. If the factor is not between 0 and 1, the result is told / 2. */
 static int64_t less_memory(const Memory *given, const CompareRow *row, int64_t told)
 {
     const double fixed = given->has_sizes ? (double)given->weights * row->copies : 0;
@@ -225,9 +225,9 @@ static Attempt *add_attempt(Trials *trials, Contender *contender, size_t candida
 
 static bool is_searched(const Contender *contender) { return contender->tree && contender->tree->order; }
 
-/* Adds attempts with candidates first..last-1 of the schedules with `order auto` (`searched`) or of all others.
-   Candidate k of every file comes before candidate k + 1 of any, so that the likely values of each file are tried in
-   time. */
+/* Adds attempts with candidates first..last-1 of the schedules with `order auto` (`searched`) or of those
+   without. Candidate k of every file comes before candidate k + 1 of any file, so that the likely values of each file
+   are tried in time. */
 static void add_candidates(Trials *trials, bool searched, size_t first, size_t last)
 {
     for (size_t candidate = first; candidate < last; candidate++)
@@ -256,8 +256,8 @@ static void exclude(Trials *trials)
     }
 }
 
-/* Adds one more attempt for each schedule with `order auto` that exceeded the memory limit: its search gets less
-   memory. */
+/* Repeats each attempt with `order auto` that exceeded the memory limit, so that its search gets less memory. Skips a
+   schedule if `memory` is not a parameter, or if the command line sets this parameter. */
 static void add_fitting(Trials *trials)
 {
     const size_t count = trials->attempt_count;
@@ -273,8 +273,8 @@ static void add_fitting(Trials *trials)
     }
 }
 
-/* First tries one candidate of each file without `order auto`, which tells whether the schedule is excluded; then all
-   other candidates, those with `order auto` last; then searches with less memory. */
+/* First tries one candidate of each file without `order auto`, to find out whether the schedule is excluded. Then tries
+   all other candidates, those with `order auto` last. Finally tries searches with less memory. */
 static void try_in_turn(Work *work)
 {
     Trials *trials = work->trials;

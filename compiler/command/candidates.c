@@ -3,7 +3,7 @@
 #include <string.h>
 
 enum {
-    PARAMETERS_MAX = 4, /* most varied parameters; further ones keep the file's values */
+    PARAMETERS_MAX = 4, /* at most this many parameters are varied; further ones keep the file's values */
     VALUES_MAX = 12,
     LARGEST = 1 << 30, /* a parameter whose own value is larger is not varied */
 };

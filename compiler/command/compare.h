@@ -7,8 +7,8 @@
    All makespans are those of the same model. The given times and bytes are for 1/P of the model, where P is the number
    of ranks of the table; with --stages N, for 1/N. If a schedule cuts the model into more stages than that, each stage
    takes less time and memory in proportion (costs_resolve). If the command line does not give the number of ranks or of
-   microbatches, it is the largest of the orders (.csv), which admit no other sizes; without orders, the largest default
-   of the schedules. */
+   microbatches, dpc takes the largest number among the orders (.csv), which admit no other sizes; without orders, the
+   largest default of the schedules. */
 
 #include "compiler/command/compare_table.h"
 #include "compiler/command/options.h"

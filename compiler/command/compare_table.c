@@ -191,8 +191,8 @@ static const char *label(const CompareRow *row, const char *name, Arena *arena)
     return name;
 }
 
-/* The label of a row: the schedule's name and parameters. If another row has the same, the file's path replaces the
-   name. */
+/* The label of a row: the schedule's name and parameters. If another row has the same label, the file's path replaces
+   the name. */
 static const char *row_label(const CompareTable *table, size_t row, Arena *arena)
 {
     const CompareRow *rows = table->rows;
@@ -202,7 +202,7 @@ static const char *row_label(const CompareTable *table, size_t row, Arena *arena
     return label(&rows[row], rows[row].name, arena);
 }
 
-/* Whether some row with figures has a value other than 0 in this column; up to 1e-9 it is a rounding error. */
+/* Whether some row with figures has a value other than 0 in this column. Values up to 1e-9 are rounding errors. */
 static bool any(const CompareTable *table, Column column)
 {
     for (size_t i = 0; i < table->count; i++)

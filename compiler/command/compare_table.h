@@ -10,7 +10,7 @@
 typedef struct CompareTable {
     const CompareRow *rows;
     size_t count;
-    const char *diagnostics; /* printed diagnostics of the files that are wrong; "": none is */
+    const char *diagnostics; /* printed diagnostics of the files that are wrong; "": no file is wrong */
     /* dpc advise: fewer columns, no published bubbles; rows without figures are listed as left out */
     bool brief;
     bool by_stages;    /* all rows have the same number of stages (--stages); false: the same number of ranks */
@@ -45,8 +45,8 @@ void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream);
 /* {"chunks": 4} */
 void compare_put_parameters(const CompareRow *row, FILE *stream);
 /* Writes three keys of a JSON object, after a comma. "sums_time": what the sums of gradients add to the makespan;
-   "sums_hidden": the share of the time of these sums that is before the end of the last pass; "sums_bytes": bytes
-   that all ranks of one replica send for them. */
+   "sums_hidden": the share of the sums' time that is before the end of the last pass; "sums_bytes": bytes that all
+   ranks of one replica send for these sums. */
 void compare_put_sums(const GradientSums *sums, FILE *stream);
 /* {"stages_of_times": (the number of stages that the costs are for), "stages_of_bytes": (the same for --slot-bytes),
    "derived_costs": (as costs_put_derived_json, if there are any), "schedules": [one object per row]}. A row has file,

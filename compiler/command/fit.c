@@ -61,9 +61,9 @@ static Costs costs_at(const Fitter *f, const int64_t *values)
     return given;
 }
 
-/* Makes sure that the size has the order that dpc gives it under these costs: if orders may depend on costs, compiles
-   the size again. A compilation ends at the messages, which suffice for times; for a peak it goes on to the program.
-   False: the size does not compile, or its order was searched and is longer than the search's bound. */
+/* Makes sure that the size has the order that dpc gives it under the costs at `values`: if orders may depend on costs,
+   compiles the size again. A compilation ends at the messages, which suffice for times; for a peak it goes on to the
+   program. False: the size does not compile, or its order was searched and is longer than the search's bound. */
 static bool take_order(const Fitter *f, FitSize *size, const int64_t *values)
 {
     int64_t costs[FIT_COSTS];
@@ -120,7 +120,7 @@ static void random_values(Fitter *f, int64_t values[FIT_VARIABLES])
 /* --- pieces --- */
 
 /* Finds the linear form in the variables that equals the quantity near `values`, the values of the variables. False:
-   the quantity is not linear there, or some coefficient is not a polynomial in P and M. */
+   the quantity is not linear there, some coefficient is not a polynomial in P and M, or take_order fails. */
 static bool fit_piece(Fitter *f, const int64_t *values, Piece *piece)
 {
     FitSystem systems[FIT_VARIABLES] = {{.points = 0}};
@@ -163,7 +163,7 @@ static double formula_at(const Fitter *f, const FitSize *size, const int64_t *va
 }
 
 /* Checks that the maximum of the pieces equals the quantity at all sizes of the domain, under CHECKS random costs
-   each. False: they differ under the costs that `values` then has. */
+   each. False: they differ under the costs at the new `values`, or take_order fails there. */
 static bool holds(Fitter *f, int64_t values[FIT_VARIABLES])
 {
     f->checked = 0;
@@ -263,8 +263,8 @@ static void take_domain(Fitter *f, const CostDomain *costs)
         f->variables++;
 }
 
-/* Whether to look for a formula for the current domain and class of sizes: if some of its sizes have no formula yet;
-   if the domain has several classes, only if none of its sizes has one. */
+/* Whether to look for a formula for the current domain and class of sizes. If the domain is a single class, some of its
+   sizes must still be without a formula. If it has several classes, all sizes of this class must be. */
 static bool needs_formula(const Fitter *f)
 {
     uint32_t all = 0, known = 0;
@@ -302,8 +302,8 @@ static uint32_t fit_domain(Fitter *f, FILE *stream)
     return found;
 }
 
-/* Goes through the domains of costs, and in each through those of sizes, from the widest to the narrowest. Prints a
-   formula for each domain that has one, if it covers sizes that no formula printed before covers. */
+/* Goes through the domains of costs, and for each through the domains of sizes, in the order of their tables. Prints a
+   formula for each domain that has one and needs one (needs_formula). */
 static void fit_quantity(Fitter *f, FILE *stream)
 {
     uint32_t found = 0;
@@ -316,7 +316,7 @@ static void fit_quantity(Fitter *f, FILE *stream)
             f->domain = &size_domains[s];
             found += fit_domain(f, stream);
         }
-        if (f->quantity == PEAK) /* peaks are fitted in the widest domain of costs only */
+        if (f->quantity == PEAK) /* peaks are fitted only in the first domain of costs */
             break;
     }
     if (!found)

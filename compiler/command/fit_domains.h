@@ -1,8 +1,7 @@
 #ifndef COMMAND_FIT_DOMAINS_H
 #define COMMAND_FIT_DOMAINS_H
 
-/* The domains of costs and of sizes in which dpc fit looks for formulas. Both tables go from the widest domain to the
-   narrowest. */
+/* The domains of costs and of sizes in which dpc fit looks for formulas. Both tables begin with the widest domain. */
 
 #include "runtime/base/arena.h"
 

@@ -11,7 +11,8 @@ typedef struct FitSize {
     int64_t ranks, microbatches;
     bool other;       /* only to check formulas of makespan and bubble: these are not fitted to this size */
     bool has_formula; /* a formula of the current quantity that covers this size has been printed */
-    /* if orders depend on costs: the costs under which `c` was compiled; costs[0] == 0: the costs of the options */
+    /* if orders depend on costs: the costs under which `c` was compiled; costs[0] == 0: the costs of the options,
+       or costs that gave no usable order */
     int64_t costs[FIT_COSTS];
     bool lowered; /* `c` was compiled as far as the program */
     Arena arena;
@@ -26,8 +27,8 @@ typedef struct FitSizes {
     bool has_pairs; /* some orders have F&Bs */
 } FitSizes;
 
-/* Compiles all sizes that the file admits, under the costs of the options. The caller frees them with fit_sizes_free.
-   */
+/* Compiles a fixed selection of sizes under the costs of the options, and keeps those that the file admits. The caller
+   frees them with fit_sizes_free. */
 void fit_sizes_compile(FitSizes *sizes, Arena *arena);
 void fit_sizes_free(FitSizes *sizes);
 

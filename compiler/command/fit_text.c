@@ -7,13 +7,13 @@
 typedef struct Group {
     Polynomial factor;            /* its polynomial_sign is 1 */
     int64_t times[FIT_VARIABLES]; /* the multiple of each variable; 0: it is not in the group */
-    /* the group is subtracted: no variable has a positive multiple, so `times` has the multiples with opposite signs
+    /* no variable has a positive multiple: the group is subtracted, and `times` has the multiples with opposite signs
        */
     bool subtracted;
 } Group;
 
-/* The coefficient of the cost that the variable is named after: that of the variable, divided by the multiple of the
-   variable in this cost. */
+/* The coefficient of the cost that gives the variable its name: the variable's coefficient, divided by the multiple of
+   the variable in this cost. */
 static Polynomial coefficient(const Piece *piece, const CostDomain *costs, int variable)
 {
     const int *const all = costs->variables[variable].costs;

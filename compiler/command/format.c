@@ -88,7 +88,7 @@ static Piece *take_apart(const Source *source, Arena *arena, Piece **end)
                 piece = (Piece){.kind = "#", .newlines = at < limit, .spaced = true};
                 if (at == limit)
                     break;
-                /* the n before a word of passes is no token: it joins the first pass */
+                /* the n before a word of passes is no token: it becomes part of the first pass */
             } else if (byte == 'n' && at + 1 == limit) {
                 break;
             } else {
@@ -239,8 +239,8 @@ static uint32_t blanks_between(const Piece *before, const Piece *piece, bool spa
     return 1;
 }
 
-/* Takes pieces of a line out of their columns: a { whose block does not end on the line and, of several pieces in one
-   column, all but the first. */
+/* Changes the columns of pieces. A { whose block does not end on the line gets no column. Of several pieces in one
+   column only the first keeps it; a comment after a require moves to COLUMN_COMMENT. */
 static void choose_columns(Line *line)
 {
     bool taken[COLUMNS] = {false};
@@ -315,8 +315,8 @@ static uint32_t width_before(const Line *line, const Piece *end)
     return width;
 }
 
-/* Whether the line has only a comment. A group of aligned lines may contain such lines; it ends at a blank line or at
-   a line of another depth. */
+/* Whether the line has only a comment. Such a line does not end a group of aligned lines. A blank line ends the group,
+   and so does any other line of another depth. */
 static bool is_comment(const Line *line) { return *line->first->kind == '#'; }
 
 static void align(Line *lines, uint32_t count, Column column)

@@ -54,8 +54,8 @@ static void show_search(void *context, const SearchProgress *progress)
     progress_bar_show(context, progress->tried, progress->planned, words);
 }
 
-/* What ctrl-C did before the search. During a search the first ctrl-C ends the search, which keeps the best order so
-   far; a second one ends dpc. */
+/* The action of ctrl-C before a search or proof. During a search the first ctrl-C ends the search, which keeps the best
+   order so far; a second one ends dpc. */
 static struct sigaction before_search;
 
 static void take_interrupts(void)
@@ -245,8 +245,8 @@ static Status run(Job *job, Error *error)
     return job->options.prove.seconds ? write_proof(job, error) : STATUS_OK;
 }
 
-/* Sets the prediction of dpc diff. If the first input is a trace, the order and the times of its typical step; else
-   the times of the schedule under the costs. */
+/* Sets the prediction of dpc diff. If the first input is a trace, the prediction is the order and the times of its
+   typical step; else it is the times of the schedule under the costs. */
 static Status predict(Job *job, const Trace *measured, Comparison *comparison, Error *error)
 {
     Compilation *c = &job->compilation;

@@ -137,7 +137,7 @@ static Status check_width(const Options *options, Error *error)
     return STATUS_OK;
 }
 
-/* Reports a schedule that does not exist if an installed schedule has nearly its name. */
+/* Reports a schedule that does not exist if an installed schedule has the same or a similar name. */
 static Status check_schedules(const Options *options, Arena *arena, Error *error)
 {
     for (int i = 0; i < options->input_count; i++)

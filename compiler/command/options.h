@@ -29,7 +29,7 @@ typedef enum Command {
     COMMAND_COMPILE, /* compiles one input; also with --sweep, and for `dpc show` */
     COMMAND_COMPARE, /* compares all inputs */
     COMMAND_ADVISE,  /* tries all schedules that come with dpc, and the inputs, if any */
-    /* compares inputs[0], the prediction, with a trace: inputs[1], or with a map all other inputs */
+    /* compares inputs[0], the prediction, with a trace: inputs[1], or all other inputs if there is a --map */
     COMMAND_DIFF,
     COMMAND_CALIBRATE, /* writes the costs that the inputs show; the inputs are traces */
     COMMAND_FIT,       /* fits formulas to one input */

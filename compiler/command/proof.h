@@ -15,7 +15,7 @@ typedef struct Proof {
 
 /* makespan: that of the compilation's order; bound: a lower bound found without a solver. The arena of the
    compilation owns the result. STATUS_BAD_USAGE: there is no solver, or the schedule has updates, only forward
-   passes, or recipes that put weight gradients off. */
+   passes, or recipes that defer weight gradients. */
 Status proof_find(const Compilation *c, double makespan, double bound, const OptimumControl *control, Proof *proof,
                   Error *error);
 

@@ -5,9 +5,9 @@
    them: a schedule is recognised by its name. A bubble is the largest end - start of a rank minus the mean time that a
    rank is busy.
 
-   The formulas assume that all stages take the same time. For uneven stages the mean over all stages but the slowest is
-   put in: (P-1)(F+B) is then the time of a microbatch in all stages but the slowest. In GPipe that is the part of the
-   bubble that BubbleCauses calls `order`; its part `imbalance` is not in the formula. */
+   The formulas assume that all stages take the same time. For uneven stages, their times are the means over all stages
+   but the slowest: (P-1)(F+B) is then the time of a microbatch in all stages but the slowest. In GPipe this is the part
+   of the bubble that BubbleCauses calls `order`; the formula does not contain the part `imbalance`. */
 
 #include "compiler/schedule/timeline.h"
 

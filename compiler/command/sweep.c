@@ -60,14 +60,14 @@ static void note_stages(Work *work, uint32_t stages)
     pthread_mutex_unlock(&work->mutex);
 }
 
-/* The number N if the given costs and bytes are for 1/N of the model. */
+/* Returns N if the given costs and bytes are for 1/N of the model. */
 static uint32_t parts_of(const Work *work, const Schedule *schedule)
 {
     return work->recuts ? schedule->ranks : schedule->pipes[0].stages;
 }
 
 /* Called with each form of a compilation. Notes how far the compilation came. If the sweep compares makespans, notes
-   the number of stages, and sets the number that the given costs are for, unless the costs name it. */
+   the number of stages. If the costs do not name the number of stages that they are for, also sets that number. */
 static Status on_the_way(const Compilation *c, Form form)
 {
     Combination *combination = (Combination *)c->context;
@@ -209,8 +209,9 @@ static void *work_on(void *argument)
     return NULL;
 }
 
-/* The given costs are for one stage, as in a compilation. But makespans of different numbers of stages compare only if
-   the costs are for the same part of the model: then starts again with 1/ranks of the model, as dpc compare does. */
+/* At first the given costs are for one stage, as in a compilation. If the combinations have different numbers of
+   stages, their makespans compare only if the costs are for the same part of the model. The sweep then starts again
+   with costs for 1/ranks of the model, as dpc compare does. */
 static void try_all(Work *work)
 {
     on_all_cores(work_on, work, work->sweep->combinations);

@@ -26,7 +26,7 @@ typedef struct SweepResult {
     uint32_t failure_count;
     bool more_failures; /* there were failures for further reasons, which have no room in `failures` */
     double seconds;
-    /* options of the combination with the least makespan, the first one of several; NULL: none are compared */
+    /* options of the first combination with the least makespan; NULL: makespans are not compared, or none is proven */
     const char *best;
     double makespan;       /* of the best combination, if `best` is not NULL */
     uint32_t costs_stages; /* the number of stages that the costs are for */

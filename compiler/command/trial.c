@@ -55,7 +55,7 @@ static void take_optional(Attempt *attempt, const Ast *tree)
         parameters_set(&attempt->parameters, attempt->compilation.arena, own->others[i].name, own->others[i].value);
 }
 
-/* The number N for which the given times and bytes are for 1/N of the model. */
+/* Returns N if the given times and bytes are for 1/N of the model. */
 static uint32_t parts_of(const Attempt *attempt)
 {
     return attempt->trial->parts ? attempt->trial->parts : attempt->sizes.stages;

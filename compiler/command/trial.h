@@ -39,7 +39,8 @@ typedef struct CompareRow {
     double makespan;
     GradientSums sums; /* what the sums of gradients over replicas cost; `makespan` includes sums.added */
     /* gap between the makespan without these sums and its lower bound over all orders within the memory limits;
-       without limits, or if the row exceeds them, over all orders that hold no more than the row's own */
+       without limits, or if the row exceeds them, over all orders that hold no more activations than
+       the row's own */
     Gap gap;
     Bubble bubble;
     BubbleCauses causes;

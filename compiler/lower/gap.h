@@ -7,9 +7,9 @@
 #include "compiler/schedule/bound.h"
 
 /* Writes the memory limits under which the lower bound of a makespan is computed: those of `order auto` (`searched`)
-   and those of the command line (`memory`). NULL: none. A limit in bytes counts only if context or stash slots have a
-   size. If no limit counts, writes the most that each rank holds in the schedule's own orders. Returns the number of
-   limits written, 1 to GAP_LIMITS. */
+   and those of the command line (`memory`). NULL: none. A limit in bytes counts only if slots of saved activations
+   have a size. If no limit counts, writes the most activations that each rank holds in the schedule's own orders.
+   Returns the number of limits written, 1 to GAP_LIMITS. */
 enum { GAP_LIMITS = 3 };
 uint32_t gap_limits(const Schedule *schedule, const MemoryLimits *searched, const Memory *memory, Arena *arena,
                     MemoryLimits limits[GAP_LIMITS]);

@@ -144,8 +144,8 @@ static bool uses_slot(const Instruction *instruction, SlotClass class, uint32_t 
 }
 
 /* The first action that uses the slot with the highest number of a class. Slots come into use in the order of their
-   numbers, so from then on all slots of the class have been in use. NULL: the rank has no slot of the class; for
-   weights: only the first version of each chunk. */
+   numbers, so from then on all slots of the class have been in use. NULL: the rank has no slot of the class or,
+   for weights, only the first version of each chunk. */
 static const Action *last_slot_at(const Order *order, const RankProgram *rank, SlotClass class)
 {
     const uint32_t least = class == SLOT_WEIGHTS ? rank->chunk_count : 0;

@@ -1,8 +1,8 @@
 #ifndef LOWER_MEMORY_H
 #define LOWER_MEMORY_H
 
-/* The bytes that a rank needs, and the limit on them. Besides weights, a step uses no memory but the slots of its
-   program, so the result is as exact as the given sizes. */
+/* The bytes that a rank needs, and the limit on them. A step uses only the memory of the weights and of the slots
+   of its program, so the result is as exact as the given sizes. */
 
 #include "compiler/schedule/schedule.h"
 #include "runtime/program/program.h"
@@ -37,7 +37,7 @@ Memory memory_recut(const Memory *memory, uint32_t from, uint32_t to);
 uint64_t memory_bytes(const Memory *memory, const RankProgram *rank);
 
 /* Checks that no rank exceeds a limit. For each limit that is exceeded, a diagnostic names the rank that needs most,
-   how much it needs, and the first pass or message from which on it needs so much. */
+   how much it needs, and the pass or message from which on it needs that much. */
 bool memory_check(const Memory *memory, const Schedule *schedule, const Program *program, Diagnostics *diagnostics);
 
 #endif

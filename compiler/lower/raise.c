@@ -17,7 +17,7 @@ static const uint8_t kind_of[OPCODE_COUNT] = {
     [OP_RECEIVE_BACKWARD] = ACTION_RECV_B,
 };
 
-/* Makes a source of empty lines, as many as the instructions name: line n begins at byte n - 1. */
+/* Makes a source of empty lines, up to the last line that an instruction names. Line n begins at byte n - 1. */
 static void raise_source(const Program *program, Arena *arena, Source *source)
 {
     uint32_t lines = 1;

@@ -83,8 +83,8 @@ static bool is_other_end(const Action *action, const Action *other, uint32_t ran
     return other->kind == ends[action->kind] && other->peer == rank;
 }
 
-/* If the next action of the rank is a message and the other rank has reached the same message, runs it. False: it
-   does not run. */
+/* If the next action of the rank is a message and the other rank has reached the same message, runs the message.
+   False: no message ran. */
 static bool exchange(Run *run, uint32_t rank)
 {
     const Action *action = next_action(run, rank);
@@ -141,8 +141,8 @@ static uint32_t begin_passes(Run *run)
     return next;
 }
 
-/* Simulates all ranks. The messages of a .csv may deadlock; the proof of the program reports that later. Sums that
-   are not posted by then are posted at the ends of the orders. */
+/* Simulates all ranks. The messages of a .csv may deadlock; the proof of the program reports that later. Sums
+   that the simulation has not posted are posted at the ends of the orders. */
 static void run_schedule(Run *run)
 {
     while (run->time < UINT32_MAX) {

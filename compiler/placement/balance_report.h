@@ -19,7 +19,7 @@ typedef struct BalancePlan {
     uint32_t layers;
     const double *loads;       /* [layers][experts] */
     const uint32_t *before;    /* [layers][replicas] */
-    const uint32_t *placement; /* the same */
+    const uint32_t *placement; /* [layers][replicas] */
     const LayerBalance *layer; /* [layers] */
 } BalancePlan;
 

@@ -22,7 +22,7 @@ enum {
     VALUES_WIDTH = 96, /* column to the right of a panel, with the balance of each layer */
     HEADS_HEIGHT = 30,
     AXIS_HEIGHT = 24,
-    BAR_WIDTH = 16, /* at most */
+    BAR_WIDTH = 16, /* width of a panel per GPU, but a panel is LEAST_PANEL to MOST_PANEL wide */
     LEAST_PANEL = 300,
     MOST_PANEL = 560,
     /* height of all rows together, but a row is never lower than LEAST_ROW or higher than MOST_ROW */

@@ -76,9 +76,9 @@ bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena,
 
 /* --- the program --- */
 
-/* The position, in the rank's order, of the action from which instruction `at` was made. It must be one at which a rank
-   can wait: a message, or a U, which begins with a REDUCE. Program and order have these in the same sequence, so
-   counting finds the action. Returns the order's count if there is none. */
+/* The position, in the rank's order, of the action from which instruction `at` was made. At this action a rank must be
+   able to wait: a message, or a U, which begins with a REDUCE. Program and order have these actions in the same
+   sequence, so counting finds the action. Returns the order's count if there is no such action. */
 static uint32_t action_of(const Schedule *schedule, const Program *program, uint32_t rank, uint32_t at)
 {
     const Order *order = &schedule->orders[rank];

@@ -151,7 +151,7 @@ struct Item {
     ItemKind kind;
     Span span; /* span of the head of the item, for messages about the item */
     Item *next;
-    uint32_t depth; /* of repeat and if: levels of blocks, with its own; otherwise 0 */
+    uint32_t depth; /* of repeat and if: levels of nested blocks, its own included; otherwise 0 */
     Name name;      /* ranks, microbatches, param, let, pipe: the name that it declares; repeat: its variable */
     uint32_t slot;  /* slot of the value of `name`; set by check */
     /* ranks, microbatches, param, let: the value of `name`; require, if: the condition; squeeze: the condition, NULL

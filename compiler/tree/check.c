@@ -13,8 +13,8 @@ typedef struct Checker {
     Arena *arena;
     Diagnostics *diagnostics;
     Symbol **symbols; /* [declaration]: the symbol of the declared name, indexed by slot */
-    /* While an expression is checked that may not use r, the rank: a phrase for messages, such as "the number of stages
-       is". NULL: the expression may use r. */
+    /* NULL: the expression that is being checked may use r, the rank. Otherwise it may not, and this is a phrase for
+       messages, such as "the number of stages is". */
     const char *without_rank;
 } Checker;
 
@@ -247,8 +247,8 @@ static void check_expression(Checker *c, Expression *expression)
 }
 
 /* Checks an expression whose value must be the same for all ranks, and reports a use of the rank. `what` is a phrase
-   for the message, such as "the number of stages is". Returns what else the value depends on, without the rank, so that
-   its use is reported only once. */
+   for the message, such as "the number of stages is". Returns the dependencies of the value without the rank, so that
+   a use of the rank is reported only once. */
 static uint8_t check_for_all_ranks(Checker *c, Expression *expression, const char *what)
 {
     if (!expression)
@@ -450,7 +450,7 @@ static void check_order(Checker *c, Item *item)
     diag_help(c->diagnostics, "memory counts halves of a stage's activation; 1F1B needs order auto(memory = 2*P);");
 }
 
-/* Reports what is for steps in a file with `order auto`, which has no steps: steps, the `of` of a pipe, squeeze. */
+/* Reports steps, the `of` of a pipe and squeeze in a file with `order auto`, which can have none of them. */
 static void check_order_alone(Checker *c)
 {
     const Item *step = c->ast->first_step;
@@ -497,7 +497,7 @@ static void check_chunk_recipe(Checker *c, const Item *item)
     }
 }
 
-/* Reports that the file has recipes for F&Bs and for F&Fs. */
+/* Reports a recipe for F&Bs in a file with recipes for F&Fs, and the reverse. */
 static void check_one_kind(Checker *c, const Item *item)
 {
     if (!c->ast->any_recipe)

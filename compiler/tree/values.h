@@ -42,8 +42,8 @@ int64_t *values_new(const Ast *ast, const Parameters *parameters, Arena *arena);
 bool item_waits(const Item *item, const int64_t *values);
 /* Whether a top-level item may have another value on each rank. */
 bool item_per_rank(const Item *item);
-/* Evaluates a top-level item and stores the value that it declares in its slot. Does nothing for an item that declares
-   no value. Items must be evaluated in the order of the file. False: `fault` says why. */
+/* Evaluates a top-level item that declares a value, and stores the value in the item's slot. Does nothing for any other
+   item. Items must be evaluated in the order of the file. False: `fault` says why. */
 bool item_evaluate(const Item *item, const Parameters *parameters, int64_t *values, Fault *fault);
 /* values_for_all evaluates the items that are the same for every rank. values_for_rank sets RANK_SLOT and evaluates the
    `let` that depend on the rank. False: `fault` says why. */
