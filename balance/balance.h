@@ -5,8 +5,8 @@
 
    A layer has `experts` experts with known loads (tokens, say). The GPUs together have room for `replicas` physical
    experts, so busy experts get several. An expert's load is shared evenly by its replicas; the load of a GPU is the sum
-   over what it holds. The balance of a layer is the mean load of its GPUs, divided by the largest: 1 when all are
-   equal, and 1 if there is no load at all.
+   over its physical experts. The balance of a layer is the mean load of its GPUs, divided by the largest: 1 when all
+   are equal, and 1 if there is no load at all.
 
    A placement is an array [replicas] of experts, GPU after GPU. Each GPU holds replicas / gpus physical experts;
    where that leaves a remainder, the first replicas % gpus GPUs hold one more.
@@ -40,10 +40,10 @@ Status balance_check(const BalanceShape *shape, bool eplb, Error *error);
 /* The index of a GPU's first slot in a placement. With gpu == shape->gpus, the number of all slots. */
 uint32_t balance_first_slot(const BalanceShape *shape, uint32_t gpu);
 
-/* The algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB, eplb.py, rebalance_experts); it puts the physical
-   experts in the same order. Loads are compared and added as 32-bit floats. Of equal items the one with the lower
-   index comes first. balance_check with `eplb` must accept the shape. loads: [layers][experts], each from 0 to
-   BALANCE_LOAD_MAX; placement: [layers][replicas]. */
+/* The algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB, eplb.py, rebalance_experts). The placement is the
+   same, with the physical experts in the same order. Loads are compared and added as 32-bit floats. Of equal items the
+   one with the lower index comes first. balance_check with `eplb` must accept the shape. loads: [layers][experts], each
+   from 0 to BALANCE_LOAD_MAX; placement: [layers][replicas]. */
 void balance_eplb(const BalanceShape *shape, uint32_t layers, const double *loads, uint32_t *placement, Arena *arena);
 
 /* What balance_best is asked for. Without a current placement (`from` is NULL) moves and threshold have no effect. */
@@ -52,7 +52,8 @@ typedef struct BalanceRequest {
     const uint32_t *from; /* [replicas]: the current placement, which balance_check_placement accepts; NULL: none */
     /* most moves: a move is a slot with an expert that the slot's GPU does not hold in `from` */
     uint32_t moves;
-    /* the current placement is kept if the balance would rise by less than this, or not at all */
+    /* the current placement is kept if the balance would rise by less than this, or not at all, unless `distinct`
+       forbids the current placement */
     double threshold;
 } BalanceRequest;
 
@@ -70,8 +71,8 @@ Status balance_best(const BalanceShape *shape, const BalanceRequest *request, co
 Status balance_check_placement(const BalanceShape *shape, const uint32_t *placement, uint32_t *slot, Arena *arena,
                                Error *error);
 
-/* Writes experts 0, 1, 2, ... repeatedly, GPU after GPU, as frameworks start. In a hierarchical placement each node
-   repeats the experts of its groups. placement: [replicas]. */
+/* Writes experts 0, 1, 2, ... repeatedly, GPU after GPU: the placement with which frameworks start. In a hierarchical
+   placement each node repeats the experts of its groups. placement: [replicas]. */
 void balance_in_order(const BalanceShape *shape, uint32_t *placement);
 
 /* Writes count[expert]: the number of replicas of each expert in the placement of one layer. */

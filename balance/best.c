@@ -133,7 +133,7 @@ static Solution solve_layer(Layer *layer, uint32_t *placement)
     return best;
 }
 
-/* Replaces the placement by that of balance_eplb if that has a higher balance. */
+/* Replaces the placement by the one that balance_eplb makes, if the latter has a higher balance. */
 static void keep_better(const BalanceShape *shape, const double *loads, uint32_t *placement, Arena *arena)
 {
     Error error;

@@ -2,9 +2,10 @@
    no GPU has a load above L. Then
 
      - every share is at most L, so an expert has at least ceil(load / L) replicas; these must fit into the slots;
-     - an expert has at most this number of replicas plus all slots that are left then, so its share has a lower bound;
+     - an expert has at most this number of replicas plus all slots that these replicas of all experts leave free, so
+       its share has a lower bound;
      - some GPU holds j + 1 of the j * gpus + 1 largest replicas (pigeonhole), and other replicas in its other slots:
-       the least that these can weigh together is at most L.
+       the smallest load that this GPU can have is at most L.
 
    The least L that satisfies all of these is a bound. */
 

@@ -72,7 +72,7 @@ double domain_bound(const Domain *domain, double known, Arena *arena);
    is at most `goal`, when nothing helps, or when the effort is spent. The largest load never grows. */
 void filling_improve(const Domain *domain, Filling *filling, double goal, Arena *arena);
 
-/* Like filling_improve, for a filling that is the current placement, domain->held, at first. Takes at most
+/* Like filling_improve, for a filling that at the beginning is the current placement, domain->held. Takes at most
    domain->moves moves. Each step is the swap or change that reduces the largest load most per move; at the end
    filling_improve's own steps use the moves that are left. */
 void filling_improve_held(const Domain *domain, Filling *filling, double goal, Arena *arena);

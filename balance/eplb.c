@@ -1,4 +1,4 @@
-/* EPLB as DeepSeek published it. Its three steps, in a global placement with one group and one node:
+/* EPLB as DeepSeek published it. A global placement counts as one group on one node. The three steps:
 
      1. pack the groups to the nodes (balanced_packing),
      2. on each node give further replicas to the experts with the largest load per replica (replicate_experts),

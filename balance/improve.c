@@ -110,8 +110,8 @@ typedef struct Change {
 
 /* For each expert a linked list of its slots. */
 typedef struct Chains {
-    /* head[expert]: the expert's first slot; next[slot]: the next slot with the same expert. The number of slots ends
-       a list */
+    /* head[expert]: the expert's first slot; next[slot]: the next slot with the same expert. After the last slot of a
+       list comes domain->slots, which is no slot */
     uint32_t *head, *next;
     double *load; /* [gpus] */
 } Chains;

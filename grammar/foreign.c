@@ -32,7 +32,7 @@ static const Spelling operators[] = {
     {"-=", '=', "a name keeps its value: declare another with let"},
 };
 
-/* Words of other languages that join two values. */
+/* Words that other languages have between two values. */
 static const Spelling words[] = {
     {"and", TOKEN_AND, "write &&"},
     {"or", TOKEN_OR, "write ||"},

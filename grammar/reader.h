@@ -25,7 +25,7 @@ typedef struct Reader {
     Ast *ast;
     /* scanner */
     uint32_t offset; /* offset of the next byte */
-    Span word;       /* the word of passes, such as nF0B1, that is being split into passes, or the last one that was */
+    Span word;       /* the last word of passes, such as nF0B1; the scanner may still be splitting it into passes */
     ReadToken last, previous;
     ReadToken item; /* the first token of the current item */
     /* the scanner is between the `if` and the `else` of Python's `a if c else b`, which was reported */

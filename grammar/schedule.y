@@ -178,7 +178,7 @@ item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, 
         $$ = NULL;
         while (reader->open && reader->open->bracket != '{')
             reader->open = reader->open->outer;
-        if (!reader->open) /* in a block, the next errors may follow from the same mistake: bison then stays silent */
+        if (!reader->open) /* in a block, bison does not report the next errors: they may follow from this one */
             yyerrok;
     }
 

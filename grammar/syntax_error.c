@@ -247,7 +247,7 @@ static bool help_brackets(Reader *reader, const SyntaxError *error, const Expect
 {
     const OpenBracket *open = reader->open;
     if (error->found == '{' || error->found == '(' || error->found == '[')
-        open = open->outer; /* the scanner has already made the bracket that was found the innermost open one */
+        open = open->outer; /* the bracket that was found is already the innermost open one */
     if (open && (error->expected[open->bracket == '(' ? ')' : open->bracket == '[' ? ']' : '}']) && !e->item)
         diag_note(reader->diagnostics, open->span, "to close this `%c`", open->bracket);
     else if (open && error->found == TOKEN_EOF)
@@ -297,7 +297,7 @@ static void report(Reader *reader, const SyntaxError *error, const Expectation *
 {
     const char *text = text_of(reader, error->span);
     const uint32_t after = reader->previous.span.end;
-    /* if something is missing, the caret is after the token before it */
+    /* if something is missing, the caret is after the previous token */
     const Span place = misses_end(reader, error, e) || error->found == TOKEN_EOF ? (Span){after, after} : error->span;
     const char *expected = misses_end(reader, error, e) ? "`;`" : join(e, reader->arena);
     if (error->found == TOKEN_PASS && (e->value || e->name)) {
@@ -327,8 +327,8 @@ static bool follows_cost(const Reader *reader, uint32_t at)
            strcmp(text_of(reader, (Span){at - length, at}), function_names[FUNCTION_COST]) == 0;
 }
 
-/* Reports a call of cost() that has not the name of one cost in its parentheses, such as cost() or cost(F, I), or has
-   no parentheses. */
+/* Reports a call of cost() without parentheses, or without the name of exactly one cost in them, such as cost() or
+   cost(F, I). */
 static bool bad_cost_call(Reader *reader, const SyntaxError *error)
 {
     const OpenBracket *open = reader->open;

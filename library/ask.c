@@ -84,8 +84,8 @@ dps_status dps_get_group_member(const dps_program *handle, uint32_t group, uint3
     _Static_assert((int)DPS_##name == OP_##name, "opcodes are those of programs");
 #include "runtime/program/opcodes.def"
 
-/* The member of `found` for an operand that is a slot: x, y, dx, ... according to the operand's index in
-   Instruction.slot; for a few kinds of operands another one. */
+/* The member of `found` for an operand that is a slot. A few kinds of operands have a member of their own. For all
+   others the operand's index in Instruction.slot decides: x, y, dx, ... */
 static int32_t *slot_member(dps_instruction *found, uint8_t opcode, const Operand *operand)
 {
     switch ((OperandKind)operand->kind) {

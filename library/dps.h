@@ -33,10 +33,10 @@
    together. You free what you were given: dps_free, dps_program_free, dps_prediction_free, dps_rank_free,
    dps_threads_free, and dps_release for text and bytes.
 
-   Errors. A function that can fail for more than one reason takes a `dps` and returns a dps_status; dps_error then says
-   what is wrong, where, and what to do. The functions that run a rank take a `dps_rank` instead, and dps_rank_error has
-   their text. A function that fails gives nothing to be freed. The functions that return a dps_status and take neither
-   only read; they fail when an index is out of range or a `size` is not set.
+   Errors. Most functions take a `dps` and return a dps_status; dps_error then says what is wrong, where, and what to
+   do. The functions that run a rank take a `dps_rank` instead, and dps_rank_error has their text. A function that fails
+   gives nothing to be freed. The functions dps_get_* only read and set no error text: they fail when an index is out of
+   range or a `size` is not set.
 
    Threads. Different sessions may be used by different threads at the same time; one session, by one thread at a time.
    Programs and predictions never change: any number of threads may read them. They do not need the session that made
@@ -87,9 +87,9 @@ const char *dps_version(void);
 typedef struct dps_host {
     size_t size;
     void *user; /* passed to each of these functions and to dps_options.progress */
-    /* Return memory aligned for any type, or NULL: the call then ends with DPS_NO_MEMORY. Set both or neither (malloc
-       and free). Handles, text and working memory of compilations come from here; memory of the C library's streams
-       does not. Called by the thread that calls the library; in dps_advise also by others. */
+    /* Return memory aligned for any type, or NULL: the call then ends with DPS_NO_MEMORY. Set both, or neither for
+       malloc and free. Handles, text and working memory of compilations come from here; memory of the C library's
+       streams does not. Called by the thread that calls the library; in dps_advise also by others. */
     void *(*allocate)(void *user, size_t size);
     void (*release)(void *user, void *memory);
 } dps_host;
@@ -110,7 +110,7 @@ const char *dps_error(const dps *d);
 
 typedef enum dps_severity {
     DPS_ERROR = 0, /* the text says what is wrong */
-    DPS_NOTE = 1,  /* the text explains the error before it; or, without a position, how many more errors there are */
+    DPS_NOTE = 1,  /* explains the error before it; a note without a position says how many more errors there are */
 } dps_severity;
 
 typedef struct dps_diagnostic {
@@ -140,7 +140,7 @@ typedef struct dps_parameter {
 typedef struct dps_progress {
     size_t size;
     uint32_t tried, planned; /* number of orders tried so far, and of those to be tried */
-    /* of the best order so far: the largest (end - start) of a rank; with `overlap` its makespan */
+    /* of the best order so far: the largest (end - start) of a rank; with `overlap`, the makespan of the order */
     double cost;
     double bound; /* lower bound: no order has a smaller cost */
 } dps_progress;
@@ -357,7 +357,7 @@ dps_status dps_forward_half(dps *d, const dps_program *program, dps_program **fo
    dps_done; the next call begins another step. An F&B (DPS_OVERLAP) and an F&F (DPS_OVERLAP_FORWARD) have their half 1
    in `second`; you may run the halves one after the other. The action lives as long as the rank: you may keep pointers
    to it. A library that is newer than your dps.h returns longer structs, an older one shorter ones: action->size tells.
-   DPS_BAD_USAGE: the action before it is not done. After a failure dps_next returns the status of that failure. */
+   DPS_BAD_USAGE: the previous action is not done. After a failure dps_next returns the status of that failure. */
 dps_status dps_next(dps_rank *rank, const dps_instruction **action);
 /* Reports that the action which dps_next returned has run, or is enqueued on a device that keeps the order. A `status`
    other than DPS_OK says that it failed: dps_done returns it, dps_rank_error says at which instruction, and the rank
@@ -515,9 +515,9 @@ dps_status dps_compare(dps *d, const char *const *paths, size_t count, const dps
 enum { DPS_ADVISE_SECONDS = 60, DPS_ALLOW_ASYNC = 1, DPS_ALLOW_NAIVE = 2 };
 
 /* Returns what `dpc advise --json` prints: each schedule with the best values of its parameters for the ranks and
-   microbatches of `options`, the shortest step first, and the reasons why others are left out. It tries them on all
-   cores for at most `seconds` (0: DPS_ADVISE_SECONDS). Its threads call the host's memory functions, and end before it
-   returns. `allow`: DPS_ALLOW_ASYNC also tries schedules that update weights within the step, DPS_ALLOW_NAIVE also
+   microbatches of `options`, the shortest step first, and the reasons why others are left out. Tries the schedules on
+   all cores for at most `seconds` (0: DPS_ADVISE_SECONDS). Its threads call the host's memory functions, and end before
+   it returns. `allow`: DPS_ALLOW_ASYNC also tries schedules that update weights within the step, DPS_ALLOW_NAIVE also
    those in which one rank works at a time. DPS_BAD_INPUT: a file is wrong, or no schedule is left. */
 dps_status dps_advise(dps *d, const char *const *paths, size_t count, const dps_options *options, uint32_t seconds,
                       uint32_t allow, char **json, size_t *length);
@@ -540,7 +540,8 @@ typedef struct dps_experts {
        this expert in `current` */
     uint32_t most_moves;
     int32_t limit_moves; /* not 0: a layer has at most most_moves moves; 0: any number */
-    /* with `current`: a layer whose balance would rise by less than this keeps its placement */
+    /* with `current`: a layer whose balance would rise by less than this keeps its placement, unless `distinct` forbids
+       this placement */
     double threshold;
     int32_t distinct; /* not 0: no expert twice on a GPU */
     int32_t eplb;     /* not 0: exactly the algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB) */

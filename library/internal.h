@@ -86,8 +86,8 @@ struct dps_threads {
     MemoryFunctions memory;
     const Program *program;
     _Atomic bool *joined; /* [ranks] */
-    /* [stages]: number of elements of the stage's gradient and bytes of one, packed, as the first copy of the stage
-       that joined gave them; 0: no copy has joined */
+    /* [stages]: number of elements of the stage's gradient and bytes of an element, packed into one number. The first
+       copy of the stage that calls dps_join sets it; 0: no copy has called dps_join */
     _Atomic uint64_t *sums;
     World **members; /* [ranks] */
 };
@@ -95,9 +95,9 @@ struct dps_threads {
 /* --- ranks that run (rank.c) --- */
 
 void rank_begin(dps_rank *rank);
-/* Whether the library, not the host, runs instructions with this opcode: messages and sums of joined threads. */
+/* Whether the library, not the host, runs instructions with this opcode: those of messages and sums, after dps_join. */
 static inline bool rank_carries(const dps_rank *rank, uint8_t opcode) { return rank->threads && exchange_has(opcode); }
-/* Marks the rank as failed at its present instruction, and makes the other ranks that joined the same threads fail.
+/* Marks the rank as failed at its current instruction, and makes the other ranks that joined the same threads fail.
    rank->error has the reason; rank_fail adds rank, instruction and line to it. Returns `status`. */
 dps_status rank_fail(dps_rank *rank, dps_status status);
 /* For an instruction that the host could not run: writes the text given to dps_reason to rank->error, and returns

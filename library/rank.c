@@ -126,7 +126,7 @@ void rank_begin(dps_rank *rank)
     rank->state = RANK_IN_STEP;
 }
 
-/* Runs the next instructions of the rank that the library runs itself (rank_carries), up to one for the host. */
+/* Runs the rank's next instructions as long as the library runs them itself (rank_carries). */
 static Status run_exchanges(dps_rank *rank)
 {
     for (;;) {

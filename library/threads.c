@@ -78,8 +78,8 @@ static Status join_threads(dps_rank *rank, dps_threads *threads, const dps_buffe
     return STATUS_OK;
 }
 
-/* Whether the gradient of each chunk of this rank has the number and size of elements of the copy of its stage that
-   joined first. If this rank is the first, notes its number and size for the others. */
+/* Whether the gradients of this rank fit: for each chunk, the first copy of its stage that called dps_join has the same
+   number and size of elements. If this rank has the first copy, stores number and size for the other copies. */
 static bool sums_agree(const dps_rank *rank, dps_threads *threads, const dps_buffers *buffers)
 {
     for (uint32_t c = 0; c < rank->own.chunk_count; c++) {

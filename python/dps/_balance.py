@@ -8,7 +8,7 @@ from ._errors import UsageError, session
 
 
 class Balance(NamedTuple):
-    """The result of balance(). The balance of a layer is the mean load of a GPU over the largest load: 1 is perfect.
+    """The result of balance(). The balance of a layer is the mean load of a GPU divided by the largest: 1 is perfect.
 
     The placement before is `current`. If balance() got no `current`, it is experts 0, 1, 2, ... in order."""
 
@@ -16,7 +16,7 @@ class Balance(NamedTuple):
     before: List[float]  # balance of each layer in the placement before
     after: List[float]  # balance of each layer in `placement`
     bound: List[float]  # no placement of the layer has a larger balance
-    moves: List[int]  # for each layer, physical experts on a GPU that does not hold this expert in the placement before
+    moves: List[int]  # of each layer: number of physical experts on a GPU that did not hold this expert before
 
 
 def _rows(table, length, what):
@@ -38,7 +38,7 @@ def balance(loads, *, replicas, gpus, groups=1, nodes=1, method="best", current=
     method          "best", or "eplb": exactly the algorithm of DeepSeek's EPLB
     current         the current placement, in the form of Balance.placement. At most `moves` physical experts of a layer
                     then move to a GPU that does not hold the expert (None: any number), and a layer whose balance would
-                    rise by less than `threshold` is not changed
+                    rise by less than `threshold` is not changed, unless `distinct` forbids its current placement
     distinct        True: no expert is twice on a GPU"""
     if method not in ("best", "eplb"):
         raise UsageError(f"there is no method {method!r}; there are 'best' and 'eplb'")

@@ -8,8 +8,8 @@ from . import _library as c
 
 
 class Diagnostic(NamedTuple):
-    """A mistake in a source file, or a note that explains the mistake before it. Lines and columns count from 1. `line`
-    is 0 if the diagnostic has no position in the source."""
+    """A mistake in a source file, or a note. A note explains the mistake before it, or says how many more mistakes
+    there are. Lines and columns count from 1. `line` is 0 if the diagnostic has no position in the source."""
 
     severity: str  # "error" or "note"
     line: int

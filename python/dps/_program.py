@@ -79,8 +79,8 @@ class Prediction(NamedTuple):
     work: float  # mean over the ranks of the time that a rank is busy
     bubble_rate: float  # (cost - work) / cost
     # imbalance + order_bubble is the bubble rate of the same order if messages took no time
-    imbalance: float  # the part of it that exists because some ranks have less work than others
-    order_bubble: float  # the rest of it, because even the rank with the most work waits
+    imbalance: float  # the part of this rate that exists because some ranks have less work than others
+    order_bubble: float  # the rest of this rate: even the rank with the most work waits
     messages_time: float  # the part of the makespan that messages add
     ranks: List[RankPrediction]
 
@@ -122,7 +122,7 @@ class _Progress:
         try:
             told = progress.contents
             return bool(self.function and self.function(told.tried, told.planned, told.cost, told.bound))
-        except BaseException as error:  # if it left this callback, ctypes would print it and continue
+        except BaseException as error:  # if the exception left this callback, ctypes would print it and continue
             self.raised = error
             return 1
 
@@ -133,7 +133,7 @@ def _check_number(name, number, least, most):
 
 
 def _path(path):
-    """A path as libdps takes it. A file that is not there may be meant as the name of a schedule."""
+    """A path as libdps takes it. Raises ScheduleError if there is no such file, but a schedule of this name."""
     from . import schedules
 
     if isinstance(path, str) and path in schedules() and not os.path.exists(path):

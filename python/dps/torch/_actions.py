@@ -9,9 +9,10 @@ from ._plan import receive_early
 class Actions:
     """Makes the functions of a Pipeline. Pipeline is derived from this class; it adds modules and connections.
 
-    _slots   [message slots]: tensors, an object whose wait() ends the message in flight, or None
+    _slots   [message slots]: the tensors of a message; while a message is in flight, an object whose wait() waits for
+             the message; None: the slot is free
     _held    {(chunk, microbatch): a dps.torch._stage.Held, from the forward to the backward}
-    _step    inputs, targets and results of the present step
+    _step    inputs, targets and results of the current step
 
     There is one method _make_OPCODE for each opcode that does something here. Its arguments are an instruction and
     `mode` (True: the step trains; False: only forwards). It returns the function that a step calls for this
@@ -23,7 +24,7 @@ class Actions:
 
         mode     True: a training step; False: only forwards
         learnt   whether an earlier step has learnt the shapes of messages; if so, receives are posted early, unless
-                 messages go through NCCL"""
+                 this rank has messages that go through NCCL"""
         actions = self.plan.training if mode else self.plan.evaluation
         made = {}
         for action in actions:

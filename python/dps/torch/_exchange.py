@@ -65,7 +65,7 @@ class _Flying:
 
 
 class _OnDevice:
-    """A message for a rank that computes on another device than the CPU. gloo receives it into memory of the host;
+    """A message for a rank that computes on another device than the CPU. It is received into memory of the host;
     wait() copies it to the device."""
 
     __slots__ = ("flying", "device")
@@ -83,8 +83,8 @@ class Exchange:
 
     In the first step the sender sends a header before each activation, with the form of the activation (form_of). Both
     ends keep the form, so later steps send only the tensors. The gradient of an activation has a tensor for each tensor
-    of the activation that requires a gradient, of the same shape and dtype. Messages whose form is known go over links
-    (shared memory) if they fit, all others through gloo.
+    of the activation that requires a gradient, of the same shape and dtype. Where there is a link (shared memory),
+    messages whose form is known go over it if they fit. All others go through NCCL or gloo.
 
     group   a gloo group (dps.torch._group.connect)
     links   {process: Link} for the processes on the same machine
@@ -92,7 +92,7 @@ class Exchange:
     device  where the rank computes. If this is not the CPU, messages are copied through memory of the host, except
             those through NCCL
     outgoing, incoming   {process: dps.torch._nccl.Group} for the processes to which, and from which, messages go
-            through NCCL, except headers; they have no link"""
+            through NCCL, except headers; these processes have no link"""
 
     def __init__(self, group, links, names, device, outgoing, incoming):
         self.group, self.links, self.names, self.device = group, links, names, device
@@ -137,7 +137,7 @@ class Exchange:
         return post if as_is else lambda: _OnDevice(post(), self.device)
 
     def _local(self, kind, peer, number, activation):
-        """The Sender or Receiver of a message that goes over a link; None if the message goes through gloo."""
+        """The Sender or Receiver of a message that goes over a link; None for any other message."""
         link, form = self.links.get(peer), self._form(number, activation)
         return kind(link, number, form) if link and form is not None and _links.fits(form) else None
 

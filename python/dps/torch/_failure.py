@@ -1,8 +1,8 @@
-"""Failures of a stage, a rank or the network. All ranks end, and each says what happened.
+"""Failures of a stage, a rank or the network. The step fails on all ranks, and each rank says what happened.
 
 A rank that fails writes the reason to the store that the ranks share, and then closes its connections. So the ranks
 that wait for its messages fail at once, not only at the deadline. They find the reason in the store and close their own
-connections, and so on. No rank has to look at the store while all is well."""
+connections, and so on. Without NCCL no rank has to look at the store while all is well."""
 
 import time
 from datetime import timedelta
@@ -89,8 +89,8 @@ class Failures:
             return None
 
     def _who_hangs(self, waited, deadline):
-        """Returns the reason, in words, when a message has passed its deadline. This rank writes to the store that it
-        waits; the ranks that do not write this are stuck in a pass. waited: what this rank was doing, in words."""
+        """Returns the reason, in words, when a message has passed its deadline. Each rank that waits writes this to the
+        store; the ranks that do not write it are stuck in a pass. waited: what this rank was doing, in words."""
         try:
             self._count(f"late {self.rank}", 1)
             time.sleep(min(_GRACE, deadline / 4))
@@ -105,7 +105,7 @@ class Failures:
 
 def close_group(group, rank, ranks):
     """Closes all connections of a gloo group. Gloo has no call for this, but closes them when a receive times out. So
-    this function starts a receive that nobody sends, with a timeout of 1 ms."""
+    this function starts a receive of a message that nobody sends, with a timeout of 1 ms."""
     import torch
 
     for peer in range(ranks):

@@ -6,12 +6,12 @@ the trunk and keeps the gradient that arrives at each fork. W starts at the fork
 parameters that they lead to. Autograd computes only what is asked for, so no operation runs in both halves.
 
 In two cases I computes gradients of parameters, and W only adds them up. One is a torch.autograd.Function, which always
-computes all of its gradients. The other is a parameter that is used at two forks of which one comes before the other:
-from the later fork W would run through the trunk to the earlier one. A stage with checkpoints is not split: I is a full
-backward, and W is empty.
+computes all of its gradients. The other is a parameter that is used at two forks, one later in the forward than the
+other: from the later fork W would run through the trunk to the earlier one. A stage with checkpoints is not split: I is
+a full backward, and W is empty.
 
-A stage without inputs that require a gradient has a trunk too, so that I and W take the time that the plan gives them:
-it begins at a floating-point input, or at embeddings.
+If no input of a stage requires a gradient, the trunk begins at the floating-point inputs and at embeddings. So I and W
+of such a stage, too, take the time that the plan gives them.
 
 torch.distributed.pipelining splits graphs by the same idea. The code here is the project's own."""
 
@@ -173,7 +173,7 @@ class _Graph:
         return late, ends
 
     def keep_gradients(self, starts, gradient_of):
-        """Makes W start with exactly the gradients that I has computed. Even if I does not run the node of a start, it
+        """Makes W start with exactly the gradients that I has computed. Even if I does not run the node of a start, I
         has called the tensor hooks of the start, and W would apply them a second time. A hook added here replaces the
         result of W's call by the gradient from I.
 
@@ -212,7 +212,7 @@ class GraphSplitter:
         return traced, [graph.get_gradient_edge(leaf).node for leaf in leaves if leaf is not None]
 
     def end(self):
-        """After a forward."""
+        """Call it after a forward."""
 
     def backward_input(self, held, gradients):
         """Returns the gradients of the inputs, and the functions that compute the deferred gradients of parameters."""

@@ -35,7 +35,7 @@ def global_ranks(group):
 
 def store_of(processes, purpose):
     """A new store for these processes and this purpose: a part of the default store with a name of its own. All these
-    processes must call this equally often for the purpose, because the name has the number of the call."""
+    processes must call this equally often for the purpose, because the name contains the number of the call."""
     key = (tuple(processes), purpose)
     _made[key] = _made.get(key, 0) + 1
     name = f"dps/{purpose}/{','.join(map(str, processes))}/{_made[key]}"

@@ -26,7 +26,7 @@ from ._ring import ASLEEP, LARGEST, LINE, Ring, length_of
 
 HOST = torch.device("cpu")  # named in every call, because the user may have set another default device
 _SPIN = 50e-6  # most seconds for which a rank that waits for a message does not sleep
-_MOST_SKIPPED = 63  # most receives in a row that sleep at once, since spinning was in vain before
+_MOST_SKIPPED = 63  # most receives in a row that sleep without spinning, after a spin in vain
 _MEMFD_CREATE = 319  # number of the system call on x86-64
 _CLOEXEC = 1  # its option: programs that this process starts do not inherit the descriptor
 _TICK = 50  # milliseconds: a rank that has waited so long for a message also takes in those of its other links
@@ -34,8 +34,8 @@ _TICK = 50  # milliseconds: a rank that has waited so long for a message also ta
 
 def _machine():
     """A text that is the same in processes that can share memory: those of one running kernel and one network
-    namespace. None: this is not Linux, or a sandbox that does not allow this, or a processor on which other processes
-    may see stores in another order than this process wrote them."""
+    namespace. None: the system is not Linux, a sandbox forbids shared memory, or the processor is not x86-64: on other
+    processors other processes may see stores in another order than this process wrote them."""
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         return None
     try:
@@ -140,7 +140,7 @@ class Link:
     skipping   how many of these receives are still to come
     all        all links of this process"""
 
-    # Taking a lock makes the stores before it visible to other processes before the loads after it are done.
+    # Taking a lock is a memory barrier: other processes see all earlier stores before this process does later loads.
     _barrier = threading.Lock()
 
     def __init__(self, connection, outgoing, incoming, name, deadline):
@@ -194,7 +194,7 @@ class Link:
             words[ASLEEP] = 0
             try:
                 self.socket.send(b"!")
-            except BlockingIOError:  # earlier ones wake it
+            except BlockingIOError:  # earlier bytes wake the process
                 pass
             except OSError:
                 self.ended = True
@@ -262,8 +262,8 @@ class Link:
 
     def _sleep(self, links, until, must_not):
         """Sleeps until another process changes a ring of these links, or ends; at most for _TICK. Does not sleep if
-        must_not() is true after the others have been told. Returns whether something happened. Raises MessageFailed if
-        it is later than `until`."""
+        must_not() is true after the rings say that this process sleeps. Returns whether something happened. Raises
+        MessageFailed if it is later than `until`."""
         if time.monotonic() > until:
             self._fail("timed out")
         links = [link for link in links if not link.ended]

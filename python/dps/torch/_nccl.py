@@ -47,12 +47,12 @@ class Communicator:
             return self.stream.record_event().query
 
     def computed(self):
-        """Returns a function that says whether everything is over that stages have started so far."""
+        """Returns a function that says whether the GPU has finished all that stages have started so far."""
         return torch.cuda.current_stream(self.device).record_event().query
 
     def close(self):
-        """Aborts all operations that have not finished. Where PyTorch has no call for this, the end of the group does
-        it."""
+        """Aborts all operations that have not finished. Where PyTorch has no call for this, the
+        group's destructor does it."""
         group, self.group = self.group, None
         end = getattr(group, "abort", None) or getattr(group, "_shutdown", None)
         if end:
@@ -108,7 +108,7 @@ class Group:
 
 
 class _Work:
-    """An operation that is posted. work: that of torch.distributed; None: there is nothing to wait for."""
+    """An operation that is posted. work: its work of torch.distributed; None: there is nothing to wait for."""
 
     __slots__ = ("group", "work")
 
@@ -138,8 +138,9 @@ def _add(store, key, number):
 
 
 class Steps:
-    """How many steps each process of a group has ended. An operation may be over for a process and not yet for another
-    one. So a process that is done with its communicators closes them only when all others have ended the step too.
+    """How many steps each process of a group has completed. An operation may be over for a process and not yet for
+    another one. So a process that is done with its communicators closes them only when all others have completed the
+    step too.
 
     store   a store for this purpose alone"""
 
@@ -156,7 +157,7 @@ class Steps:
         _add(self.store, self.place, 1 << 30)
 
     def wait(self, until):
-        """Waits until all others have ended as many steps, or are gone, at most until the time `until`."""
+        """Waits until all others have completed as many steps, or are gone, at most until the time `until`."""
         while self._others_are_behind() and time.monotonic() < until:
             time.sleep(_LOOK)
 
@@ -167,7 +168,7 @@ class Steps:
 
 def leave(groups, steps, seconds, process):
     """Closes the groups of a pipeline that is not needed any more. Waits for other processes at most `seconds`. Does
-    nothing in a copy of the process (os.fork) to which the pipeline belongs. process: its os.getpid()"""
+    nothing in a forked copy of the process that made the pipeline. process: the os.getpid() of that process"""
     if os.getpid() != process:
         return
     until = time.monotonic() + seconds

@@ -60,7 +60,7 @@ class Pipeline(Actions):
     tied           (parameter, group) pairs: the gradient of the parameter is summed over the group at the end of a step
     device         where the stages compute; None: where their first parameter is, or the CPU. Give step() tensors on
                    this device. GPUs: if `group` has the backend nccl for them, messages and sums of gradients go
-                   through NCCL. On any other device than the CPU they are copied through the memory of the host
+                   through NCCL. Otherwise, if the device is not the CPU, they are copied through the memory of the host
 
     Passes, messages and sums run in the order of the program. Copies of a stage (DualPipe has two of each) must begin
     with equal parameters; with sum_copies their gradients are summed, so they stay equal."""

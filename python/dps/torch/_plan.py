@@ -30,9 +30,10 @@ def slots_of(instruction):
 
 
 def receive_early(actions):
-    """Moves each receive forward, to right after the last instruction that uses its slot before. So the receive is
-    posted when the message comes, and the sender does not wait. This is right only for transports that match messages
-    by tags, as gloo does; a transport that works strictly in order needs the order of the program."""
+    """Moves each receive to an earlier position: directly after the previous instruction that uses its slot. So the
+    receive is already posted when the message comes, and the sender does not wait. This is right only for transports
+    that match messages by tags, as gloo does; a transport that works strictly in order needs the order of the
+    program."""
     moved = []
     for action in actions:
         at = len(moved)

@@ -4,8 +4,9 @@ from ctypes import addressof, c_char, memmove
 
 LINE = 64  # bytes of a cache line. Each message begins with one, which has its number and its length
 LARGEST = 1 << 22  # most bytes of a message
-MESSAGES = 16  # a ring is used up to as many times the length of the largest message so far
-# The words (8 bytes each) with which a ring begins, each in a cache line of its own, and where the body begins.
+MESSAGES = 16  # the used part of a ring is this many times as long as the largest message so far
+# Indices of words (8 bytes each): a ring begins with three, each in a cache line of its own; _BODY is where its body
+# begins.
 WRITTEN, READ, ASLEEP, _BODY = 0, 8, 16, 24
 _END = (1 << 64) - 1  # in place of a number: the next message is at the beginning of the body
 

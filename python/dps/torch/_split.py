@@ -105,7 +105,7 @@ class Splitter:
         return inputs, self.units
 
     def end(self):
-        """After a forward."""
+        """Call it after a forward."""
         self.units = None
 
     def _called(self, layer, inputs, output):

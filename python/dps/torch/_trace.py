@@ -63,8 +63,8 @@ class _Rank:
         return made
 
     def _made(self):
-        """When the arrow of the message that the latest span sends begins: 1 ns before the end of the pass that
-        computed the message, so that the arrow begins inside the pass."""
+        """When an arrow begins, for the message that the latest span sends. This is 1 ns before the end of the pass
+        that computed the message, so that the arrow begins inside the pass."""
         maker = self.makers[self.latest["args"]["message"].replace("SEND_", "")]
         start, _, end = self.spans[maker]
         return max(start, end - _NANOSECOND)
