@@ -98,7 +98,7 @@ static const char *refusal(const dps_rank *rank, dps_threads *threads, const dps
     if (rank->state != RANK_BETWEEN_STEPS || rank->threads)
         return "dps_join: it has joined already, or a step has begun";
     if (rank->walk.program != threads->program)
-        return "dps_join: these threads run another program";
+        return "dps_join: these threads run another program: make threads for this one with dps_threads_new";
     if (!buffers->messages && rank->own.slots[SLOT_MESSAGE])
         return "dps_join: dps_buffers has no messages";
     if (buffers->gradients && (!buffers->elements || (buffers->element_bytes != 4 && buffers->element_bytes != 8)))

@@ -92,7 +92,7 @@ Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error)
         const char *const written = next;
         const size_t shown = strcspn(written, ","), length = strcspn(next, "=,");
         if (sweep->range_count == SWEEP_RANGES_MAX)
-            return error_set(error, STATUS_BAD_USAGE, "--sweep: more than %d ranges", SWEEP_RANGES_MAX);
+            return error_set(error, STATUS_BAD_USAGE, "--sweep takes at most %d ranges", SWEEP_RANGES_MAX);
         SweepRange *range = &sweep->ranges[sweep->range_count];
         range->name = arena_text(arena, next, length);
         next += length + 1;

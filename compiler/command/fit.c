@@ -302,8 +302,8 @@ static uint32_t fit_domain(Fitter *f, FILE *stream)
     return found;
 }
 
-/* Goes through the domains of costs, and for each through the domains of sizes, in the order of their tables. Prints a
-   formula for each domain that has one and needs one (needs_formula). */
+/* Prints a formula for each domain of costs and sizes that has one and needs one (needs_formula). The domains are in
+   the order of their tables: for each domain of costs, all domains of sizes. */
 static void fit_quantity(Fitter *f, FILE *stream)
 {
     uint32_t found = 0;

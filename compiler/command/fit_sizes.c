@@ -75,7 +75,7 @@ void fit_sizes_compile(FitSizes *sizes, Arena *arena)
 
 void fit_sizes_print(const FitSizes *sizes, const char *name, FILE *stream)
 {
-    /* [0]: the smallest number of all sizes; [1]: the largest */
+    /* [0]: the smallest number in all sizes; [1]: the largest number */
     int64_t ranks[] = {INT64_MAX, 0}, microbatches[] = {INT64_MAX, 0};
     for (uint32_t i = 0; i < sizes->count; i++) {
         const FitSize *size = &sizes->all[i];

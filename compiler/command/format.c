@@ -239,8 +239,8 @@ static uint32_t blanks_between(const Piece *before, const Piece *piece, bool spa
     return 1;
 }
 
-/* Changes the columns of pieces. A { whose block does not end on the line gets no column. Of several pieces in one
-   column only the first keeps it; a comment after a require moves to COLUMN_COMMENT. */
+/* Corrects the columns of the pieces of a line. A { gets no column if its block does not end on the line. If several
+   pieces have one column, only the first keeps it. A comment after a require moves to COLUMN_COMMENT. */
 static void choose_columns(Line *line)
 {
     bool taken[COLUMNS] = {false};

@@ -37,7 +37,7 @@ static Status parse_emit(const char *text, Options *options, Error *error)
             "--emit=%s: no such kind; there are csv, comms, asm, stats, svg, html, text, trace, explain and overlap",
             text);
     if (options->emit_count == OUTPUTS_MAX)
-        return error_set(error, STATUS_BAD_USAGE, "more than %d --emit", OUTPUTS_MAX);
+        return error_set(error, STATUS_BAD_USAGE, "there can be at most %d --emit", OUTPUTS_MAX);
     const char *file = text[length] ? text + length + 1 : "-";
     if (!*file)
         return error_set(error, STATUS_BAD_USAGE, "--emit=%s: no file name after the colon", text);

@@ -21,8 +21,9 @@ static Status check_extents(const Trace *trace, const Schedule *schedule, Error 
     }
     if (same)
         return STATUS_OK;
-    return error_set(error, STATUS_BAD_INPUT, "%s has %s, %s, %s, %s; %s has %u, %u, %u, %u", trace->path,
-                     counted(trace->ranks, "rank").text, counted(trace->stages, "stage").text,
+    return error_set(error, STATUS_BAD_INPUT,
+                     "%s has %s, %s, %s, %s; %s has %u, %u, %u, %u: give the schedule and the sizes of that run",
+                     trace->path, counted(trace->ranks, "rank").text, counted(trace->stages, "stage").text,
                      counted(trace->pipe_count, "pipe").text, counted(microbatches, "microbatch").text, schedule->name,
                      schedule->ranks, schedule->pipes[0].stages, schedule->pipe_count, schedule->microbatches);
 }

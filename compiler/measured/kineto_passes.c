@@ -170,7 +170,8 @@ Status kineto_passes(const KinetoMap *map, int count, char *const *paths, Arena 
     int64_t begin = INT64_MAX;
     size_t total = 0;
     if (count > PROGRAM_RANKS_MAX)
-        return error_set(error, STATUS_BAD_INPUT, "more than %d ranks", PROGRAM_RANKS_MAX);
+        return error_set(error, STATUS_BAD_INPUT, "%d traces, one for each rank: there can be at most %d", count,
+                         PROGRAM_RANKS_MAX);
     for (int i = 0; i < count; i++)
         TRY(kineto_read(paths[i], arena, &ranks[i].trace, error));
     sort_ranks(ranks, count);

@@ -253,7 +253,7 @@ static Status read_cycles(Profiler *profiler, Error *error)
             continue;
         const RecipeStream stream = subject_communicates(rule->subject) ? RECIPE_COMM : RECIPE_COMPUTE;
         if (profiler->cycle_counts[stream] == RECIPE_ENTRIES)
-            return error_set(error, STATUS_BAD_INPUT, "%s: more than %d lines NAME.first for one stream", map->path,
+            return error_set(error, STATUS_BAD_INPUT, "%s: a stream can have at most %d lines NAME.first", map->path,
                              (int)RECIPE_ENTRIES);
         profiler->cycles[stream][profiler->cycle_counts[stream]++] = rule;
     }

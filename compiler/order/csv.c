@@ -406,7 +406,7 @@ static bool place_pipe(Reader *reader, uint32_t p)
     /* far too many passes: the file is too large, or most of these passes have no cell */
     if (count > SCHEDULE_PASSES_MAX / 2) {
         diag_error(reader->diagnostics, (Span){0, 1},
-                   "%s and %s are %llu forward and backward passes: a schedule can have %d",
+                   "%s and %s are %llu forward and backward passes: a schedule can have at most %d",
                    counted(pipe->stages, "stage").text, counted(pipe->microbatches, "microbatch").text, 2ull * count,
                    SCHEDULE_PASSES_MAX);
         return reader->good = false;

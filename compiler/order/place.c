@@ -118,7 +118,7 @@ static bool place_pipe(Placer *p, const Item *item, PlacedPipe *pipe)
     pipe->written = item->pipe.written ? (uint32_t)written : pipe->microbatches;
     p->passes += 2 * (uint64_t)pipe->stages * pipe->written;
     if (p->passes > SCHEDULE_PASSES_MAX) {
-        diag_error(p->diagnostics, pipe->span, "%llu forward and backward passes: a schedule can have %d",
+        diag_error(p->diagnostics, pipe->span, "%llu forward and backward passes: a schedule can have at most %d",
                    (unsigned long long)p->passes, SCHEDULE_PASSES_MAX);
         diag_refuses(p->diagnostics);
         return false;

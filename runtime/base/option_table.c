@@ -133,17 +133,26 @@ static Status name_error(const OptionTable *table, Error *error, const char *for
                      words[strlen(words) - 1] == '?' ? "" : ";", table->program);
 }
 
+/* The option with this name, which may be written with "=VALUE"; NULL if there is none. */
+static const Option *option_named(const OptionTable *table, const char *written)
+{
+    const size_t length = strcspn(written, "=");
+    for (const Option *known = table->rows; known->name; known++)
+        if (strlen(known->name) == length && memcmp(known->name, written, length) == 0)
+            return known;
+    return NULL;
+}
+
 static Status unknown_option(const OptionTable *table, const char *written, Error *error)
 {
+    const Option *without_value = option_named(table, written);
+    if (without_value)
+        return name_error(table, error, "--%s takes no value: '--%s'", without_value->name, written);
     char name[64]; /* what was written, without "=VALUE" */
-    const size_t length = strcspn(written, "=");
-    snprintf(name, sizeof name, "%.*s", (int)length, written);
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(written, "="), written);
     NearestWord nearest = nearest_to(name);
-    for (const Option *known = table->rows; known->name; known++) {
-        if (strlen(known->name) == length && memcmp(known->name, written, length) == 0)
-            return name_error(table, error, "--%s takes no value: '--%s'", known->name, written);
+    for (const Option *known = table->rows; known->name; known++)
         nearest_consider(&nearest, known->name);
-    }
     return nearest.word ? name_error(table, error, "unknown option --%s; did you mean --%s?", written, nearest.word)
                         : name_error(table, error, "unknown option --%s", written);
 }
@@ -152,12 +161,10 @@ static Status unknown_option(const OptionTable *table, const char *written, Erro
    if there is none. */
 static Status unknown_letter(const OptionTable *table, char letter, const char *written, Error *error)
 {
-    if (written[0] == '-' && written[1] == letter && written[2]) {
-        const size_t length = strcspn(written + 1, "=");
-        for (const Option *known = table->rows; known->name; known++)
-            if (strlen(known->name) == length && memcmp(known->name, written + 1, length) == 0)
-                return name_error(table, error, "unknown option %s; did you mean --%s?", written, known->name);
-    }
+    const bool has_letter = written[0] == '-' && written[1] == letter && written[2];
+    const Option *meant = has_letter ? option_named(table, written + 1) : NULL;
+    if (meant)
+        return name_error(table, error, "unknown option %s; did you mean --%s?", written, meant->name);
     return name_error(table, error, "unknown option -%c", letter);
 }
 

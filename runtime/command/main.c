@@ -136,7 +136,7 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     signals_begin(&stop, line.run.transport->processes);
     status = line.check ? run_and_check(&loaded, &line, arena, error) : run_and_report(&loaded, &line, progress, error);
     if (progress)
-        /* the parent process is the guard; if it is stopped, SIGCONT lets it notice the end of this process */
+        /* The parent process is the guard. If it is stopped, only SIGCONT lets it notice that this process ends. */
         kill(getppid(), SIGCONT);
     return status;
 }

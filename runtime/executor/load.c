@@ -8,10 +8,11 @@
 static Status check_replicas(const Program *program, uint64_t replicas, Error *error)
 {
     if (replicas * program->rank_count > PROGRAM_RANKS_MAX)
-        return error_set(error, STATUS_BAD_USAGE, "%llu replicas of %s: all replicas together can have %d ranks",
+        return error_set(error, STATUS_BAD_USAGE,
+                         "%llu replicas of %s: all replicas together can have at most %d ranks",
                          (unsigned long long)replicas, counted(program->rank_count, "rank").text, PROGRAM_RANKS_MAX);
     if (replicas * program->microbatches > PROGRAM_MICROBATCHES_MAX)
-        return error_set(error, STATUS_BAD_USAGE, "%llu replicas of %s: a step can have %d microbatches",
+        return error_set(error, STATUS_BAD_USAGE, "%llu replicas of %s: a step can have at most %d microbatches",
                          (unsigned long long)replicas, counted(program->microbatches, "microbatch").text,
                          PROGRAM_MICROBATCHES_MAX);
     return STATUS_OK;

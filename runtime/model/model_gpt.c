@@ -8,7 +8,8 @@ static Status check(const ModelConfig *config, Error *error)
         return error_set(error, STATUS_BAD_INPUT, "heads = %u does not divide hidden = %u", (unsigned)config->heads,
                          (unsigned)config->hidden);
     if (config->vocabulary < 256)
-        return error_set(error, STATUS_BAD_INPUT, "vocabulary = %u: bytes need 256", (unsigned)config->vocabulary);
+        return error_set(error, STATUS_BAD_INPUT, "vocabulary = %u: it must be at least 256, one for each byte",
+                         (unsigned)config->vocabulary);
     return STATUS_OK;
 }
 

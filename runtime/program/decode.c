@@ -28,8 +28,8 @@ static size_t remaining(const Decoder *decoder) { return (size_t)(decoder->reade
 
 static Status damaged(const Decoder *decoder, const char *what)
 {
-    return error_set(decoder->error, STATUS_BAD_INPUT, "the program is damaged: %s (byte %zu)", what,
-                     (size_t)(decoder->reader.next - decoder->bytes));
+    return error_set(decoder->error, STATUS_BAD_INPUT, "the program is damaged: %s (byte %zu); compile the .dps again",
+                     what, (size_t)(decoder->reader.next - decoder->bytes));
 }
 
 static Status no_memory(const Decoder *decoder)
@@ -250,7 +250,8 @@ Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program *
     if (size < PROGRAM_MAGIC_SIZE || memcmp(bytes, PROGRAM_MAGIC, PROGRAM_MAGIC_SIZE) != 0)
         return error_set(error, STATUS_BAD_INPUT, "not a dpc program: dpc compiles one from a .dps file");
     if (size < FRAME_SIZE)
-        return error_set(error, STATUS_BAD_INPUT, "the program is cut off after %zu bytes", size);
+        return error_set(error, STATUS_BAD_INPUT, "the program is cut off after %zu bytes; compile the .dps again",
+                         size);
     Decoder decoder = {bytes, {bytes + PROGRAM_MAGIC_SIZE, bytes + size - CHECKSUM_SIZE, false}, arena, error};
     const uint32_t version = bytes_get_u32(&decoder.reader);
     if (version != PROGRAM_VERSION)

@@ -29,7 +29,7 @@ Status derive_slots(const Program *derived, RankProgram *rank, const Instruction
     const SlotClass class = slots_exceeded(rank);
     if (class == SLOT_CLASSES)
         return STATUS_OK;
-    return error_set(error, STATUS_BAD_INPUT, "a rank of the %s would need %u %s buffers: there can be %d",
+    return error_set(error, STATUS_BAD_INPUT, "a rank of the %s would need %u %s buffers: there can be at most %d",
                      derived->forward_only ? "forward-only program" : "reference", rank->slots[class],
                      slot_class_names[class], PROGRAM_SLOTS_MAX);
 }

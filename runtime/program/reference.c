@@ -309,8 +309,8 @@ Status program_reference(const Program *program, uint32_t replicas, uint32_t sha
     if (replicas > 1 && !(program = derive_mesh(program, replicas, arena)))
         return derive_no_memory(error);
     if (program->stages > PROGRAM_CHUNKS_MAX)
-        return error_set(error, STATUS_BAD_INPUT, "%u stages: a reference on one rank can hold %d", program->stages,
-                         PROGRAM_CHUNKS_MAX);
+        return error_set(error, STATUS_BAD_INPUT, "%u stages: a reference on one rank can hold at most %d",
+                         program->stages, PROGRAM_CHUNKS_MAX);
     Program *result = derive_begin(program, arena);
     if (!result)
         return derive_no_memory(error);

@@ -95,7 +95,8 @@ static Status check_numbers(const char *path, FILE *file, Head *head, Error *err
     if (fread(stored, 1, sizeof stored, file) != sizeof stored)
         return no_weights(path, file, error);
     if (checksum != (stored[0] | (uint32_t)stored[1] << 8 | (uint32_t)stored[2] << 16 | (uint32_t)stored[3] << 24))
-        return error_set(error, STATUS_BAD_INPUT, "%s: damaged: its content does not fit its checksum", path);
+        return error_set(error, STATUS_BAD_INPUT,
+                         "%s: damaged: its content does not fit its checksum; save the weights again", path);
     return STATUS_OK;
 }
 
@@ -144,7 +145,9 @@ static Status read_numbers(Rank *rank, const StageWeights *weights, size_t offse
         errno = 0;
         if (fread(piece, sizeof *piece, count, file) != count)
             return errno ? unreadable(rank->session->options->load, error)
-                         : error_set(error, STATUS_RUN_FAILED, "%s became shorter", rank->session->options->load);
+                         : error_set(error, STATUS_RUN_FAILED,
+                                     "%s became shorter while dprun read it: is another run saving to it?",
+                                     rank->session->options->load);
         TRY(run->load_floats(rank->device, COMPUTE_TYPE, count, piece,
                              (char *)weights->parameters + (offset + done) * run->size[COMPUTE_TYPE], error));
         if (master_weights)

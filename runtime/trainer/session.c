@@ -176,8 +176,8 @@ static Status check_copies(const Session *session, Error *error)
                          copies, (unsigned long long)physical, shards,
                          (unsigned long long)(copies + shards - physical % shards));
     if (physical > BALANCE_REPLICAS_MAX)
-        return error_set(error, STATUS_BAD_USAGE, "--expert-replicas %u: a layer may have %d physical experts", copies,
-                         BALANCE_REPLICAS_MAX);
+        return error_set(error, STATUS_BAD_USAGE, "--expert-replicas %u: a layer can have at most %d physical experts",
+                         copies, BALANCE_REPLICAS_MAX);
     return STATUS_OK;
 }
 

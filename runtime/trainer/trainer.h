@@ -89,7 +89,7 @@ typedef struct StepReport {
     uint64_t moved; /* physical experts that got the weights of another expert after this step */
     bool placed;    /* experts were placed anew after this step */
     double seconds;
-    /* seconds from the start of the first pass or U on any rank to the end of the last one on any rank */
+    /* seconds from the start of the first pass or U of all ranks to the end of the last one */
     double makespan;
     /* (ranks * cost - busy) / (ranks * cost), over the ranks of all replicas; busy is the time that all ranks spend in
        passes and U; cost is the longest time of any rank from the start of its first pass or U to the end of its last

@@ -8,7 +8,8 @@ Status nccl_load(Error *error)
 {
     void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library)
-        return error_set(error, STATUS_RUN_FAILED, "transport nccl: NCCL is not installed (%s)", dlerror());
+        return error_set(error, STATUS_RUN_FAILED, "transport nccl: NCCL is not installed (%s): install libnccl2",
+                         dlerror());
     const struct {
         const char *name;
         void **function;

@@ -203,7 +203,9 @@ static void ranks_join_the_threads_of_their_program_once(void **state)
     assert_int_equal(dps_rank_open(d, two, 0, NULL, &again), DPS_OK);
     assert_int_equal(dps_rank_open(d, four, 3, NULL, &other), DPS_OK);
     assert_int_equal(dps_join(other, threads, &buffers), DPS_BAD_USAGE);
-    assert_string_equal(dps_rank_error(other), "rank 3: dps_join: these threads run another program");
+    assert_string_equal(
+        dps_rank_error(other),
+        "rank 3: dps_join: these threads run another program: make threads for this one with dps_threads_new");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(dps_join(rank, threads, &wrong[i]), DPS_BAD_USAGE);
         assert_non_null(strstr(dps_rank_error(rank), "dps_buffers has "));

@@ -132,7 +132,7 @@ static void test_check(void **state)
         const char *assignment, *message;
     } cases[] = {
         {"heads=7", "heads = 7 does not divide hidden = 96"},
-        {"vocabulary=255", "vocabulary = 255: bytes need 256"},
+        {"vocabulary=255", "vocabulary = 255: it must be at least 256, one for each byte"},
         {"layers=3", "layers = 3: 4 stages need a layer each"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -287,7 +287,7 @@ static void replicas_that_are_wrong(void **state)
         "unknown name `m`");
     REPORTS("schedule t; ranks P = 1; microbatches M = 1048576; pipe a: 65535 stages, stage s of m on 0, M "
             "microbatches; nF : 1;",
-            "137436856320 forward and backward passes: a schedule can have 134217728");
+            "137436856320 forward and backward passes: a schedule can have at most 134217728");
 }
 
 /* --- values --- */
@@ -417,7 +417,7 @@ static void loops_that_run_away(void **state)
     REPORTS(TWO "F : 2000000000;", "at least 1025 F of 2 microbatches");
     REPORTS("schedule t; ranks P = 4096; microbatches M = 1048576; pipe a: P stages, stage s on s, M microbatches; nFB "
             ": M;",
-            "8589934592 forward and backward passes: a schedule can have 134217728");
+            "8589934592 forward and backward passes: a schedule can have at most 134217728");
 }
 
 int main(void)

@@ -33,7 +33,8 @@ def _encode(form):
     numbers = [len(form)]
     for shape, dtype, grad in form:
         if dtype not in _DTYPES:
-            raise UsageError(f"a stage cannot give a tensor of {dtype}")
+            raise UsageError(f"a stage cannot give a tensor of {dtype}; it can give "
+                             f"{', '.join(map(str, _DTYPES))}")
         numbers += [_DTYPES.index(dtype), int(grad), len(shape), *shape, *[0] * (_MOST_DIMENSIONS - len(shape))]
     return torch.tensor(numbers + [0] * (_HEADER - len(numbers)), device=HOST)
 

@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from ctypes import CDLL, get_errno, memmove, string_at
+from ctypes import CDLL, addressof, create_string_buffer, get_errno, memmove, string_at
 from math import prod
 
 import torch
@@ -210,9 +210,7 @@ class Link:
             while self.incoming.has_message():
                 found, length, address = self.incoming.first()
                 if found == number:
-                    for to, size in parts:
-                        memmove(to, address, size)
-                        address += size
+                    _copy_out(address, parts)
                     self.incoming.pop(length)
                     self._wake()
                     return
@@ -224,17 +222,16 @@ class Link:
                 for link in self.all:  # the message may depend on a rank that waits for room on another link
                     link._take_in()
         messages = self.early[number]
-        message, at = messages.popleft(), 0
+        message = messages.popleft()
         if not messages:
             del self.early[number]
-        for to, size in parts:
-            memmove(to, message[at:at + size], size)
-            at += size
+        _copy_out(addressof(message), parts)
 
     def _keep(self):
         """Moves the oldest message from the ring into `early`."""
         number, length, address = self.incoming.first()
-        self.early.setdefault(number, deque()).append(string_at(address, length - LINE))
+        message = create_string_buffer(string_at(address, length - LINE))
+        self.early.setdefault(number, deque()).append(message)
         self.incoming.pop(length)
         self._wake()
 
@@ -282,11 +279,17 @@ class Link:
         try:
             while self.socket.recv(16):
                 pass
-            self.ended = True
         except BlockingIOError:
-            pass
+            return
         except OSError:
-            self.ended = True
+            pass
+        self.ended = True
+
+
+def _copy_out(address, parts):
+    for to, size in parts:
+        memmove(to, address, size)
+        address += size
 
 
 def _poll_of(links):

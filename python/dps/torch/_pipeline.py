@@ -158,9 +158,10 @@ class Pipeline(Actions):
         self._store = store
         self._failures = Failures(dist.PrefixStore("failures", store), self.rank, self.program.ranks, self._close,
                                   is_silent=bool(self._in_order))
-        self._steps = [_nccl.Steps(dist.PrefixStore("steps", store), self.rank, self.program.ranks)]
+        steps = _nccl.Steps(dist.PrefixStore("steps", store), self.rank, self.program.ranks)
+        self._steps = [steps] if self._in_order else []
         if not self._in_order:
-            self._steps.pop().give_up()
+            steps.give_up()
         self._sums = self._make_sums(replicas, store)
         self._leave = weakref.finalize(self, _nccl.leave, self._in_order, self._steps, self.deadline, os.getpid())
 

@@ -29,8 +29,8 @@ class Ring:
     at        of the writer: words[WRITTEN]; of the reader: words[READ]
     end       of the writer: the bytes of the body that it uses, so that a ring of small messages stays in the caches
 
-    A message is stored before words[WRITTEN] moves past it, and the processors that _machine() admits make stores
-    visible in the order of the program."""
+    A message is stored before words[WRITTEN] moves past it. The reader sees this order, because x86-64 processors make
+    stores visible in the order of the program (_links.py uses rings only there)."""
 
     BYTES = 8 * _BODY + _CAPACITY
 

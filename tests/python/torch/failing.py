@@ -14,10 +14,11 @@ import dps
 import dps.torch
 import in_order
 
-# Deadlines in seconds. SHORT is for the failures that are noticed only at the deadline: a rank
-# that stays in a pass, a failure while ranks sum tied parameters (their group is the user's, and
-# this package does not close it), and with NCCL a rank that dies. LONG is for all others, which
-# must end the step long before it.
+# Deadlines in seconds. SHORT is for the failures that are noticed only at the deadline:
+# - a rank stays in a pass;
+# - a rank fails while others sum tied parameters, over a group of the user, which dps.torch does not close;
+# - a rank dies, and messages go through NCCL.
+# LONG is for all other failures. They must end the step long before it.
 SHORT, LONG = 6, 100
 IN_ORDER = "--in-order" in sys.argv
 LATE = {"stays", "dies"} if IN_ORDER else {"stays"}
