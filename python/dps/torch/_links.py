@@ -25,7 +25,7 @@ from ._failure import MessageFailed
 from ._ring import ASLEEP, LARGEST, LINE, Ring, length_of
 
 HOST = torch.device("cpu")  # named in every call, because the user may have set another default device
-_SPIN = 50e-6  # most seconds for which a rank that waits for a message does not sleep
+_SPIN = 200e-6  # most seconds for which a rank that waits for a message does not sleep
 _MOST_SKIPPED = 63  # most receives in a row that sleep without spinning, after a spin in vain
 _MEMFD_CREATE = 319  # number of the system call on x86-64
 _CLOEXEC = 1  # its option: programs that this process starts do not inherit the descriptor
