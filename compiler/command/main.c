@@ -394,7 +394,10 @@ static Status run_compare(const Options *options, Arena *arena, Error *error)
         compare_put_json(&table, stdout);
     else if (table.rows)
         compare_put_text(&table, arena, stdout);
-    return status;
+    for (size_t i = 0; i < table.count; i++)
+        if (!table.rows[i].reason)
+            return status;
+    return status == STATUS_OK ? error_set(error, STATUS_BAD_INPUT, "no schedule runs with these sizes") : status;
 }
 
 /* Runs dpc advise. The first ctrl-C ends the trials, and a second one ends dpc. */

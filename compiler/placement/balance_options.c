@@ -71,7 +71,7 @@ static const Option rows[] = {
      .help = "physical experts of a layer, all GPUs together: each expert has one or more (EPLB's num_replicas)"},
     {"gpus", "N", COUNT(shape.gpus, 1), .help = "the GPUs that share them"},
     {"groups", "G", COUNT(shape.groups, 1), .help = "the experts are in G groups,"},
-    {"nodes", "K", COUNT(shape.nodes, 1),
+    {"nodes", "K", COUNT(shape.nodes, 1), .needs = "groups",
      .help = "the GPUs in K nodes; where K divides G, all replicas of a group's experts are on one node"},
     {"method", "best|eplb", take_method, .words = "best eplb", .excludes = "moves threshold distinct", .when = "eplb",
      .because = "is the published algorithm",

@@ -110,7 +110,7 @@ function startOf(rank, i) { return rank.start[wholeOf(rank, i)[0]]; }
 function endOf(rank, i) { return rank.end[wholeOf(rank, i)[1]]; }
 
 /* The first pass of a rank that ends after a time. */
-function firstBehind(rank, time) {
+function firstEndingAfter(rank, time) {
   let low = 0, high = rank.end.length;
   while (low < high) {
     const middle = (low + high) >> 1;

@@ -181,7 +181,7 @@ class Drawing {
     pen.textAlign = "center";
     pen.textBaseline = "alphabetic";
     pen.lineWidth = 1;
-    for (let i = firstBehind(rank, this.from); i < rank.start.length && rank.start[i] < this.to; i++) {
+    for (let i = firstEndingAfter(rank, this.from); i < rank.start.length && rank.start[i] < this.to; i++) {
       let x = this.x(rank.start[i]), width = this.x(rank.end[i]) - x;
       if (rank.kinds[i] === "U" && width < 3) {    // visible even if it takes no time
         x += width - 3;                            // a bar that ends at its time, over the pass before it
@@ -220,7 +220,7 @@ class Drawing {
   drawFrames(r) {    // drawn after all cells, over their edges
     const pen = this.pen, rank = this.data.rank[r];
     pen.strokeStyle = theme.ink;
-    for (let i = firstBehind(rank, this.from); i < rank.start.length && rank.start[i] < this.to; i++) {
+    for (let i = firstEndingAfter(rank, this.from); i < rank.start.length && rank.start[i] < this.to; i++) {
       if (rank.pair[i] !== 2) continue;
       const left = this.x(rank.start[i - 1]), width = this.x(rank.end[i]) - left;
       if (width <= 4) continue;
@@ -285,7 +285,7 @@ class Drawing {
     const pen = this.pen, data = this.data, arrows = [], from = this.from, to = this.to;
     for (let r = 0; r < data.ranks && arrows.length <= MOST_ARROWS; r++) {
       const rank = data.rank[r];
-      for (let i = firstBehind(rank, from); i < rank.start.length && arrows.length <= MOST_ARROWS; i++) {
+      for (let i = firstEndingAfter(rank, from); i < rank.start.length && arrows.length <= MOST_ARROWS; i++) {
         const sender = rank.from[i];
         if (sender < 0 || sender === r || rank.kinds[i] === "U") continue;
         if (endOf(data.rank[sender], rank.at[i]) > to) {

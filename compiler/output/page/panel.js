@@ -53,7 +53,7 @@ class Panel extends Drawing {
   find(x, y) {
     const r = Math.floor((y - AXIS + this.top) / this.pitch);
     if (x < LABELS || y < AXIS || r < 0 || r >= this.data.ranks || y - this.y(r) > this.row) return null;
-    const time = this.time(x), rank = this.data.rank[r], i = firstBehind(rank, time);
+    const time = this.time(x), rank = this.data.rank[r], i = firstEndingAfter(rank, time);
     if (time > this.data.makespan) return null;
     if (i < rank.start.length && rank.start[i] <= time) return { r, i, idle: false };
     return idleBefore(this.data, r, i) && { r, i, idle: true };
@@ -118,7 +118,7 @@ class Panel extends Drawing {
   /* The pass of a rank that runs at a time, or the next one. */
   goTo(r, time) {
     const rank = this.data.rank[r];
-    this.select({ r, i: Math.min(firstBehind(rank, time), rank.kinds.length - 1), idle: false }, true);
+    this.select({ r, i: Math.min(firstEndingAfter(rank, time), rank.kinds.length - 1), idle: false }, true);
   }
 
   go(key) {
