@@ -147,7 +147,7 @@ static void golden(void **state)
     free(expected.error);
 }
 
-/* golden [PATTERN]: runs the golden tests whose paths match, such as tests/docs/[a-m]*; without a pattern, all. */
+/* golden [PATTERN]: runs the golden tests whose paths match, such as tests/docs/[a-m]*.test; without a pattern, all. */
 int main(int argc, char **argv)
 {
     const char *pattern = argc > 1 ? argv[1] : "tests/*/*.test";
