@@ -83,7 +83,7 @@ static Status make_primitives(CpuDevice *cpu, const KernelShape *shape, CpuKerne
         TRY(cpu_reserve(&cpu->scratch, shape->rows * sizeof(float), error));
         return cpu_softmax_primitive(cpu, shape->rows, shape->columns, forward, error);
     }
-    return error_set(error, STATUS_RUN_FAILED, "no kernel of kind %d", (int)shape->kind);
+    return error_set(error, STATUS_RUN_FAILED, "internal error, no kernel of kind %d", (int)shape->kind);
 }
 
 static Status make_kernel(Device *device, const KernelShape *shape, Kernel **kernel, Error *error)

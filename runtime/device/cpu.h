@@ -8,7 +8,8 @@
 #include "runtime/device/device.h"
 #include "runtime/device/group.h"
 
-/* A oneDNN primitive with the memory objects of its arguments. These get their addresses when it runs. */
+/* A oneDNN primitive with the memory objects of its arguments. The memory objects get their addresses when the
+   primitive runs. */
 enum { PRIMITIVE_ARGUMENTS = 4 };
 typedef struct Primitive {
     dnnl_primitive_t primitive;
@@ -45,7 +46,8 @@ Status cpu_reserve(Buffer *buffer, size_t bytes, Error *error);
 /* --- cpu_library.c: the use of oneDNN --- */
 Status cpu_gelu_primitives(CpuDevice *cpu, size_t count, Primitive *forward, Primitive *backward, Error *error);
 Status cpu_softmax_primitive(CpuDevice *cpu, size_t rows, size_t columns, Primitive *forward, Error *error);
-/* Runs a primitive. data: addresses of its arguments, in the order of the names that cpu_library.c gave it. */
+/* Runs a primitive. data: the addresses of its arguments without the scratchpad, in the order in which cpu_library.c
+   lists their names. */
 Status cpu_run(CpuDevice *cpu, const Primitive *primitive, const void *const *data, Error *error);
 void cpu_free_primitive(Primitive *primitive);
 
@@ -59,7 +61,8 @@ typedef struct Product {
 Status cpu_product(CpuDevice *cpu, const Product *product, const float *a, const float *b, float *c, Error *error);
 
 /* --- cpu_attention.c --- */
-/* Sizes of an attention kernel. blocks: of rows in a sequence; context, scratch: numbers of floats. */
+/* Sizes of an attention kernel. blocks: into how many blocks the rows of a sequence are divided. context, scratch: the
+   number of floats in the context of a microbatch and in scratch memory. */
 typedef struct AttentionPlan {
     size_t blocks, context, scratch;
 } AttentionPlan;

@@ -1,6 +1,7 @@
-/* Causal attention on the CPU. A head's rows are processed in blocks. A block of n rows that ends at row k sees k keys.
-   Its probabilities are a dense [n, k] matrix in the context; scores of later keys are neither computed nor kept. Heads
-   are first gathered into dense matrices, which oneDNN multiplies up to three times as fast. */
+/* Causal attention on the CPU. A head's rows are processed in blocks. The rows of a block see only keys 0 .. k - 1,
+   where k - 1 is the last row of the block. The probabilities of a block of n rows are a dense [n, k] matrix in the
+   context; scores of later keys are neither computed nor kept. Heads are first gathered into dense matrices, which
+   oneDNN multiplies up to three times as fast. */
 
 #include "runtime/device/cpu.h"
 
@@ -114,8 +115,8 @@ static float inner_product(size_t count, const float *a, const float *b)
     return sum;
 }
 
-/* ds = p (dp - mean) scale, where ds has dp before the call. mean[i] is the sum of p dp over row i; it equals the inner
-   product of rows i of dy and y, because y = p v (Dao et al., FlashAttention, 2022). */
+/* Computes ds = p (dp - mean) scale. Before the call ds holds dp. mean[i] is the sum of p dp over row i; it equals the
+   inner product of rows i of dy and y, because y = p v (Dao et al., FlashAttention, 2022). */
 static void softmax_backward(Block block, float scale, const float *p, const float *mean, float *ds)
 {
     for (size_t i = 0; i < block.rows; i++, p += block.keys, ds += block.keys)

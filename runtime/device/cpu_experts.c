@@ -79,7 +79,7 @@ static Group group_of(const KernelShape *shape, const int32_t *begins, size_t bl
 }
 
 /* Loops over the blocks that have rows. Each block is a matrix product of its own, so the bits of its result do not
-   depend on the rows that other ranks send. */
+   depend on the rows that other members of an expert group send. */
 #define EACH_GROUP(shape, begins, group)                            \
     for (size_t block_ = 0; block_ < shape_blocks(shape); block_++) \
         for (Group group = group_of(shape, begins, block_); group.rows; group.rows = 0)
@@ -113,7 +113,7 @@ size_t cpu_grouped_scratch(const KernelShape *shape) { return MOST_ROWS * (shape
 /* to = from^T. rows, columns: of `from`. */
 static void transpose(size_t rows, size_t columns, const float *restrict from, float *restrict to)
 {
-    enum { STRIP = 8 }; /* rows at once, so that whole vectors are written */
+    enum { STRIP = 8 }; /* rows that are transposed at once, so that whole vectors are written */
     size_t i = 0;
     for (; i + STRIP <= rows; i += STRIP)
         for (size_t j = 0; j < columns; j++)
@@ -132,7 +132,8 @@ static void prefetch(const float *memory, size_t count)
         __builtin_prefetch(memory + i);
 }
 
-/* dx = dy w^T with w transposed, or dx^T = w dy^T with dx and dy transposed: whichever has fewer elements. */
+/* Computes dx = dy w^T from a transposed copy of w, or dx^T = w dy^T from a transposed copy of dy and then transposes
+   the result. Chooses the way that transposes fewer elements. */
 static Status transposed_product(CpuDevice *cpu, size_t rows, size_t in, size_t out, const float *dy, const float *w,
                                  float *dx, Error *error)
 {

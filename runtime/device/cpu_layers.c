@@ -10,7 +10,8 @@ static Status run(Device *device, const Kernel *kernel, int primitive, const voi
     return cpu_run((CpuDevice *)device, &((const CpuKernel *)kernel)->primitives[primitive], data, error);
 }
 
-/* Sets y to residual + bias. NULL is a zero matrix or vector. The matrix product is added to y later. */
+/* Sets y to residual + bias; one of them may be NULL, which counts as zeros. The caller then adds the matrix product to
+   y. */
 static void start_from(size_t rows, size_t columns, const float *bias, const float *residual, float *y)
 {
     for (size_t i = 0; i < rows; i++, y += columns) {

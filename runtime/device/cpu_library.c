@@ -4,8 +4,8 @@
 #include <dlfcn.h>
 
 /* Limits oneDNN to the calling thread: a rank is one thread and computes on one core, but oneDNN's OpenMP would start a
-   team of threads for every rank. The setting is per thread, so each thread makes it before its first call. The
-   function is looked up at run time, because builds of oneDNN without OpenMP do not have it. */
+   team of threads for every rank. The setting is per thread, so each thread makes it before its first call.
+   omp_set_num_threads is looked up at run time, because builds of oneDNN without OpenMP do not have it. */
 static void compute_on_this_thread_alone(void)
 {
     static _Thread_local bool done;

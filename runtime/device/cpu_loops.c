@@ -1,5 +1,5 @@
-/* Operations that are bound by memory. Sums use a fixed number of lanes, so that their order does not depend on the
-   compiler. */
+/* Operations of the CPU device that are bound by memory. The sum of squares uses a fixed number of lanes, so that the
+   order of its additions does not depend on the compiler. */
 
 #include "runtime/device/cpu.h"
 

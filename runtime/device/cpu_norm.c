@@ -1,5 +1,5 @@
-/* Layer norm on the CPU. Sums use lanes: their order is fixed, and the compiler vectorizes them. oneDNN 2.6 has no
-   kernel with separate gain and shift. */
+/* Layer norm on the CPU. Sums over a row use lanes: the order of the additions is fixed, and the compiler vectorizes
+   them. oneDNN 2.6 has no kernel with separate gain and shift. */
 
 #include "runtime/device/cpu.h"
 

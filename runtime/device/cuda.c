@@ -183,7 +183,8 @@ static Status make_kernel(Device *device, const KernelShape *shape, Kernel **ker
     case KERNEL_ATTENTION:
         if (shape->columns / shape->heads > ATTENTION_WIDTH)
             return error_set(error, STATUS_RUN_FAILED,
-                             "an attention head of width %zu: GPUs take up to %d; use more heads or a smaller hidden",
+                             "attention heads of width %zu are too wide: a GPU kernel takes at most %d; make hidden "
+                             "smaller or use more heads",
                              shape->columns / shape->heads, ATTENTION_WIDTH);
         context = shape->rows * shape->heads * sizeof(float);
         TRY(reserve(cuda, &cuda->delta, context, error));

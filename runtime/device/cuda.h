@@ -79,8 +79,8 @@ Status cuda_status(CudaError code, const char *call, Error *error);
 #define CUDA_TRY(call, ...) TRY(cuda_status(cuda_runtime->call(__VA_ARGS__), "cuda" #call, error))
 
 /* --- cuda_module.c --- */
-/* Loads the kernels that a device of `type` uses; other kernels of *module may be NULL. Each call needs a call of
-   cuda_module_release later. */
+/* Loads the kernels that a device of `type` uses; other kernels of *module may be NULL. Each successful call needs a
+   call of cuda_module_release later. */
 Status cuda_module_take(const CudaProperties *gpu, int index, CudaType type, const CudaModule **module, Error *error);
 void cuda_module_release(void);
 

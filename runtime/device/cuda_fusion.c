@@ -15,10 +15,10 @@ struct PreparedList {
     uint32_t share, whole;
     bool has_operand[OPERATION_BASES]; /* [base]: whether an operand of the list lies in the memory at this base */
     /* [list->count], used while the list is being bound: for each operation, 1 + the index of its last kernel in the
-       table that is being made; 0: it has none there */
+       table that is being made; 0: it has no kernel in this table */
     unsigned *last;
     CudaBound *bound;  /* a linked list of what the list was bound to: one CudaBound for each set of addresses */
-    FusedPlan plans[]; /* [most_launches]: the order of the tiles of each launch, from the last time it was bound */
+    FusedPlan plans[]; /* [most_launches]: the order of the tiles of each launch, from the latest `bind` of the list */
 };
 
 /* A list bound to one set of addresses, with the parameters of its launches. A list that does not fit in one table is
@@ -38,8 +38,8 @@ struct CudaFusion {
     CudaBound *binding; /* the list that is being bound; NULL: none */
     bool exceeds;       /* the tables of `binding` do not fit in the memory for bound lists */
     size_t index;       /* the operation of the list whose kernels are being collected */
-    /* count: number of kernels in the table that is being made. previous: 1 + the index there of the last kernel of the
-       present operation; 0: the operation has none there */
+    /* count: number of kernels in the table that is being made. previous: 1 + the index in this table of the last
+       kernel of the present operation; 0: the operation has no kernel in this table */
     unsigned count, previous;
     char *host; /* a table, before it is copied to the GPU */
     FusedShapes shapes;
@@ -170,7 +170,8 @@ Status cuda_fuse(CudaDevice *cuda, int kernel, const void *parameters, Error *er
     operation->after_count = 0;
     memcpy(&operation->of, parameters, kernels[kernel].parameter_bytes);
     if (operation_tiles(operation, (unsigned)cuda->device.run->size[COMPUTE_TYPE]) == 0)
-        return error_set(error, STATUS_RUN_FAILED, "kernel %s is none that a table holds", kernels[kernel].name);
+        return error_set(error, STATUS_RUN_FAILED, "internal error, a fused GPU launch cannot run kernel %s",
+                         kernels[kernel].name);
     const PreparedList *prepared = fusion->binding->prepared;
     const Op *op = &prepared->list->ops[fusion->index];
     if (fusion->previous)

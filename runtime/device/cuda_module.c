@@ -42,7 +42,8 @@ static const char *image_of(const char *file, const char *architecture)
 }
 
 /* The architecture that kernels are compiled for. On a GPU of compute capability 9.0 it is sm_90a: such code has TMA
-   and wgmma, and runs on 9.0 only. Code for other architectures also runs on GPUs with a larger minor number. */
+   and wgmma, and runs on 9.0 only. Code for other architectures also runs on GPUs with the same major and a larger
+   minor number. */
 static void architecture_of(const CudaProperties *gpu, char *name, size_t size)
 {
     snprintf(name, size, gpu->major == 9 ? "sm_%d%da" : "sm_%d%d", gpu->major, gpu->minor);
@@ -65,8 +66,8 @@ static const char *ready_made(const char *file, const CudaProperties *gpu)
 static const char *const suffixes[CUDA_TYPES] = {[CUDA_F32] = "f32", [CUDA_BF16] = "bf16"};
 static const char *const macros[CUDA_TYPES] = {[CUDA_F32] = "ONLY_f32", [CUDA_BF16] = "ONLY_bf16"};
 
-/* How often a kernel is compiled, and into which module. OF_COMPUTE_TYPES: once for each type of elements; OF_FLOATS:
-   once, in the module of the f32 kernels; OF_HOPPER: once, in a module of its own for sm_90a. */
+/* How often a kernel is compiled, and in which unit. OF_COMPUTE_TYPES: once for each type of elements; OF_FLOATS: once,
+   in the f32 unit of its source; OF_HOPPER: once, in the unit for sm_90a. */
 typedef enum Form { OF_COMPUTE_TYPES, OF_FLOATS, OF_HOPPER } Form;
 
 /* clang-format off */
@@ -213,7 +214,8 @@ static Status load_all(const CudaProperties *gpu, CudaType type, Error *error)
 {
     FOR_KERNELS(number, form_type, type, gpu)
     if (!unit_of(&rows[number], form_type))
-        return error_set(error, STATUS_RUN_FAILED, "more than %d units of kernels", UNITS_MAX);
+        return error_set(error, STATUS_RUN_FAILED, "internal error, the kernels have more than %d compilation units",
+                         UNITS_MAX);
     TRY(compile_rest(gpu, error));
     for (size_t i = 0; i < loaded.unit_count; i++)
         if (!loaded.units[i].library)
@@ -257,7 +259,7 @@ static Status take(const CudaProperties *gpu, int index, CudaType type, Error *e
         loaded.minor = gpu->minor;
     } else if (gpu->major != loaded.major || gpu->minor != loaded.minor) {
         return error_set(error, STATUS_RUN_FAILED,
-                         "%s, GPU %d, has another compute capability than the GPUs before it: use GPUs of one kind",
+                         "%s, GPU %d, has another compute capability than the GPUs in use: use GPUs of one kind",
                          gpu->name, index);
     }
     if (!loaded.complete[type])

@@ -115,8 +115,8 @@ static CudaMap *find_map(const CudaDevice *cuda, const CudaMatrix *matrix)
     return &cuda->maps[first % CUDA_MAPS];
 }
 
-/* Gets the tensor map of a matrix from the cache. On a miss the driver encodes it. Slots and weights have the same
-   addresses in all steps, so most calls are cache hits. */
+/* Gets the tensor map of a matrix from the cache. On a miss the driver encodes it. Buffers of passes and weights have
+   the same addresses in all steps, so most calls are cache hits. */
 static Status tensor_map(CudaDevice *cuda, const void *memory, TensorMapShape shape, TensorMap *map, Error *error)
 {
     const CudaMatrix matrix = {.memory = memory, .shape = shape};
@@ -247,7 +247,7 @@ CUDA(attention_backward)
 {
     Attention a = attention_of(device, op->kernel, 1);
     a.qkv = o->qkv;
-    a.y = (void *)(uintptr_t)o->y; /* the cast removes const: this kernel only reads y and logsumexp */
+    a.y = (void *)(uintptr_t)o->y; /* the casts remove const: both kernels only read y and logsumexp */
     a.logsumexp = (void *)(uintptr_t)o->context;
     a.dy = o->dy;
     a.dqkv = o->dqkv;

@@ -1,9 +1,9 @@
 #ifndef DEVICE_CUDA_RUNTIME_H
 #define DEVICE_CUDA_RUNTIME_H
 
-/* The CUDA functions that the device uses: one table, with the names of the CUDA runtime without "cuda". A build with
-   the CUDA toolkit links the real ones; tests supply a mock. Every function but GetErrorString returns 0 or CUDA's
-   error number (cudaError_t). Functions that need a device use the one that the calling thread has set. */
+/* The CUDA functions that the device uses: one table, with names like those of the CUDA runtime, but without "cuda". A
+   build with the CUDA toolkit links the real ones; tests supply a mock. Every function but GetErrorString returns 0 or
+   CUDA's error number (cudaError_t). Functions that need a device use the one that the calling thread has set. */
 
 #include "runtime/device/kernels/kernels.h"
 
@@ -53,7 +53,7 @@ typedef struct CudaRuntime {
     CudaError (*EventCreate)(CudaEvent **event, int timing);
     CudaError (*EventDestroy)(CudaEvent *event);
     CudaError (*EventRecord)(CudaEvent *event, CudaStream *stream);
-    CudaError (*EventQuery)(CudaEvent *event); /* CUDA_OK: the stream has reached the event; else CUDA_NOT_READY */
+    CudaError (*EventQuery)(CudaEvent *event); /* CUDA_OK: the stream has reached the event; CUDA_NOT_READY: not yet */
     CudaError (*EventElapsedTime)(float *milliseconds, CudaEvent *from, CudaEvent *to);
 
     CudaError (*LibraryLoadData)(CudaLibrary **library, const void *image);

@@ -9,13 +9,14 @@
    memory. Any number of devices may be open; each is used by one thread at a time. The same operation on the same data
    gives the same bits on any Device of that name, in any thread or process of one machine, whatever else runs.
 
-   If `async` is NULL, an operation is done when its call returns. Otherwise it may only be enqueued: a later call
-   reports its failure, and the host sees its results after `download` or `store_floats`.
+   If `async` is NULL, an operation is done when its call returns. Otherwise the call may only enqueue the operation and
+   return before it is done: then a later call reports a failure, and the host gets the results by `download` or
+   `store_floats`.
 
    Numbers are of two types. Activations, their gradients, messages, and the weights that passes read have the
    COMPUTE_TYPE. The optimizer's weights (FP32 on a GPU), the gradients of weights, and the moments have the
    MASTER_TYPE. If both are the same type on a device, passes and the optimizer share one copy of the weights. Losses
-   and norms are always double; data are int32 tokens or float rows.
+   and gradient norms are always double; data are int32 tokens or float rows.
 
    Pointers are device memory (`allocate`) unless they are called `host_`. Matrices are row-major and dense; a row is a
    token. Unless an operation says otherwise, its outputs do not overlap its inputs. A failing operation returns
@@ -46,34 +47,35 @@ typedef enum KernelKind {
 
 enum { ROUTING_GROUPS_MOST = 64 };
 
-/* How tokens choose experts. With `groups` > 1, a token chooses experts only from the `best_groups` groups with the
-   largest sum of their two best biased scores. */
+/* How tokens choose experts. With `groups` > 1, a token chooses experts only from `best_groups` groups: those with the
+   largest sum of their two largest values of score + bias. */
 typedef struct Routing {
     uint32_t experts, chosen;     /* chosen: experts per token */
-    uint32_t groups, best_groups; /* groups: at most ROUTING_GROUPS_MOST; `experts` is a multiple of it */
+    uint32_t groups, best_groups; /* groups: divides `experts`; at most ROUTING_GROUPS_MOST */
     bool softmax;                 /* scores are the softmax of the logits; false: their sigmoid */
     double factor;                /* a token's gates are its chosen scores, divided by their sum, times this factor */
 } Routing;
 
 typedef struct KernelShape {
     KernelKind kind;
-    /* rows and columns of the input, with these exceptions. attention: columns of the output, a third of the input's.
-       swiglu: columns of the output, half of the input's. grouped: `rows` is the largest possible number of rows.
-       router, permute: `rows` is the number of tokens */
+    /* rows and columns of the input, with these exceptions. attention: `columns` of the output, a third of those of the
+       input. swiglu: `columns` of the output, half of those of the input. grouped, and swiglu with `begins`: `rows` is
+       the largest possible number of rows. permute: `rows` is the number of tokens. router: the same; `columns` is 0 */
     size_t rows, columns;
     size_t outputs; /* linear, grouped: columns of the output; else 0 */
     /* attention: rows of a sequence (`rows` is a multiple of it), and number of heads (`columns` is a multiple of it).
        router: `sequence` is the number of tokens of a sequence, `heads` is 0. Other kernels: both are 0 */
     size_t sequence, heads;
-    /* router: all fields; permute, grouped: only experts and chosen; swiglu with `begins`: only experts; else 0 */
+    /* The fields that operations use are, for router: all; permute: `chosen`; grouped, swiglu with `begins`: `experts`.
+       Other kernels: all fields are 0 */
     Routing routing;
-    /* grouped, swiglu with begins: how many ranks the rows come from; the rows of each rank are sorted by expert; 0
-       means 1. Other kernels: 0 */
+    /* grouped, swiglu with `begins`: how many members of an expert group (group.h) the rows come from; the rows of each
+       member are sorted by expert; 0 means 1. Other kernels: 0 */
     size_t sources;
 } KernelShape;
 
-/* For grouped and swiglu. shape_blocks: the number of blocks of rows, one for each (rank that sent them, expert).
-   shape_rows: the number of rows. `begins` has the first row of each block, then the end of the last one; NULL: there
+/* For grouped and swiglu. shape_blocks: the number of blocks of rows, one for each (member that sent the rows, expert).
+   shape_rows: the number of rows. `begins` has the first row of each block, then the number of all rows; NULL: there
    are shape->rows rows. */
 static inline size_t shape_blocks(const KernelShape *shape)
 {
@@ -97,8 +99,8 @@ typedef struct AdamW {
     uint64_t step;
 } AdamW;
 
-/* The two queues of a device that only enqueues: one for operations, one for messages. A queue waits only for events
-   that were recorded before, so the two queues never wait for each other in a cycle. */
+/* The two queues of a device with `async`: one for operations, one for messages. A queue waits only for events that
+   were recorded before, so the two queues never wait for each other in a cycle. */
 typedef enum DeviceQueue { QUEUE_COMPUTE, QUEUE_MESSAGES } DeviceQueue;
 
 /* A position in a queue. It is reached when everything enqueued before it is done. */
@@ -119,7 +121,7 @@ typedef struct DeviceAsync {
                          Error *error);
     /* Like DeviceTable.accumulate, but enqueued in this queue. */
     Status (*accumulate)(Device *device, DeviceQueue queue, size_t count, const void *addend, void *sum, Error *error);
-    /* The queue's handle for a library that enqueues by itself (a CUDA stream). */
+    /* Returns the CUDA stream of the queue, for a library that enqueues work itself (NCCL). */
     void *(*native_queue)(Device *device, DeviceQueue queue);
     /* Writes what identifies the GPU: the same bytes in every process, different bytes for different GPUs. */
     void (*identity)(const Device *device, unsigned char identity[DEVICE_IDENTITY]);
@@ -134,9 +136,10 @@ typedef struct DeviceAsync {
     Status (*mark_time)(Device *device, size_t number, int64_t *host_nanoseconds, Error *error);
 } DeviceAsync;
 
-/* A list bound to fixed addresses. It lives as long as the device. */
+/* A list bound to fixed addresses. It lives as long as the device. A device has its own type for bound lists, which
+   begins with a BoundList (CudaBound). */
 typedef struct BoundList {
-    Device *device; /* a device that binds lists has its own type for them, which begins with a BoundList (CudaBound) */
+    Device *device;
 } BoundList;
 
 /* Functions of a device that can run operations of one list at the same time, each after the operations that it depends
@@ -149,9 +152,9 @@ typedef struct DeviceFusion {
     /* Prepares all that does not depend on addresses; fills in list->prepared. op_list_finish must have been called.
        Communication gets `share` / `whole` of the multiprocessors; 0 / 0: the device chooses. */
     Status (*prepare)(Device *device, OpList *list, uint32_t share, uint32_t whole, Error *error);
-    /* Binds a prepared list; `bases` as in op_run. Equal addresses give the same BoundList. Its memory counts in
-       Device.bound_bytes; if there is no room for it, the list runs one operation after the other. If it makes a new
-       BoundList, it waits for all earlier calls. */
+    /* Binds a prepared list; `bases` as in op_run. Equal addresses give the same BoundList. The memory of a BoundList
+       counts in Device.bound_bytes; if there is no room for it, the list runs one operation after the other. A call
+       that makes a new BoundList may wait until the compute queue is empty. */
     Status (*bind)(Device *device, const OpList *list, void *const *bases, BoundList **bound, Error *error);
     Status (*run)(BoundList *bound, Error *error);
 } DeviceFusion;
@@ -174,8 +177,8 @@ typedef struct DeviceTable {
     Status (*allocate)(Device *device, size_t bytes, void **memory, Error *error);
     void (*deallocate)(Device *device, void *memory);
 
-    /* Copy bytes from and to the host. These two functions and the next two wait for all earlier calls. The caller may
-       reuse the host's memory when they return. */
+    /* Copy bytes from and to the host. These two functions and the next two return when everything enqueued in
+       QUEUE_COMPUTE is done. The caller may then reuse the host's memory. */
     Status (*upload)(Device *device, size_t bytes, const void *host_source, void *destination, Error *error);
     Status (*download)(Device *device, size_t bytes, const void *source, void *host_destination, Error *error);
     /* Convert between float in the host's memory and numbers of the device. */
@@ -195,14 +198,14 @@ typedef struct DeviceTable {
     /* Writes the sum of the squares of `values`, which have the master type. It is computed in double, in an order that
        depends only on `count`. */
     Status (*sum_of_squares)(Device *device, size_t count, const void *values, double *sum, Error *error);
-    /* Updates the weights and moments, and zeroes the gradients. All are of the master type, except `elements`: the new
-       weights as passes read them; NULL if these are the same memory. */
+    /* Updates the weights and moments, and zeroes the gradients. All are of the master type, except `elements`: a copy
+       of the new weights for passes, of the compute type; NULL: passes read `weights`. */
     Status (*adamw)(Device *device, const AdamW *settings, size_t count, void *weights, void *gradients, void *moment1,
                     void *moment2, void *elements, Error *error);
 } DeviceTable;
 
 /* The number, time and size of the matrix products that ran while `on` was true, since the caller last set these fields
-   to 0. The products of attention count on the CPU only. On a GPU `nanoseconds` stays 0. */
+   to 0. The products of attention count only on the device "cpu". On a GPU `nanoseconds` stays 0. */
 typedef struct ProductClock {
     bool on;
     uint64_t calls;

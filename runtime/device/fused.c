@@ -71,17 +71,19 @@ Status fused_shapes(Operation *operations, unsigned count, unsigned element_size
 {
     if (count > FUSED_OPERATIONS_MOST || blocks > FUSED_BLOCKS_MOST || blocks == 0)
         return error_set(error, STATUS_RUN_FAILED,
-                         "a fused GPU launch has %u operations on %u blocks: at most %d on 1 to %d", count, blocks,
-                         FUSED_OPERATIONS_MOST, FUSED_BLOCKS_MOST);
+                         "internal error, a fused GPU launch has %u operations on %u thread blocks; it can have at "
+                         "most %d on 1 to %d",
+                         count, blocks, FUSED_OPERATIONS_MOST, FUSED_BLOCKS_MOST);
     shapes->count = count;
     shapes->blocks = blocks;
     for (unsigned i = 0; i < count; i++) {
         Operation *o = &operations[i];
         struct FusedShape *shape = &shapes->of[i];
         if (o->after_count > OPERATION_AFTER)
-            return error_set(error, STATUS_RUN_FAILED,
-                             "operation %u of a fused GPU launch waits for %u others: at most %d", i, o->after_count,
-                             OPERATION_AFTER);
+            return error_set(
+                error, STATUS_RUN_FAILED,
+                "internal error, operation %u of a fused GPU launch waits for %u others; it can wait for at most %d", i,
+                o->after_count, OPERATION_AFTER);
         o->tiles = operation_tiles(o, element_size);
         memset(shape, 0, sizeof *shape);
         set_costs(o, element_size, shape);
@@ -90,8 +92,9 @@ Status fused_shapes(Operation *operations, unsigned count, unsigned element_size
         for (unsigned a = 0; a < o->after_count; a++) {
             if (o->after[a] >= i)
                 return error_set(error, STATUS_RUN_FAILED,
-                                 "operation %u of a fused GPU launch waits for operation %u, which is not before it", i,
-                                 o->after[a]);
+                                 "internal error, operation %u of a fused GPU launch waits for operation %u, which "
+                                 "does not come before it",
+                                 i, o->after[a]);
             shape->after[a] = o->after[a];
         }
     }
@@ -146,9 +149,9 @@ static void let_begin(Planning *p)
     }
 }
 
-/* The operation whose tiles begin next, and how many of them; 0: none may begin. Takes the first operation that is
-   bound by computation, or that is bound by memory while fewer than `movers` blocks compute such tiles. If there is
-   none, takes the first operation that is bound by memory. */
+/* Returns how many tiles may begin next, and sets *index to their operation; 0: none. Takes the first operation that is
+   bound by computation, or that is bound by memory while fewer than 1 / MEMORY_PART of the blocks compute such tiles.
+   If there is no such operation, takes the first one that is bound by memory. */
 static unsigned wanted(const Planning *p, unsigned *index)
 {
     const FusedShapes *shapes = p->shapes;

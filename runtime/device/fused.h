@@ -36,7 +36,8 @@ typedef struct FusedPlan {
 } FusedPlan;
 
 /* Fills in `shapes`, and the field `tiles` of every operation. STATUS_RUN_FAILED: there are too many operations, too
-   many or no blocks, an operation has too many dependences, or it depends on one that is not before it in the list. */
+   many or no blocks, an operation has too many dependences, or an operation does not come after all operations that it
+   depends on. */
 Status fused_shapes(Operation *operations, unsigned count, unsigned element_size, unsigned blocks, FusedShapes *shapes,
                     Error *error);
 bool fused_same(const FusedShapes *a, const FusedShapes *b);

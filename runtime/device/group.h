@@ -3,8 +3,8 @@
 
 /* Expert parallelism: the experts of a layer are divided among the members of a group. Each member holds an equal
    number of consecutive experts, and has tokens of its own. Dispatch sends the rows of tokens to the members that hold
-   their experts; combine sends the results back. Both are operations of lists (operations.def) that post all-to-alls
-   and wait for them. The host provides the all-to-alls, so devices know no transport.
+   their experts; combine sends the results back. Both consist of operations of lists (operations.def), which post
+   all-to-alls and wait for them. The host provides the all-to-alls, so devices know no transport.
 
    An expert may have copies on several members, as in DeepSeek's EPLB (github.com/deepseek-ai/EPLB). All copies
    together are the physical experts of the layer, and the members divide these. */
@@ -23,7 +23,7 @@ typedef struct ExpertGroup {
     void *context;
     Status (*post)(void *context, AllToAll *all_to_all, Error *error);
     Status (*wait)(void *context, AllToAll *all_to_all, Error *error);
-    /* Lets all-to-alls and messages progress. The stage calls it between operations; NULL: not needed. */
+    /* Lets all-to-alls and messages progress. The stage calls it after each operation; NULL: not needed. */
     Status (*progress)(void *context, Error *error);
     Flights *flights; /* where to note the times of all-to-alls; NULL: not wanted */
 } ExpertGroup;
@@ -38,15 +38,15 @@ struct ExpertCopies {
     uint32_t *expert;   /* [physical]: the expert of each physical expert */
     uint32_t *begins;   /* [experts + 1]: where the copies of each expert begin in `copies` */
     uint32_t *copies;   /* [physical]: the physical experts, sorted by (expert, physical expert) */
-    uint32_t *rows;     /* [physical]: rows that each got from this member since the host set it to 0 */
+    uint32_t *rows;     /* [physical]: rows that this member sent to each since the host set them to 0 */
     uint32_t *next;     /* [experts]: scratch memory of choose_copies: the next row goes to copy next % n of n */
     uint32_t numbers[]; /* the memory of these arrays */
 };
 
 /* Makes a table in which physical expert p is expert p % experts. NULL: no memory. The caller releases it by free(). */
 ExpertCopies *group_make_copies(uint32_t experts, uint32_t physical, uint32_t self);
-/* Changes the placement: physical expert p becomes a copy of expert placement[p]. Each expert must have a physical
-   expert. Call it only while no list runs that uses `copies`. */
+/* Changes the placement: physical expert p becomes a copy of expert placement[p]. Each expert must have at least one
+   physical expert. Call it only while no list runs that uses `copies`. */
 void group_place_copies(ExpertCopies *copies, const uint32_t *placement);
 
 /* One all-to-all of a list of operations, with its tables. All runs of the list use the same GroupExchange. */
@@ -59,8 +59,8 @@ struct GroupExchange {
     size_t equal;     /* rows that they get if all experts are chosen equally often */
     bool back;        /* combine: rows go back to the members that own their tokens; false: dispatch */
     Flight flight;    /* layer, component and pass of the all-to-all; its times are not set */
-    /* The same all-to-all for the second half of an F&F. If both halves are of one stage, both all-to-alls may be in
-       flight at once */
+    /* The same all-to-all for the second half of an F&B or F&F. If both halves of an F&F are of one stage, both
+       all-to-alls may be in flight at once */
     GroupExchange *second;
     AllToAll posted; /* the last post; its offsets are in `begins` */
     size_t number;   /* number of the last post in group->flights */

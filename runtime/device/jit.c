@@ -335,8 +335,8 @@ static void plan(Job *job, const Nvrtc *nvrtc, const char *folder, int major, in
         *job->path = '\0';
 }
 
-/* For each job that has no machine code yet, loads it from the cache if it is there. Returns how many jobs have machine
-   code now. */
+/* Loads machine code from the cache for each job that has none yet, as far as the cache has it. Returns how many jobs
+   have machine code now. */
 static size_t load_all(size_t count, Job *jobs)
 {
     size_t there = 0;

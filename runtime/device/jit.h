@@ -10,7 +10,7 @@
 
 typedef struct _nvrtcProgram *NvrtcProgram;
 
-/* The functions of NVRTC that are used. Each returns 0 or an error number. */
+/* The functions of NVRTC that are used. Each but GetErrorString returns 0 or an error number. */
 typedef struct Nvrtc {
     const char *(*GetErrorString)(int error);
     int (*Version)(int *major, int *minor);
@@ -46,12 +46,13 @@ typedef struct JitImage {
    loaded from there; the other sources are compiled, each on its own thread, and stored there. If several processes
    start together, one compiles and the others wait for its files, but at most a minute. If a cache file is damaged, its
    source is compiled again; if the folder cannot be written, the only loss is time. `folder` "": there is no cache.
-   STATUS_RUN_FAILED: `images` has none; if a source does not compile, the error has the beginning of the compiler's
-   log. */
+   STATUS_RUN_FAILED: `images` has no machine code; if a source does not compile, the error has the beginning of the
+   compiler's log. */
 Status jit_compile(const Nvrtc *nvrtc, const char *folder, size_t count, const JitSource *sources, JitImage *images,
                    Error *error);
 
-/* $XDG_CACHE_HOME/dprun or ~/.cache/dprun; "" if neither is defined. */
+/* Writes the cache folder to `path`: $XDG_CACHE_HOME/dprun if that is an absolute path, otherwise $HOME/.cache/dprun,
+   or "" if HOME is not set. */
 void jit_folder(char *path, size_t size);
 
 /* Deletes .cubin files of the folder, the least recently used first, until those that are left have at most

@@ -3,8 +3,8 @@
 #endif
 
 /* Defines the function for DeviceTable.operate. It calls OPERATION_FUNCTION(name) for an OPERATION or CPU_OPERATION of
-   operations.def, and group_NAME (group.h) for a GROUP_OPERATION. A device without functions for these last two kinds
-   defines CPU_OPERATION as a `case` that refuses the operation. Each device includes this file once. */
+   operations.def, and group_NAME (group.h) for a GROUP_OPERATION. A device without functions for CPU_OPERATIONs and
+   GROUP_OPERATIONs defines CPU_OPERATION as a `case` that refuses the operation. A device includes this file once. */
 
 static Status operate(Device *device, const Op *op, const OpMemory *memory, Error *error)
 {
@@ -21,5 +21,5 @@ static Status operate(Device *device, const Op *op, const OpMemory *memory, Erro
 #include "runtime/device/operations.def"
     case OPERATION_KINDS: break;
     }
-    return error_set(error, STATUS_RUN_FAILED, "no operation of kind %d", (int)op->kind);
+    return error_set(error, STATUS_RUN_FAILED, "internal error, no operation of kind %d", (int)op->kind);
 }

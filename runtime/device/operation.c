@@ -143,7 +143,7 @@ static Status order_all(Order *order, Error *error)
     for (uint32_t i = 0; i < order->list->count; i++)
         if (!order_one(order, i))
             return error_set(error, STATUS_RUN_FAILED,
-                             "operation %u of a list, %s, waits directly for more than %d others", i,
+                             "internal error, operation %u of a list (%s) depends directly on more than %d others", i,
                              op_info[order->list->ops[i].kind].name, OPERATION_AFTER_MOST);
     return STATUS_OK;
 }
@@ -196,8 +196,8 @@ Status op_run_one(Device *device, const Op *op, const OpMemory *memory, Error *e
     for (int i = 0; i < OPERATION_OPERANDS && info->operands[i].effect != EFFECT_NONE; i++)
         if (!memory->operands[i] && info->operands[i].effect != EFFECT_MAY_READ &&
             info->operands[i].effect != EFFECT_MAY_ADD)
-            return error_set(error, STATUS_RUN_FAILED, "%s: operand %s has no memory", info->name,
-                             info->operands[i].name);
+            return error_set(error, STATUS_RUN_FAILED, "internal error, operation %s: its operand %s has no memory",
+                             info->name, info->operands[i].name);
     return device->run->operate(device, op, memory, error);
 }
 

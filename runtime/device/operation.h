@@ -48,8 +48,8 @@ typedef struct OpInfo {
 
 extern const OpInfo op_info[OPERATION_KINDS];
 
-/* The memory of an operand, known only when a list runs: `offset` bytes after a base. Bases are numbered from 1; base 0
-   is a NULL operand. */
+/* Where an operand is: `offset` bytes after a base. Bases are pointers that the caller passes when the list runs
+   (op_run). They are numbered from 1; base 0 is a NULL operand. */
 typedef struct Address {
     uint32_t base;
     size_t offset;
@@ -95,13 +95,15 @@ typedef struct OpList {
     uint32_t bases;         /* the highest number of a base */
     bool failed;            /* op_append ran out of memory */
     PreparedList *prepared; /* NULL: the list runs one operation after the other */
-    /* the work of op_list_order, for a test: how many addresses it compared and how many operations it visited */
+    /* the work of op_list_order, for a test: the number of addresses that it compared plus the number of operations
+       that it visited */
     size_t steps;
 } OpList;
 
 /* Appends a copy of the operation. If there is no memory for it, sets list->failed. */
 void op_append(OpList *list, const Op *op);
-/* Appends an operation that has a kernel and, in the order of operations.def, these operands. */
+/* Appends operation `name` with the kernel `its_kernel`. The other arguments are the addresses of its operands, in the
+   order of operations.def. */
 #define APPEND(list, name, its_kernel, ...) \
     op_append(list, &(Op){.kind = OPERATION_##name, .kernel = (its_kernel), .name = {__VA_ARGS__}})
 void op_list_free(OpList *list);

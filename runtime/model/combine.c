@@ -1,6 +1,6 @@
-/* The last component of a layer with experts: each token adds up the result rows of its experts, weighted by the
-   gates, with x and the result of the shared experts. The backward sends the gradients of these rows back to the
-   experts, and computes the gradients of the gates. */
+/* The last component of a layer with experts: y = x + the result of the shared experts + the sum of gate * result over
+   the token's experts. The backward computes the gradients of the gates and of the results, and sends the gradients of
+   the results to the experts. */
 
 #include "runtime/model/experts.h"
 

@@ -14,8 +14,8 @@
 
 enum { COMPONENT_PARAMETERS = 8, COMPONENT_KERNELS = 4, COMPONENT_EXCHANGES = 3 };
 
-/* What W accumulates in the gradient buffer of a parameter instead of a gradient. The optimizer skips such
-   parameters. */
+/* What W accumulates in the gradient buffer of a parameter: its gradient, or a tally instead. AdamW skips parameters
+   with a tally. */
 typedef enum Tally {
     TALLY_NONE, /* a normal gradient */
     /* how many tokens chose each expert. The parameter is the router's bias: after each step the bias of an expert

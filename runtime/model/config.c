@@ -180,7 +180,8 @@ static Status load_value(void *context, const char *name, const char *value, Err
         return set_value(loading->config, name, value, error);
     const ModelSpec *model = model_named(value);
     if (!is_first)
-        return error_set(error, STATUS_BAD_INPUT, "'model' must be the first key: it sets all others");
+        return error_set(error, STATUS_BAD_INPUT,
+                         "'model' must be the first key: it sets the defaults of the other keys");
     if (!model)
         return no_model(value, error);
     *loading->config = model->defaults;
@@ -330,14 +331,15 @@ Status model_config_check(ModelConfig *config, uint32_t stages, Error *error)
     if (config->layers == 0)
         config->layers = stages;
     if (config->layers < stages)
-        return error_set(error, STATUS_BAD_INPUT, "layers = %u: %u stages need a layer each", (unsigned)config->layers,
-                         (unsigned)stages);
+        return error_set(error, STATUS_BAD_INPUT, "layers = %u: %u stages need at least one layer each",
+                         (unsigned)config->layers, (unsigned)stages);
     const uint64_t rows = (uint64_t)config->microbatch_size * config->sequence;
     if (rows > message_most / config->hidden)
-        return error_set(error, STATUS_BAD_INPUT,
-                         "microbatch_size * sequence * hidden is %.4g; it can be %.4g at most, so make one smaller",
-                         (double)rows * config->hidden, (double)message_most);
-    /* an estimate from above: what each layer saves between passes and hands to the next component; the logits and
+        return error_set(
+            error, STATUS_BAD_INPUT,
+            "microbatch_size * sequence * hidden is %.4g; it can be %.4g at most, so make one of them smaller",
+            (double)rows * config->hidden, (double)message_most);
+    /* an upper estimate of what each layer saves between passes and gives to the next component, plus the logits and
        their gradient */
     const double kept =
         (double)rows * (config->layers * (32.0 * config->hidden + (double)config->heads * config->sequence) +

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Files of Debian's base-files package. The first that exists is the default text. */
+/* Files of Debian's base-files package. The first one that can be read is the default text. */
 static const char *const default_texts[] = {
     "/usr/share/common-licenses/GPL-3",      "/usr/share/common-licenses/GPL-2",
     "/usr/share/common-licenses/Apache-2.0", "/usr/share/common-licenses/LGPL-2.1",
@@ -28,7 +28,9 @@ static Status open_text(Dataset *dataset, const char *path, Error *error)
     if (!path)
         path = default_text();
     if (!path)
-        return error_set(error, STATUS_BAD_INPUT, "%s is not there: name a text with --data FILE", default_texts[0]);
+        return error_set(error, STATUS_BAD_INPUT,
+                         "there is no text to train on: %s cannot be read; name a text file with --data FILE",
+                         default_texts[0]);
     char *bytes;
     TRY(file_read(path, &dataset->arena, &bytes, &dataset->size, error));
     dataset->text = bytes;
@@ -38,8 +40,8 @@ static Status open_text(Dataset *dataset, const char *path, Error *error)
     const size_t window = (size_t)dataset->config.sequence + 1;
     if (dataset->size < 2 * window)
         return error_set(error, STATUS_BAD_INPUT,
-                         "%s: %zu bytes are too few: sequences of %u bytes, to train on and held out, need %zu", path,
-                         dataset->size, (unsigned)dataset->config.sequence, 2 * window);
+                         "%s: %zu bytes are too few; training and evaluation with sequences of %u bytes need %zu bytes",
+                         path, dataset->size, (unsigned)dataset->config.sequence, 2 * window);
     const size_t tenth = dataset->size / 10;
     dataset->training = dataset->size - (tenth > window ? tenth : window);
     return STATUS_OK;
@@ -48,7 +50,7 @@ static Status open_text(Dataset *dataset, const char *path, Error *error)
 static Status open_noise(Dataset *dataset, const char *path, Error *error)
 {
     if (path)
-        return error_set(error, STATUS_BAD_USAGE, "the %s model reads no data: it trains on noise",
+        return error_set(error, STATUS_BAD_USAGE, "the %s model reads no data, it trains on noise: leave out --data",
                          model_name(&dataset->config));
     dataset->name = "noise";
     return STATUS_OK;
@@ -59,7 +61,7 @@ Status dataset_open(const ModelConfig *config, const char *path, Dataset **opene
     *opened = NULL;
     Dataset *dataset = calloc(1, sizeof *dataset);
     if (!dataset)
-        return error_set(error, STATUS_RUN_FAILED, "no memory to open the data");
+        return error_set(error, STATUS_RUN_FAILED, "out of memory while opening the data");
     dataset->config = *config;
     const Status status = config->model->data->open(dataset, path, error);
     if (status != STATUS_OK) {

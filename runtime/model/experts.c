@@ -1,5 +1,5 @@
 /* The routed experts of a layer: down(silu(gate(n)) * up(n)) without biases. One matrix holds gate and up side by side.
-   Each row of tokens uses the matrices of its expert. */
+   Each row uses the matrices of its expert. */
 
 #include "runtime/model/experts.h"
 

@@ -7,10 +7,10 @@
 
 #include "runtime/model/component.h"
 
-/* The intermediate results of the block. T tokens with K experts each make T * K rows. No token is dropped, so the
-   experts of a stage may get all rows. R is the most rows that the experts of this stage can get (experts_room): T * K
-   if the stage holds all experts. Then no rows are sent: `sent` is `rows`, `made` is `results`, `held` is `begins`,
-   `dmade` is `drows`, and `dsent` is `dresults`. */
+/* The intermediate results of the block. T tokens with K experts each make T * K rows. No token is dropped. R is the
+   most rows that the experts of this stage can get (experts_room). "Member" is a member of an expert group (group.h).
+   Without a group, R is T * K and no rows are sent: `sent` is `rows`, `made` is `results`, `held` is `begins`, `dmade`
+   is `drows`, and `dsent` is `dresults`. */
 typedef struct ExpertsFrame {
     /* saved from F to I */
     Address logits, gates; /* [T, experts], [T, K] */
@@ -22,7 +22,7 @@ typedef struct ExpertsFrame {
        tokens, in the order of `sent` */
     Address wide, results;
     /* made: [R, hidden] results of the experts held here. sent: [T K, hidden] rows of n, sorted by physical expert, as
-       this member sends them. In a group `sent` is the memory of `results`: the rows have been sent when the results
+       this member sends them. In a group `sent` is in the memory of `results`: the rows have been sent when the results
        arrive */
     Address made, sent;
     /* only in a group; int32 [physical experts] each. counts_sent: the number of rows that this member sends to each
@@ -71,8 +71,8 @@ Routing experts_routing(const ModelConfig *config);
 uint32_t experts_physical(const ModelConfig *config);
 /* The number of physical experts of a layer that this stage holds: all, or in a group those of this member. */
 uint32_t experts_held(const ModelConfig *config);
-/* The most rows that the experts of this stage can get in a pass; if ModelConfig.expert_rows limits them, that
-   limit. */
+/* The most rows that the experts of this stage can get in a pass, or the limit that ModelConfig.expert_rows sets if
+   that is smaller. */
 size_t experts_room(const Component *component);
 /* For ComponentKind.open: makes the all-to-all exchanges[number] of the component; does nothing without a group.
    `what`: its name in messages. `back`: as in GroupExchange. `pass`: RECIPE_F or RECIPE_B. STATUS_RUN_FAILED: out of

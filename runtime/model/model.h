@@ -53,7 +53,7 @@ typedef struct ModelConfig {
     uint32_t given; /* which settings were given: one bit for each key in config.c, and one for the model */
 } ModelConfig;
 
-/* "gpt", "mlp", "moe". */
+/* The name of the model: "gpt", "mlp" or "moe". */
 const char *model_name(const ModelConfig *config);
 /* Whether the model trains on text. A part of the text is then held out for evaluation. */
 bool model_reads_text(const ModelConfig *config);
@@ -78,7 +78,8 @@ void model_config_write(const ModelConfig *config, FILE *stream);
 Status model_config_check(ModelConfig *config, uint32_t stages, Error *error);
 
 typedef struct StageSizes {
-    /* number of parameters; the gradient and each optimizer moment have as many, of the master type */
+    /* number of parameters, including padding (component_round); the gradient and each optimizer moment have as many
+       numbers, of the master type */
     size_t parameters;
     size_t experts; /* how many of `parameters` belong to experts; these come last */
     /* how many numbers a saved file has for this stage: for all experts of each layer, also those of other members of a
@@ -118,10 +119,10 @@ uint32_t stage_checksum(const Stage *stage);
 /* The number of all-to-alls in an F (RECIPE_F) or an I (RECIPE_B) of the stage. */
 size_t stage_all_to_alls(const Stage *stage, RecipePass pass);
 
-/* The buffers of a pass. It uses those that the slots of its instruction name; runtime/program/opcodes.def says how
-   long each slot is held. */
+/* The buffers of a pass. Each kind of pass reads or writes only some of them; runtime/program/opcodes.def says which,
+   and how long each is held. */
 typedef struct PassBuffers {
-    const void *parameters; /* W does not read them: there it may be NULL */
+    const void *parameters; /* W does not read it, so for W it may be NULL */
     /* buffers of the master type, each as large as the gradient of all parameters. W adds the gradients of experts'
        parameters to expert_gradients and all others to parameter_gradients. Both are the same memory, except in a
        reference with sharded experts */
@@ -137,7 +138,7 @@ typedef struct PassBuffers {
     void *outputs;       /* last stage, F: logits or rows as float; NULL: not wanted */
     /* last stage, F: mean loss of the microbatch in nats per token; mlp: mean squared error */
     double *loss;
-    /* W: bits 1 << ModelPart: the components of layers whose weight gradients it leaves out; 0: it computes all */
+    /* W leaves out the weight gradients of the parts of layers whose bit 1 << ModelPart is set; 0: it computes all */
     uintptr_t left_out;
 } PassBuffers;
 

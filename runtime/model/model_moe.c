@@ -12,7 +12,8 @@ static Status check_sizes(const ModelConfig *config, Error *error)
     const double routed = (double)config->microbatch_size * config->sequence * config->experts_per_token;
     const double widths = (double)config->hidden * config->expert_hidden;
     if (routed > INT32_MAX)
-        return error_set(error, STATUS_BAD_INPUT, "microbatch_size * sequence * experts_per_token is over %d",
+        return error_set(error, STATUS_BAD_INPUT,
+                         "microbatch_size * sequence * experts_per_token is over %d: make one of them smaller",
                          INT32_MAX);
     if (3 * widths * config->layers * ((double)config->experts + config->shared_experts) > weights_most ||
         routed * config->layers * 8.0 * ((double)config->hidden + config->expert_hidden) > weights_most)

@@ -1,4 +1,5 @@
-/* Merges the lists of operations of the two halves of an F&B or F&F, in the order of the recipe. */
+/* Merges the lists of operations of the two halves of an F&B or F&F, in the order of the recipe. As in recipes, B is
+   the input half of a backward (the pass I), and W its weight half. */
 
 #include "runtime/base/clock.h"
 #include "runtime/model/experts.h"
@@ -22,8 +23,8 @@ typedef struct Rest {
 } Rest;
 
 /* Operations of an F that a recipe orders as one entry: the F of a component. If the recipe divides attention, a piece
-   is the operations before the attention core (RECIPE_QKV), or the other operations of one component of attention
-   (RECIPE_CORE). */
+   is the operations before the attention core, which stage_core finds (RECIPE_QKV), or the other operations of one
+   component of attention (RECIPE_CORE). */
 typedef struct Piece {
     ModelPart part; /* the name of the piece in the recipe; RECIPE_NAMES: the piece is outside the layers */
     uint32_t index; /* index of the component in its stage */
@@ -48,7 +49,7 @@ typedef struct Overlap {
     ForwardHalf forwards[2]; /* the F of an F&B, or both F of an F&F; for an F&B forwards[1].pieces is NULL */
     /* for an F&B: all components of the backward stage from this index on already have their B in the list */
     size_t backward;
-    /* [component of the recipe] its components whose B is in the list, but not their W */
+    /* [part of a layer] the components of this part whose B is in the list and whose W is not yet */
     Range waiting[RECIPE_COMPONENTS];
     Rest rests[2]; /* [half] */
 } Overlap;

@@ -11,7 +11,8 @@ enum { LAYER_COMPONENTS = 6, MODEL_SIZES = 15 };
 struct ModelSpec {
     const char *name;
     ModelConfig defaults; /* its `model` is this ModelSpec */
-    /* layer: the components of a layer in the order of its forward; NULL after the last one */
+    /* layer: the components of a layer in the order of its forward; NULL after the last one, unless there are
+       LAYER_COMPONENTS */
     const ComponentKind *first, *layer[LAYER_COMPONENTS], *last;
     /* A second kind of layer, such as dense layers among layers with experts. is_other: whether layer `layer` is of
        this kind; NULL if there is no second kind. */
@@ -30,7 +31,7 @@ struct ModelSpec {
     .learning_rate = 4e-3, .warmup_steps = 20, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, \
     .clip_norm = 1
 
-/* All models; the first is the default. The spec of MODEL(name) is model_name. */
+/* All models; the first is the default. The ModelSpec of MODEL(gpt) is model_gpt, and so on. */
 #define MODEL_LIST \
     MODEL(gpt)     \
     MODEL(mlp)     \

@@ -1,9 +1,10 @@
 #ifndef MODEL_STAGE_H
 #define MODEL_STAGE_H
 
-/* Internals of a stage: its components in order, each with its part of the stage's buffers. For each two consecutive
-   blocks the stash holds the activation between them, and the gradient buffer its gradient; each is as large as a
-   message. */
+/* Internals of a stage: its components in order, each with its part of the stage's buffers. A block is a component
+   together with the components that continue it (ComponentKind.continues). For each two consecutive blocks, the stash
+   holds the activation between them, and the gradient buffer holds the gradient of that activation if it is needed. The
+   activation and the gradient are each as large as a message. */
 
 #include "runtime/device/operation.h"
 #include "runtime/model/component.h"

@@ -362,7 +362,7 @@ static void test_lists(void **state)
         OK(devices[d]->run->store_floats(devices[d], COMPUTE_TYPE, 8, x.at[d], wanted, &error));
         assert_memory_equal(first, wanted + 3, sizeof first);
         assert_int_equal(op_run(devices[d], &list, 0, 2, (void *[]){NULL, y.at[d], NULL}, &refusal), STATUS_RUN_FAILED);
-        assert_string_equal(refusal.text, "copy: operand source has no memory");
+        assert_string_equal(refusal.text, "internal error, operation copy: its operand source has no memory");
         op_list_free(&list);
         release(x), release(y);
     }

@@ -367,7 +367,9 @@ static void test_wrong_tables(void **state)
     operations[NORM].after_count = 1, operations[NORM].after[0] = DOWN; /* a cycle */
     assert_wrong(&table, "the launch stops before run 0: operation 0 waits for what never ends");
     assert_int_equal(make_table(operations, 4, 2, &table, &error), STATUS_RUN_FAILED);
-    assert_string_equal(error.text, "operation 0 of a fused GPU launch waits for operation 2, which is not before it");
+    assert_string_equal(
+        error.text,
+        "internal error, operation 0 of a fused GPU launch waits for operation 2, which does not come before it");
     free(memory.at);
 }
 

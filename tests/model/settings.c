@@ -95,7 +95,8 @@ static void test_file_errors(void **state)
     assert_refused("learning_rate = nan", "1: learning_rate = nan: it must be a number from 0 to 1000000");
     assert_refused("learning_rate = 1e999", "1: learning_rate = 1e999: it must be a number from 0 to 1000000");
     assert_refused("router = top2", "1: router = top2: it must be sigmoid or softmax");
-    assert_refused("hidden = 8\nmodel = mlp", "2: 'model' must be the first key: it sets all others");
+    assert_refused("hidden = 8\nmodel = mlp",
+                   "2: 'model' must be the first key: it sets the defaults of the other keys");
     assert_refused("model = bert", "1: no model 'bert'; there are: gpt, mlp, moe");
     ModelConfig config;
     Error failure;
@@ -133,7 +134,7 @@ static void test_check(void **state)
     } cases[] = {
         {"heads=7", "heads = 7 does not divide hidden = 96"},
         {"vocabulary=255", "vocabulary = 255: it must be at least 256, one for each byte"},
-        {"layers=3", "layers = 3: 4 stages need a layer each"},
+        {"layers=3", "layers = 3: 4 stages need at least one layer each"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ModelConfig config;
@@ -155,7 +156,7 @@ static void test_check(void **state)
         {"moe", {"experts=1"}, "experts_per_token = 2, but a layer has 1 expert"},
         {"moe",
          {"sequence=65536", "microbatch_size=64", "experts=1024", "experts_per_token=1024"},
-         "microbatch_size * sequence * experts_per_token is over 2147483647"},
+         "microbatch_size * sequence * experts_per_token is over 2147483647: make one of them smaller"},
         {"moe",
          {"experts=4096", "expert_hidden=65536", "hidden=65536"},
          "this model is too large: make experts, expert_hidden, hidden, layers or microbatch_size smaller"},
@@ -181,7 +182,7 @@ static void test_check(void **state)
         assert_int_equal(model_config_check(&config, 1, &failure), STATUS_BAD_INPUT);
         assert_string_equal(failure.text,
                             "microbatch_size * sequence * hidden is 8.59e+09; it can be 4.295e+09 at most, "
-                            "so make one smaller");
+                            "so make one of them smaller");
     }
     /* each value is within its own limit, but the sizes of the stages would overflow 64 bits */
     static const char *const deep[] = {"hidden=1", "heads=1", "sequence=65536", "microbatch_size=65536",

@@ -59,8 +59,8 @@ typedef struct Launch {
     X(training, adamw, AdamWStep)    \
     X(training, copy_bytes, Copy)
 
-/* These kernels exist for sm_90a and bfloat16 only. They are launched by hopper_launch or hopper_attention_launch; see
-   HopperProduct, HopperAttention. */
+/* These kernels exist for sm_90a and bfloat16 only. hopper_launch and hopper_attention_launch give their launches; see
+   HopperProduct and HopperAttention. */
 #define KERNELS_OF_HOPPER(X)                 \
     X(hopper, hopper_forward, HopperProduct) \
     X(hopper, hopper_input, HopperProduct)   \
@@ -218,8 +218,8 @@ typedef struct TensorMap {
     KERNELS_ALIGNED(128) unsigned char bytes[128];
 } TensorMap;
 
-/* A persistent launch: hopper_launch has at most one block per multiprocessor. The blocks of a cluster compute tiles
-   that are one below the other, so both read the same part of b; it is read only once. */
+/* A persistent launch: hopper_launch has at most one block per multiprocessor. The two blocks of a cluster compute
+   tiles that are one below the other, so they need the same part of b, which is read from global memory only once. */
 typedef struct HopperProduct {
     TensorMap a, b;
     Product product;
@@ -541,7 +541,8 @@ typedef struct Operation { /* aligned to 128 bytes, as its TensorMaps must be */
 } Operation;
 KERNELS_ASSERT(sizeof(Operation) == 128 + sizeof(HopperProduct), "a table's maps at 128 bytes, for host and GPU alike");
 
-/* Consecutive tiles of an operation. Their tickets begin at `ticket`. */
+/* Consecutive tiles of an operation. The first tile has the ticket `ticket` (see Fused), the next one ticket + 1, and
+   so on. */
 typedef struct TileRun {
     unsigned operation, first_tile, tiles, ticket;
 } TileRun;
