@@ -65,7 +65,7 @@ void *arena_allocate(Arena *arena, size_t size)
     size = size ? (size + alignment - 1) / alignment * alignment : alignment;
     if (size > (size_t)(arena->limit - arena->next)) {
         const size_t open = next_block_bytes(arena);
-        const int large = size > open / 4; /* a large piece gets a block of its own; small ones go on in the old one */
+        const int large = size > open / 4; /* a large piece gets its own block; small pieces still use the old block */
         const size_t memory = large ? size : open;
         ArenaBlock *block = block_new(arena, memory);
         if (!block)

@@ -26,8 +26,9 @@ typedef struct OutputFile {
 } OutputFile;
 
 Status file_begin(const char *path, OutputFile *file, Error *error);
-/* Checks whether file_begin would succeed: calls it, and removes the temporary file. Of a pipe it only checks the right
-   to write: it does not open the pipe, because the pipe's reader would take the closing for the end of the data. */
+/* Checks whether file_begin would succeed: calls it, and removes the temporary file. For a pipe it only checks the
+   right to write: it does not open the pipe, because the pipe's reader would take the closing for the end of the data.
+   */
 Status file_check(const char *path, Error *error);
 /* Whether data written to `path` stays in a file, as opposed to standard output, a device or a pipe. */
 bool file_is_kept(const char *path);

@@ -3,8 +3,9 @@
 
 /* A slow network that a run imitates (dprun --link): no transfer between two processes of the run arrives earlier than
    it would over such a network. A link leads from one process to another one, and carries one transfer at a time; but
-   all pieces that a process sends in all-to-alls share one link. A transfer starts when both sides have posted it and
-   the link is free, keeps the link busy for bytes / bandwidth, and arrives `latency` after that. */
+   all pieces that a process sends in all-to-alls share one link. If ranks are threads, each counts as a process. A
+   transfer starts when both sides have posted it and the link is free, keeps the link busy for bytes / bandwidth, and
+   arrives `latency` after that. */
 
 #include "runtime/base/status.h"
 
@@ -41,7 +42,7 @@ static inline int64_t link_occupy(int64_t *free, int64_t ready, int64_t time)
 }
 
 /* When a transfer of `bytes` bytes arrives, in ns. *free: when the link has finished all earlier transfers; becomes the
-   time when it has finished this one. `ready`: when the later of sender and receiver has posted. */
+   time when it has finished this one. `ready`: the time at which both sender and receiver had posted. */
 static inline int64_t link_arrival(const LinkModel *link, int64_t *free, int64_t ready, size_t bytes)
 {
     const double busy = link->bandwidth > 0 ? (double)bytes / link->bandwidth : 0;

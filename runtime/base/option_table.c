@@ -157,8 +157,8 @@ static Status unknown_option(const OptionTable *table, const char *written, Erro
                         : name_error(table, error, "unknown option --%s", written);
 }
 
-/* Fails because of an unknown option of a single letter. `written`: the argument that it is in, or the one after; ""
-   if there is none. */
+/* Fails because of an unknown option of a single letter. `written`: the argument with the letter or, if getopt_long is
+   through with that argument, the next one; "" if there is none. */
 static Status unknown_letter(const OptionTable *table, char letter, const char *written, Error *error)
 {
     const bool has_letter = written[0] == '-' && written[1] == letter && written[2];
@@ -306,8 +306,7 @@ static Status check_command(const OptionTable *table, int command, const Option 
     }
     options_of(table, command, names, sizeof names);
     append_list(text, sizeof text, names, true, " and ");
-    return error_set(error, STATUS_BAD_USAGE, "%s %s goes with %s only", table->program, table->commands[command],
-                     text);
+    return error_set(error, STATUS_BAD_USAGE, "%s %s takes only %s", table->program, table->commands[command], text);
 }
 
 static Status check_row(const OptionTable *table, const OptionsGiven *given, int row, Error *error)

@@ -33,7 +33,7 @@ struct Option {
     /* Rules about which options go together. They name options without dashes; "device=sim" means that --device was
        given with the value sim. */
     const char *needs;    /* one option */
-    const char *excludes; /* "save profile held-out" */
+    const char *excludes; /* some options: "save profile held-out" */
     const char *when;     /* `excludes` holds only if this option has this value; NULL: with any value */
     const char *because;  /* why it excludes them: what this option does, such as "computes nothing" */
 };

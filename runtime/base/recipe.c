@@ -113,8 +113,9 @@ static int64_t layers_done(const RecipeWalk *walk, RecipeEntry entry)
     return (int64_t)walk->issued[entry.component][entry.pass] - walk->late.late[entry.component][entry.pass];
 }
 
-/* Whether an entry may be issued in its next layer. If it needs an entry of that layer, this one must have been issued
-   there. If it needs none, it begins the layer: all entries of its pass must have been issued in the layer before. */
+/* Whether an entry may be issued in its next layer. If it needs another entry, that entry must have been issued in the
+   same layer. If it needs none, it begins the layer: all entries of its pass must have been issued in the layer before.
+   */
 static bool is_ready(const RecipeWalk *walk, RecipeEntry entry)
 {
     const int64_t layer = layers_done(walk, entry);
@@ -127,8 +128,8 @@ static bool is_ready(const RecipeWalk *walk, RecipeEntry entry)
     return true;
 }
 
-/* Issues the first entry of comm that is not issued, if it is ready, otherwise that of compute. *layer is UINT32_MAX
-   for layer -1. False: neither is ready. */
+/* Issues the next entry of comm if it is ready, otherwise the next entry of compute if it is ready. *layer is
+   UINT32_MAX for layer -1. False: neither stream has an entry that is ready. */
 static bool issue(RecipeWalk *walk, uint32_t rounds, RecipeEntry *entry, uint32_t *layer)
 {
     for (int s = RECIPE_STREAMS; s-- > 0;) {
@@ -328,8 +329,8 @@ static bool check_complete(const Recipe *recipe, RecipeFault *fault)
         for (uint8_t pass = first; any && pass <= last; pass++)
             if (!recipe_has(recipe, part, pass))
                 return lacks(recipe, (RecipeEntry){(uint8_t)c, pass},
-                             "name a component in both halves or in neither; the model runs one without a name when "
-                             "its half reaches it",
+                             "name a component in both halves or in neither; the model runs a component that is "
+                             "not named when its half reaches it",
                              fault);
     }
     return true;
@@ -342,7 +343,7 @@ static bool check_inside(const Recipe *recipe, RecipeFault *fault)
     const bool qkv = recipe_has(recipe, RECIPE_QKV, RECIPE_FIRST), core = recipe_has(recipe, RECIPE_CORE, RECIPE_FIRST);
     if (attention && (qkv || core)) {
         *fault = (RecipeFault){.stream = RECIPE_COMPUTE, .index = recipe->counts[RECIPE_COMPUTE]};
-        snprintf(fault->text, sizeof fault->text, "attention is named, and %s of it again", qkv ? "qkv" : "core");
+        snprintf(fault->text, sizeof fault->text, "attention is named, and also its part %s", qkv ? "qkv" : "core");
         snprintf(fault->help, sizeof fault->help, "name attention, or its two parts qkv and core");
         return false;
     }

@@ -64,8 +64,8 @@ bool recipe_entry_same(RecipeEntry a, RecipeEntry b);
 /* Writes the text of an entry, such as "mlp(B)". Returns the result of snprintf. */
 int recipe_entry_text(RecipeEntry entry, char *text, size_t size);
 
-/* Writes a line for each list that has entries: `before`, then "compute: attention(F) mlp(B)" (with " on 20 of 132" if
-   comm has a share), then `after`. */
+/* Writes a line for each list that has entries: `before`, then "compute: attention(F) mlp(B)" or the like, then
+   `after`. If comm has a share, its line also has " on 20 of 132". */
 void recipe_put(const Recipe *recipe, const char *before, const char *after, FILE *stream);
 
 /* Whether the recipe has the entry, in any list. */
@@ -111,7 +111,8 @@ uint32_t recipe_order(const Recipe *recipe, RecipeEntry *order);
 
 /* The first error in a recipe, in words. */
 typedef struct RecipeFault {
-    /* the list with the wrong entry, and the index of the entry; if an entry is missing, the index after the last */
+    /* the list with the error, and the index of the wrong entry; if the error is not in an entry, the index after the
+       last entry */
     RecipeStream stream;
     uint32_t index;
     char text[256], help[192]; /* help "": none */

@@ -1,8 +1,8 @@
 #ifndef BASE_RECIPES_H
 #define BASE_RECIPES_H
 
-/* The recipes of a program, and which of them an F&B or F&F follows: `overlap F0&B1 { ... }` is that of the pairs whose
-   F is of chunk 0 and whose B is of chunk 1, `overlap F&B { ... }` that of all other pairs. */
+/* The recipes of a program, and which of them an F&B or F&F follows: `overlap F0&B1 { ... }` is the recipe of the F&Bs
+   whose F is of chunk 0 and whose B is of chunk 1. `overlap F&B { ... }` is the recipe of all other F&Bs. */
 
 #include "runtime/base/recipe.h"
 

@@ -1,8 +1,8 @@
 #ifndef BASE_SETTINGS_H
 #define BASE_SETTINGS_H
 
-/* Settings as text: one `key = value` per line of a file, or in an argument of a command line. `#` starts a comment;
-   spaces around key and value and empty lines are ignored. */
+/* Settings as text: one `key = value` per line of a file, or in an argument of a command line. Spaces around a key or a
+   value are ignored. In a file, `#` starts a comment, and empty lines are ignored. */
 
 #include "runtime/base/status.h"
 
@@ -13,8 +13,9 @@
    STATUS_OK, the setting is wrong, or cannot be stored. */
 typedef Status SettingTaker(void *context, const char *key, const char *value, Error *error);
 
-/* Takes the settings in `text`, the content of the file `path`, up to the first that fails. Returns STATUS_OK or the
-   status of the failed setting, whose error starts with FILE:LINE. Overwrites parts of `text`. */
+/* Takes the settings in `text`, the `size` bytes of the file `path`, up to the first setting that fails. Returns
+   STATUS_OK or the status of the failed setting, whose error starts with FILE:LINE. STATUS_BAD_INPUT: the text has a 0
+   byte. Overwrites parts of `text`. */
 Status settings_take(const char *path, char *text, size_t size, SettingTaker *take, void *context, Error *error);
 /* Takes one setting `key = value`. Overwrites parts of `text`. STATUS_BAD_INPUT: the text has no =. Otherwise the
    result is that of `take`. */

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* How many of the `left` bytes at `text` are one character that a terminal can show; 0: a control character (C0,
-   DEL, C1), or bytes that are not UTF-8 (RFC 3629, section 4). */
+/* The length in bytes of the character at `text`; reads at most `left` bytes. 0: the character is a control character
+   (C0, DEL, C1), which a terminal cannot show, or the bytes are not UTF-8 (RFC 3629, section 4). */
 size_t text_character(const char *text, size_t left);
 
 /* Prints text for people: a tab becomes a space, and any other byte that cannot be shown becomes ?. Newlines stay. */

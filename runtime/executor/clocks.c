@@ -65,8 +65,8 @@ static int leader_of(const Machine *machines, int rank)
     return first;
 }
 
-/* The number of processors that may compute passes, on all machines together; 0 if it is unknown for any rank. Adds the
-   processors of each rank to those of its leader, so that none is counted twice. */
+/* The number of processors that may compute passes, on all machines together; 0 if it is unknown for any rank. Counts
+   each processor once: adds the processors of each rank to those of the lowest rank with the same clock (leader_of). */
 static uint32_t count_processors(Machine *machines, uint32_t ranks)
 {
     uint32_t count = 0;

@@ -1,5 +1,5 @@
-/* Streams on a device that only enqueues: the host stays a little ahead of the device, and timing events in the
-   device's queue say how far the device has got. */
+/* Runs the instructions of a rank on a device that only enqueues: the host stays a little ahead of the device, and
+   timing events in the device's queue say how far the device has got. */
 #include "runtime/executor/internal.h"
 
 #include "runtime/base/clock.h"

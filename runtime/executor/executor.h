@@ -2,9 +2,9 @@
 #define EXECUTOR_EXECUTOR_H
 
 /* Runs a proven program on one rank. It walks the rank's instructions, calls the host's stage functions for passes and
-   updates, moves messages between ranks, and notes when each instruction ended. What a stage computes, its weights, its
-   data and its optimizer belong to the host. The trainer is a host, the simulator another one; tests/executor/toy.h is
-   the smallest.
+   updates, moves messages between ranks, and notes when each instruction ended. The host is the code that uses the
+   executor. What a stage computes, its weights, its data and its optimizer belong to the host. The trainer is a host,
+   the simulator another one; tests/executor/toy.h is the smallest.
 
    Order of calls: program_load; then for each rank of this process executor_connect, executor_open, executor_use_memory
    (optional), executor_bind, executor_run once a step, executor_close, executor_disconnect. An executor is used by one
@@ -176,8 +176,9 @@ typedef struct ExecutorConfig {
 /* --- communicators (connect.c) --- */
 
 /* The communicators that a member of the world needs for its program: one for messages among all ranks of its replica,
-   and those for sums over the copies of each stage in all replicas. Sums add replica after replica. All members make
-   them together, in the same order. Their numbers (CommunicatorConfig.number) are 0 to 2 * Program.stages + 1. */
+   those for sums over the copies of each stage in all replicas, and one for all-to-alls. Sums add replica after
+   replica. All members make them together, in the same order. Their numbers (CommunicatorConfig.number) are 0 to 2 *
+   Program.stages + 1. */
 typedef struct RankCommunicators {
     Communicator *pipeline;
     /* [chunks of the rank]; NULL: the stage has no other copies, or nothing is to be summed */

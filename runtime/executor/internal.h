@@ -29,7 +29,7 @@ struct Executor {
     Exchange exchange;
     char *memory[SLOT_CLASSES]; /* [class] of CONTEXT, STASH and GRADIENT: memory of all slots, one after the other */
     uint32_t longest_stream;
-    size_t clocks; /* entries of `clock`: 1 + longest_stream + the most F&Bs or F&Fs of a stream */
+    size_t clocks; /* entries of `clock`: 1 + longest_stream + the largest number of F&Bs and F&Fs in a stream */
     Walk walk;
     int64_t *clock;     /* [clocks] */
     int64_t *middle;    /* the entry of `clock` for the end of the first F of the next F&B or F&F */

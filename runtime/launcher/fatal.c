@@ -59,7 +59,7 @@ static _Noreturn void end(const char *what)
 static void take_fault(int number)
 {
     switch (number) {
-    case SIGABRT: end("a library gave up (SIGABRT)");
+    case SIGABRT: end("a library called abort (SIGABRT)");
     case SIGSEGV: end("a bad access to memory (SIGSEGV)");
     case SIGBUS: end("a bad access to memory (SIGBUS)");
     case SIGILL: end("an instruction that this processor does not have (SIGILL)");
@@ -83,7 +83,7 @@ void fatal_begin(void)
         snprintf(limit, sizeof limit, "; memory has probably run out: the limit is %llu MiB (ulimit -v)",
                  (unsigned long long)memory.rlim_cur >> 20);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        /* otherwise a sanitizer has a handler: keep it */
+        /* any other handler is that of a sanitizer, and is kept */
         if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
             sigaction(numbers[i], &action, NULL);
     atexit(take_exit);

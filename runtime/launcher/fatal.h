@@ -1,9 +1,8 @@
 #ifndef LAUNCHER_FATAL_H
 #define LAUNCHER_FATAL_H
 
-/* Reports when the process is ended from within a library: by a fault, an abort or a call of exit. Most often memory
-   has run out under a limit (ulimit -v). dprun then prints which rank was at which instruction, and exits as any run
-   that has failed. */
+/* Reports a fault, an abort or a call of exit within a library. Most often the cause is that memory has run out under a
+   limit (ulimit -v). dprun then prints which rank was at which instruction, and exits with STATUS_RUN_FAILED. */
 
 #include "runtime/base/progress.h"
 #include "runtime/base/status.h"

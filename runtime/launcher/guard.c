@@ -29,7 +29,7 @@ static void report_death(const ProgressWords *words, int expected_member, const 
 }
 
 /* Waits until the child has ended. Forwards signals that end a run to the child, which then ends by itself. The child
-   may also get the same signal through the process group; it counts both as one signal (signals.c). */
+   may also get the same signal through the process group; the child then counts the two signals as one (signals.c). */
 static Status guard(pid_t child, const ProgressWords *words, int expected_member, const Progress *progress,
                     const sigset_t *watched)
 {

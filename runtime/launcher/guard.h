@@ -11,9 +11,10 @@
 
 /* Forks. Returns false in the child, which runs the rank and writes its position to *progress. Also returns false if no
    guard can be made: this process then runs the rank, and *progress may be unchanged. Returns true in the guard after
-   the child has ended, with the exit status to use. If the child was killed, the guard has printed at which
-   instruction, unless the guard had forwarded a signal that ends a run. `expected_member`: the member to name if the
-   child dies before it knows its own. */
+   the child has ended; *status is then the exit status to use. If a signal killed the child, or it exited with a status
+   above 3, the guard has printed at which instruction. But it prints nothing if it had forwarded a signal to the child,
+   and such a signal or SIGKILL then killed the child. `expected_member`: the member to name if the child dies before it
+   knows its own. */
 bool guard_begin(const ProgressWords *words, int expected_member, Progress **progress, Status *status);
 
 #endif

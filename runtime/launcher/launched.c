@@ -85,7 +85,7 @@ void launched_missing(LaunchedName *name, const void *context, char *text, size_
 {
     const int count = launched_processes();
     const char *job = getenv("PMIX_NAMESPACE"), *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-    enum { UNSEEN, MOVES = -1 }; /* values of found[rank]; > 0: the rank's process is stopped, and this is its id */
+    enum { UNSEEN, MOVES = -1 }; /* values of found[number of a process]; > 0: it is stopped, and this is its id */
     *text = '\0';
     DIR *processes = job && count > 0 ? opendir("/proc") : NULL;
     int *found = processes ? calloc((size_t)count, sizeof *found) : NULL;

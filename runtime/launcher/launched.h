@@ -16,8 +16,8 @@ typedef void LaunchedName(const void *context, int process, char *text, size_t s
 /* Writes which processes of the run are stopped or have ended, as far as this can be seen on this machine: ": rank 2 is
    stopped (process 4711), rank 3 has ended"; "" if none is. */
 void launched_missing(LaunchedName *name, const void *context, char *text, size_t size);
-/* Waits until the launcher has read everything that this process has printed, at most two seconds. Standard output and
-   error are pipes to a launcher, and a launcher that ends a run drops what is still in them. */
+/* Waits until mpirun (or srun) has read everything that this process has printed, at most two seconds. Standard output
+   and error are pipes to mpirun; if it ends a run, it drops what is still in these pipes. */
 void launched_await_reader(void);
 
 #endif

@@ -1,8 +1,8 @@
 #ifndef LAUNCHER_MEMORY_H
 #define LAUNCHER_MEMORY_H
 
-/* How much memory is left for the ranks of a machine: of the machine, and of every control group with a memory limit
-   that contains them (containers, jobs of a batch system). */
+/* How much memory the ranks of a machine can still use: the free memory of the machine, and what is free under the
+   memory limit of each control group (container, job of a batch system) that the ranks are in. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -32,7 +32,7 @@ typedef struct MemoryNeed {
 MemoryPools memory_pools(const char *root);
 MemoryNeed memory_need(const MemoryPools *pools, uint64_t bytes);
 
-/* The first pool that is too small for the needs of all its ranks, with the sum of these in *bytes; NULL: there is
+/* The first pool that is too small for the needs of all its ranks; *bytes is the sum of these needs. NULL: there is
    enough memory. */
 const MemoryPool *memory_shortage(const MemoryPools *pools, const MemoryNeed *needs, uint32_t ranks, uint64_t *bytes);
 

@@ -60,9 +60,9 @@ void signals_begin(atomic_bool *stop, bool processes)
     if (!processes)
         notice = "dprun: the run ends after this step; a second signal ends it at once\n";
     else if (launched_place_on_machine() == 0)
-        notice = "dprun: the run ends after this step, unless mpirun kills it before: after SIGINT or SIGTERM it waits "
-                 "for a second "
-                 "or two, after SIGUSR1 until the end\n";
+        notice =
+            "dprun: the run ends after this step, unless mpirun kills it before: mpirun waits a second or two after "
+            "SIGINT or SIGTERM, and until the end after SIGUSR1\n";
     in_place = *notice && isatty(STDERR_FILENO);
     /* before steps run, a signal ends the process at once, but not under mpirun: mpirun may fail if its processes die
        while MPI starts */

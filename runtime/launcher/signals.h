@@ -7,8 +7,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* Handles these signals from now on; the first one sets *stop. Call it once, before other threads exist. `processes`:
-   this is one of several processes under mpirun. */
+/* From now on handles SIGINT, SIGTERM and SIGUSR1; the first signal sets *stop. Call it once, before other threads
+   exist. `processes`: this is one of several processes under mpirun. */
 void signals_begin(atomic_bool *stop, bool processes);
 /* From now on a signal can end the run after a step. Before this call a signal ends the process at once, except under
    mpirun. */

@@ -167,7 +167,7 @@ static bool all_came_back(Workers *workers)
         return true;
     if (!strstr(workers->error.text, "no rank has made progress")) {
         const size_t used = strlen(workers->error.text);
-        snprintf(workers->error.text + used, sizeof workers->error.text - used, "; not back yet: ");
+        snprintf(workers->error.text + used, sizeof workers->error.text - used, "; not returned yet: ");
         append_places(workers, &workers->error);
     }
     return false;

@@ -1,8 +1,8 @@
 #ifndef LAUNCHER_WATCHDOG_H
 #define LAUNCHER_WATCHDOG_H
 
-/* Runs ranks as threads of this process and watches them. The first failure ends all ranks. So does a time in which no
-   rank makes progress, if it exceeds the deadline. */
+/* Runs ranks as threads of this process and watches them. The first failure ends all ranks. They also end if no rank
+   has made progress for the time of the deadline. */
 
 #include "runtime/base/progress.h"
 #include "runtime/base/status.h"
@@ -20,12 +20,12 @@ typedef struct RankThreads {
     Status (*work)(void *rank, Error *error);
     void (*abort)(void *rank, const char *reason); /* aborts the run on all ranks; called by any thread */
     ProgressWords words;
-    double deadline; /* the run fails if no rank makes progress for so many seconds; <= 0: no limit */
+    double deadline; /* the run fails if no rank makes progress for this many seconds; <= 0: no limit */
 } RankThreads;
 
 /* Runs `work` for each rank in its own thread until all have returned. The first failure ends the other ranks, and is
-   returned. *stuck: whether a rank did not return; its thread then still uses the ranks, their progress and the
-   program. */
+   returned. *stuck: whether a rank did not return within a second after a failure; its thread then still uses the
+   ranks, their progress and the program. */
 Status watchdog_run(const RankThreads *threads, bool *stuck, Error *error);
 
 #endif

@@ -3,11 +3,13 @@
 
 /* Communication among some members of a world: point-to-point transfers of blocks, sums of buffers (all-reduce), and
    all-to-alls. A communicator knows members, blocks and bytes; it does not know opcodes, microbatches or schedules. It
-   may rely on what the compiler has proven:
-     - two members send and receive the messages between them in the same order and with the same sizes;
-     - there is one order of all messages, sums and all-to-alls of all communicators, and every member posts its own in
-       this order;
-     - everything completes even if each message is a rendezvous. */
+   may rely on the following:
+     - the sender and the receiver of messages post these messages in the same order and with the same sizes;
+     - all members of a communicator post its sums in the same order, and its all-to-alls as well;
+     - everything completes if no post blocks.
+   If the transport is in order (Transport.in_order), there is also one order of all messages and sums of all
+   communicators. Every member posts its own messages and sums in this order, and everything completes even if each
+   message is a rendezvous. */
 
 #include "runtime/base/all_to_all.h"
 #include "runtime/device/device.h"
@@ -55,15 +57,15 @@ typedef struct CommunicatorTable {
     Status (*receive)(Communicator *communicator, Message *message, Error *error);
 
     /* Waits until the block can be used again (send) or holds the message (receive). Fails with STATUS_RUN_FAILED if
-       the deadline passes (the error names the peer), if the run was aborted (it names the member that aborted), or if
-       the transport fails. Messages may be waited for in any order. */
+       the deadline passes (the error names the peer), if the run was aborted (except with NCCL, the error names the
+       member that aborted), or if the transport fails. Messages may be waited for in any order. */
     Status (*wait)(Communicator *communicator, Message *message, Error *error);
 
     /* Posts a sum (all-reduce): buffer[i] becomes the sum over all members of their buffer[i], added in the order of
-       members, so all members get the same bits. The buffer has `elements` numbers of `size` bytes: floats, or doubles
-       if the memory is the host's. All members post it with the same sizes. Returns at once and allocates nothing. The
+       members, so all members get the same bits. The buffer has `elements` numbers of `size` bytes: floats or, only in
+       the host's memory, doubles. All members post it with the same sizes. Returns at once and allocates nothing. The
        communicator owns the buffer until sum_wait has returned. A communicator has at most one sum in flight. With one
-       member both functions do nothing. */
+       member sum_post and sum_wait do nothing. */
     Status (*sum_post)(Communicator *communicator, void *buffer, size_t elements, size_t size, Error *error);
     /* Waits until the buffer holds the sum. Fails as `wait` does. Sums of different communicators may be waited for in
        any order. */
@@ -78,8 +80,8 @@ typedef struct CommunicatorTable {
     Status (*all_to_all_wait)(Communicator *communicator, AllToAll *all_to_all, Error *error);
 
     /* Lets messages, sums and all-to-alls of this member progress, on all of its communicators, while the caller
-       computes. The caller calls it between instructions. If the device only enqueues, it must not be called between
-       two consecutive posts. NULL: not needed. */
+       computes. The caller calls it between instructions. If the device only enqueues, the caller does not call it
+       between two consecutive posts, which can then run as one group. NULL: not needed. */
     Status (*progress)(Communicator *communicator, Error *error);
 
     /* Called once, by any thread, before the world is closed. */
@@ -88,7 +90,8 @@ typedef struct CommunicatorTable {
 
 /* One member's side of a communicator, made by world->connect. Every member of the communicator makes its side. Members
    that share several communicators make these in the same order. If any member of the world makes a communicator, every
-   member makes at least one: the first one may be a collective of the world. One thread uses it. */
+   member makes at least one: to make the first one may be a collective of the world. Only one thread at a time uses a
+   side. */
 struct Communicator {
     const CommunicatorTable *run;
     World *world;
@@ -100,10 +103,10 @@ struct Communicator {
 
 /* --- for implementations --- */
 
-/* Initializes the fields of Communicator, which every transport has. STATUS_RUN_FAILED: there is no memory. */
+/* Initializes the fields of a zeroed Communicator, except `bytes`. STATUS_RUN_FAILED: there is no memory. */
 Status communicator_init(Communicator *communicator, const CommunicatorTable *run, World *world,
                          const CommunicatorConfig *config, Error *error);
-/* Fails a post with STATUS_RUN_FAILED: more `what` (messages, all-to-alls) are in flight than the configuration
+/* Fails a post with STATUS_RUN_FAILED: more `what` ("messages" or "all-to-alls") are in flight than the configuration
    allows. */
 Status communicator_overrun(const Communicator *communicator, const char *what, Error *error);
 /* Fails a connect with STATUS_RUN_FAILED: `transport` has no all-to-all for the memory of a GPU. */

@@ -27,7 +27,7 @@ static void *limit_main(void *argument)
         launched_missing(name_process, limit->who, missing, sizeof missing);
         fprintf(stderr, "dprun: %s within %g s (--deadline)%s\n", limit->words, limit->seconds, missing);
         launched_await_reader();
-        _exit(STATUS_RUN_FAILED); /* the launcher sees the exit status and ends the other processes */
+        _exit(STATUS_RUN_FAILED); /* mpirun (or srun) sees the exit status and ends the other processes */
     }
     pthread_mutex_unlock(&limit->lock);
     return NULL;

@@ -23,7 +23,7 @@ typedef struct Limit {
 void limit_begin(Limit *limit);
 void limit_end(Limit *limit);
 
-/* A condition variable whose timed waits use the clock of clock_nanoseconds. */
+/* Initializes a condition variable. Its timed waits use the clock of clock_nanoseconds. */
 void condition_of_monotonic_clock(pthread_cond_t *condition);
 
 #endif

@@ -1,7 +1,7 @@
 /* Communicators among threads. The k-th send and the k-th receive of a directed pair of members use the same entry of
    their channel. The member that posts first leaves its request there. The member that posts second exchanges the
-   blocks of both requests and marks the first request as done. So a transfer copies nothing, and a send ends only after
-   its receive was posted: a rendezvous.
+   blocks of both requests and marks both requests as done. So a transfer copies nothing, and a send ends only after its
+   receive was posted: a rendezvous.
 
    Blocks in a device's memory are copied. The member that posts second enqueues the copy, which runs after both posts,
    and records the end of the copy for the waits of both members. A thread waits for the other member's post, never for
@@ -31,11 +31,10 @@ struct LocalRequest {
 struct LocalChannel {
     alignas(CACHE_LINE) uint64_t sent;     /* used by the sender */
     alignas(CACHE_LINE) uint64_t received; /* used by the receiver */
-    /* Message k uses entry k % capacity. The entry is empty before the first of the two posts of message k and after
-       the second. So it must be empty again when a member posts message k + capacity, and it is: the capacity is at
-       least the number of a member's requests, so this member has waited for at least one of the messages k, k + 1,
-       ...; the other member matched that message only after it had emptied the entry of message k. This holds for waits
-       in any order. */
+    /* Message k uses entry k % capacity. The first of its two posts fills the entry, the second one empties it. The
+       entry must be empty when a member posts message k + capacity. It is empty for this reason: the capacity is at
+       least the number of a member's requests, so this member has waited for one of the messages k to k + capacity - 1.
+       Both members have posted that message, and so, before it or with it, message k. Waits may be in any order. */
     alignas(CACHE_LINE) _Atomic(LocalRequest *) places[];
 };
 
@@ -210,8 +209,9 @@ static bool expects(const LocalShared *shared, const CommunicatorConfig *config,
            memcmp(shared->sides->communicator.members, config->members, (size_t)config->count * sizeof(int)) == 0;
 }
 
-/* Joins the shared part that other members have made, or makes one. It looks at older parts first: if communicators of
-   equal members are made repeatedly, members must join the oldest one that they have not joined. */
+/* Joins the shared part that other members have made, or makes one. It tries the oldest part first: members may make
+   several communicators with the same number and members, one after the other, and each call must join the oldest part
+   that its member has not joined. False: no memory. */
 static bool join(Local *local, const CommunicatorConfig *config, LocalCommunicator *side)
 {
     pthread_mutex_lock(&local->lock);

@@ -21,7 +21,7 @@ typedef struct LocalCommunicator LocalCommunicator;
 typedef struct LocalShared LocalShared;
 
 typedef struct LocalMember {
-    World world; /* must be first: a World of this table is a LocalMember */
+    World world; /* must be first: a World with the table world_local is cast to LocalMember */
     Local *local;
     LocalCommunicator *summing; /* list of communicators with a sum that this member has posted and not waited for */
     /* 0 while the thread is awake. While it sleeps, what it waits for: the number of a request, COLLECTIVE or PIECES.
@@ -59,18 +59,19 @@ struct Local {
 
 extern const WorldTable world_local;
 
-/* Waits until `counter` is at least `target`. The thread that raises it must call local_unpark for this member with
-   `cause`. While waiting, this thread helps to add up sums that this member has posted. False: the run was aborted or
-   the deadline has passed. */
+/* Waits until `counter` is at least `target`. The thread that raises the counter must call local_unpark for this member
+   with `cause`. While waiting, this thread helps to add up sums that this member has posted. False: the run was aborted
+   or the deadline has passed. */
 bool local_await(LocalMember *member, _Atomic uint64_t *counter, uint64_t target, uint32_t cause);
 /* Wakes the thread of `member` if it sleeps and waits for `cause`. */
 void local_unpark(LocalMember *member, uint32_t cause);
-/* The error after local_await returned false; `missing` is the member of the world that this one waited for. */
+/* The error after local_await or local_rest returned false; `missing` is the member of the world that this one waited
+   for. */
 Status local_failure(const LocalMember *member, int missing, Error *error);
 
 /* Computes when a transfer between two members of the world arrives, in ns, and reserves the link of the imitated
-   network. `ready`: when the later of the two members has posted. Returns `ready` if no network connects the two, or
-   if `bytes` is 0. The caller holds Local.network. */
+   network. `ready`: the time at which both members had posted. Returns `ready` if no network connects the two, or if
+   `bytes` is 0. The caller holds Local.network. */
 int64_t local_carry(const LocalMember *member, int from, int to, bool all_to_all, int64_t ready, size_t bytes);
 /* Waits until the time `arrival` (ns). Meanwhile this thread helps to add up sums. False: the run was aborted. */
 bool local_rest(LocalMember *member, int64_t arrival);
@@ -78,16 +79,16 @@ bool local_rest(LocalMember *member, int64_t arrival);
 LocalBarrier *local_barrier(int count); /* NULL: no memory */
 /* Member `self` arrives at its next round. Returns whether it is the last member to arrive at that round. */
 bool local_arrive(LocalBarrier *barrier, int self);
-/* The index of a member that has not yet arrived at the round at which `self` has arrived last. If all have arrived:
-   the last member's index. */
+/* The index of a member that has not yet arrived at the latest round at which `self` has arrived. If all have arrived:
+   the index of the last member. */
 int local_absent(const LocalBarrier *barrier, int self);
 
 /* --- local.c --- */
 
 typedef struct LocalRequest LocalRequest;
 
-/* One member's side. All sides are freed when the last one is closed: until then other members may still access
-   them. */
+/* One member's side of a communicator. All sides are freed when the last one is closed: until then other members may
+   still access them. */
 struct LocalCommunicator {
     Communicator communicator; /* must be first */
     LocalMember *member;
@@ -163,8 +164,8 @@ bool local_sum_has_work(const LocalMember *member);
 
 /* Allocates the entries of all-to-alls in the shared part; nothing if `config` has none. False: no memory. */
 bool local_all_to_all_prepare(LocalShared *shared, const CommunicatorConfig *config);
-/* The bytes of these arrays that are counted for one member: its own entries, and the states of the pieces that it
-   sends. */
+/* The bytes of LocalShared.posted and LocalShared.states that count as memory of one member: its own entries, and the
+   states of the pieces that it sends. */
 size_t local_all_to_all_bytes(const LocalShared *shared);
 Status local_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error);
 Status local_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Error *error);

@@ -1,6 +1,6 @@
-/* All-to-alls among threads. While a member waits, it moves its own pieces: those that it sends, and those that it
-   receives, for each member that has posted. Each piece is moved once, by whichever of its two members claims it first.
-   So a wait can end as soon as all members have posted, even if other members do not wait yet. */
+/* All-to-alls among threads. While a member waits, it moves the pieces between itself and each member that has posted,
+   in both directions. Each piece is moved once, by whichever of its two members claims it first. So a wait can end as
+   soon as all members have posted, even if other members do not wait yet. */
 #include "runtime/transport/local.h"
 
 #include "runtime/base/clock.h"

@@ -1,5 +1,5 @@
-/* Sums among threads. The last member to post a sum cuts it into units and makes it ready. A member that has posted it
-   and waits, for this sum or for anything else, takes the next unit and adds it up for all members.
+/* Sums among threads. The last member to post a sum cuts it into units and marks it as ready. Each member that waits,
+   for this sum or for anything else, takes the next unit and adds it up for all members.
 
    With a device, the last member to post enqueues the whole sum, to run after everything that the other members had
    enqueued when they posted, and concurrently with later computation. */

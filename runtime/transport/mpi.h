@@ -1,8 +1,8 @@
 #ifndef TRANSPORT_MPI_H
 #define TRANSPORT_MPI_H
 
-/* A world whose members are MPI processes, and its communicators. Only these files use MPI; they form a shared object
-   of their own. */
+/* A world whose members are MPI processes, and its communicators. Only mpi.c and the files mpi_*.c call MPI. They form
+   a shared object of their own, dprun-mpi.so. */
 
 #include "runtime/transport/communicator.h"
 
@@ -12,7 +12,8 @@
 
 enum {
     TAG_GATHER,
-    TAG_COMMUNICATORS, /* the first tag of communicator 0. Each communicator has three: messages, sums, all-to-alls */
+    /* the first tag of communicator 0. Each communicator has three tags: for messages, for sums, for all-to-alls */
+    TAG_COMMUNICATORS,
     TAGS_EACH = 3,
 };
 
@@ -36,7 +37,7 @@ typedef struct MpiTransfer {
 } MpiTransfer;
 
 typedef struct MpiWorld {
-    World world;      /* must be first: a World of this table is an MpiWorld */
+    World world;      /* must be first: a World with the table world_mpi is cast to MpiWorld */
     MPI_Comm members; /* the MPI rank of a process is the number of its member */
     /* a second communicator, for messages that may come at any time: notices of an abort, and pulses (mpi_world.c) */
     MPI_Comm aside;
@@ -50,9 +51,9 @@ typedef struct MpiWorld {
     MpiCommunicator *summing;          /* list of communicators with a sum that is posted and not waited for */
     MpiCommunicator *with_all_to_alls; /* list of communicators that may have all-to-alls */
     MpiTransfer *transfers;            /* [2 * size], for a gather */
-    /* the times at which links of the imitated network are free: [size] for messages from each member to this one, then
-       [size] for pieces of all-to-alls from each member. No member sends messages to itself, so this member's own
-       entry in the first half is used for the link of all-to-alls that it sends. NULL: no network is imitated */
+    /* the times at which links of the imitated network are free: [size] for messages and sums from each member to this
+       one, then [size] for pieces of all-to-alls from each member. No member sends messages to itself, so this member's
+       own entry in the first half is used for the link of all-to-alls that it sends. NULL: no network is imitated */
     int64_t *links;
     MPI_Comm times; /* the communicator that carries MpiTransfer.ready */
     /* list of receives whose arrival is not known yet, in the order of their posts */
@@ -98,9 +99,9 @@ Status mpi_test(MpiWorld *world, MpiTransfer *transfer, bool *done, Error *error
 Status mpi_await(MpiWorld *world, MpiTransfer *transfer, int member, Error *error);
 Status mpi_progress(World *world, Error *error);
 
-/* --- mpi_link.c: under the lock of the world; the functions return codes of MPI --- */
+/* --- mpi_link.c: mpi_link_start and mpi_link_test need the lock of the world, and return codes of MPI --- */
 
-/* False: no memory. */
+/* Allocates MpiWorld.links if `config` gives a network. False: no memory. */
 bool mpi_link_prepare(MpiWorld *world, const WorldConfig *config);
 /* For a transfer over the imitated network: starts to send or receive the time at which the sender was ready. */
 int mpi_link_start(MpiWorld *world, bool is_send, bool all_to_all, int tag, size_t bytes, int member,
@@ -149,9 +150,10 @@ Status mpi_sums_advance(MpiWorld *world, Error *error);
 
 /* --- mpi_all_to_all.c --- */
 
-/* Allocates the requests of the all-to-alls that may be in flight. */
+/* Allocates the transfers of the all-to-alls that may be in flight, and adds the communicator to the world's list. Does
+   nothing if there are no all-to-alls. */
 Status mpi_all_to_all_prepare(MpiCommunicator *side, const CommunicatorConfig *config, Error *error);
-/* Removes the communicator from the world's list; it has no all-to-alls in flight. */
+/* Removes the communicator from MpiWorld.with_all_to_alls, if it is in this list. It has no all-to-alls in flight. */
 void mpi_all_to_all_remove(const MpiCommunicator *side);
 /* Tests the all-to-alls in flight, without waiting. If it finds for the first time that all pieces for this member have
    arrived, it stores the present time in AllToAll.arrival. */

@@ -1,6 +1,6 @@
-/* All-to-alls between processes. Each piece that is not empty is a transfer. MPI delivers the transfers between two
-   processes that have the same tag in the order of their posts, so the pieces of several all-to-alls in flight are not
-   mixed up. */
+/* All-to-alls between processes. Each piece for another member that is not empty is a transfer. MPI delivers the
+   transfers between two processes that have the same tag in the order of their posts, so the pieces of several
+   all-to-alls in flight are not mixed up. */
 #include "runtime/transport/mpi.h"
 
 #include "runtime/base/clock.h"

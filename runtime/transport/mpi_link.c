@@ -1,8 +1,8 @@
 /* Transfers between processes over an imitated network. Beside each transfer the sender sends the time at which its
    side of the link is ready; the receiver computes the arrival. All processes are on one machine, so they share a
    clock. The state of a link for messages is in the process of the receiver. The all-to-alls of a sender use one link,
-   which carries the pieces in the order of members. The state of that link is kept twice: by the sender, as if every
-   receiver had posted before the sender, and by each receiver for the pieces that it gets. */
+   which carries the pieces in the order of members. The sender keeps a state of that link as if every receiver had
+   posted before the sender. Each receiver also keeps one, for the pieces that it gets. */
 #include "runtime/transport/mpi.h"
 
 #include "runtime/base/clock.h"

@@ -19,7 +19,7 @@ static void set_defaults(void)
     const char *all = getenv("OMPI_COMM_WORLD_SIZE"), *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
     if (strncmp(version, "Open MPI v4.", 12) != 0 || !all || !here || strcmp(all, here) != 0)
         return;
-    setenv("OMPI_MCA_pml", "ob1", 0); /* avoids the search for networks, which halves the time to start */
+    setenv("OMPI_MCA_pml", "ob1", 0); /* no search for networks: MPI then starts in half the time */
     setenv("OMPI_MCA_btl", "self,vader", 0);
     /* Two copies through shared memory are faster than one by the kernel. If all pieces of a message are posted at
        once, a few calls of progress are enough to overlap it with computation. */
@@ -27,8 +27,8 @@ static void set_defaults(void)
     setenv("OMPI_MCA_pml_ob1_send_pipeline_depth", "64", 0);
 }
 
-/* Writes the number of processes on this machine to *processes. Returns whether they may use fewer processors than
-   that. */
+/* Writes the number of processes on this machine to *processes. Returns whether they are more than the processors on
+   which they may run. */
 static bool is_crowded(int *processes)
 {
     MPI_Comm here;
@@ -48,7 +48,8 @@ static Status wrong_processes(Mesh mesh, int processes, Error *error)
     if (processes == 1 && launched_processes() > 1)
         return error_set(
             error, STATUS_BAD_USAGE,
-            "%d processes were started by another MPI than the one that dprun was built with: each is alone",
+            "%d processes were started by another MPI than the one that dprun was built with, so each is alone: use "
+            "the mpirun of the MPI of dprun",
             launched_processes());
     char needed[160], other[48] = "";
     if (mesh.replicas > 1)
@@ -85,8 +86,7 @@ static Status start_mpi(const WorldConfig *config, World **members, Error *error
         return wrong_processes(world_mesh(config), processes, error);
     if (config->map && !is_permutation(config->map, processes)) {
         MPI_Finalize();
-        return error_set(error, STATUS_BAD_USAGE, "the rank map must name each of the ranks 0 to %d once",
-                         processes - 1);
+        return error_set(error, STATUS_BAD_USAGE, "--rank-map must name each of the ranks 0 to %d once", processes - 1);
     }
     if (provided < MPI_THREAD_SERIALIZED) {
         mpi_leave_at_exit();

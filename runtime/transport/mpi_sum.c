@@ -40,7 +40,7 @@ static char *slice_of(const MpiCommunicator *side, int i, size_t *bytes)
 }
 
 /* Starts the transfers of a phase. SUM_COLLECTS: this member receives its slice of every other member's buffer.
-   SUM_SPREADS: it sends the sum of its slice to all, and receives theirs. */
+   SUM_SPREADS: it sends the sum of its slice to all others, and receives the sums of their slices. */
 static Status begin(MpiCommunicator *side, SumPhase phase, Error *error)
 {
     const Communicator *communicator = &side->communicator;

@@ -1,5 +1,5 @@
-/* The world of processes: the pulse, waiting, transfers, gathering, and the end of the run: the barrier of a good run,
-   and the abort of a failed one. */
+/* The world of processes: pulses, waits, transfers, gathers, the abort of a run, and the barrier at the end of a good
+   run. */
 #include "runtime/transport/mpi.h"
 
 #include "runtime/base/clock.h"
@@ -18,7 +18,7 @@ enum {
     TAG_PULSE,   /* on `aside`: the sender makes progress */
     SPINS = 256, /* tests before a waiting thread yields its processor */
     NAP_NANOSECONDS = 20000,
-    /* if a wait has not looked at the clock for longer than this, the process was stopped; this time does not count as
+    /* if a wait has not read the clock for this time or longer, the process was stopped; the gap does not count as
        waiting */
     PAUSE_NANOSECONDS = 1000000000,
 };
@@ -150,7 +150,7 @@ static void stop_pulse(MpiWorld *world)
 
 /* --- waiting --- */
 
-/* Whether MPI has completed the transfer, and only its arrival over the imitated network is still to come. */
+/* Whether the arrival of the transfer over the imitated network is known and more than NAP_NANOSECONDS away. */
 static bool is_under_way(const MpiTransfer *transfer)
 {
     return transfer->link && transfer->arrival != INT64_MAX &&
@@ -233,7 +233,8 @@ Status mpi_await(MpiWorld *world, MpiTransfer *transfer, int member, Error *erro
 
 /* --- transfers --- */
 
-/* Counts of MPI are of type int. So the unit is a float where possible, which allows messages of 8 GiB. */
+/* Counts of MPI are of type int. So the unit is a float if the size is a multiple of 4 bytes: then a message can have
+   almost 8 GiB. */
 Status mpi_start(MpiWorld *world, bool is_send, int tag, void *memory, size_t bytes, int member, MpiTransfer *transfer,
                  Error *error)
 {
@@ -242,7 +243,11 @@ Status mpi_start(MpiWorld *world, bool is_send, int tag, void *memory, size_t by
     const size_t count = floats ? bytes / sizeof(float) : bytes;
     if (count > INT_MAX) {
         mpi_leave_at_exit();
-        return error_set(error, STATUS_RUN_FAILED, "a message of %zu bytes is more than MPI takes", bytes);
+        return error_set(error, STATUS_RUN_FAILED,
+                         "MPI cannot send %zu bytes in one message (the limit is 2 GiB, or 8 GiB for a multiple of 4 "
+                         "bytes): use smaller "
+                         "microbatches",
+                         bytes);
     }
     *transfer = (MpiTransfer){.link = NULL};
     pthread_mutex_lock(&world->lock);
@@ -348,14 +353,14 @@ static void mpi_close(World *base)
     Status status = meet_at_end(world, &expected, &error);
     const MemberName name = world_member_name(&base->config, base->number);
     Limit limit = {.seconds = base->config.quiet_deadline, .who = &base->config};
-    snprintf(limit.words, sizeof limit.words, "%s is through, but not all ranks have come to their end", name.text);
+    snprintf(limit.words, sizeof limit.words, "%s has finished, but not all ranks have finished", name.text);
     limit_begin(&limit);
     while (status == STATUS_OK && world->heard < expected) /* waits until no pulse to this member is in flight */
         status = poke(world, &error);
     if (status != STATUS_OK) {
         limit_end(&limit);
         /* mpi_close returns no error, so it prints this one itself */
-        fprintf(stderr, "dprun: %s is through, but %s\n", name.text, error.text);
+        fprintf(stderr, "dprun: %s has finished, but %s\n", name.text, error.text);
         mpi_leave_at_exit();
         return;
     }

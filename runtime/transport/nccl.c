@@ -1,5 +1,5 @@
 /* Messages by NCCL. NCCL runs operations in the order of their stream, and each one blocks the stream until the peer
-   joins it. So this transport is in order: a rank must post messages in the order that was proven, none earlier.
+   runs its part. So this transport is in order: a rank must post messages in the order that was proven, none earlier.
    NCCL runs the messages of a group at the same time. So messages that are posted one after the other form a group:
    none waits until an earlier one has ended. The next wait, sum or call of progress ends the group. */
 #include "runtime/transport/nccl.h"

@@ -1,8 +1,8 @@
 #ifndef TRANSPORT_NCCL_H
 #define TRANSPORT_NCCL_H
 
-/* Communicators among members with one GPU each, in either world. The NCCL library is loaded only if this transport is
-   used. */
+/* Communicators among members with one GPU each. The members are threads or processes. The NCCL library is loaded only
+   if this transport is used. */
 
 #include "runtime/transport/communicator.h"
 
@@ -18,7 +18,7 @@ enum { NCCL_OK = 0, NCCL_IN_PROGRESS = 7 };
 enum { NCCL_BYTES = 1, NCCL_FLOATS = 7 }; /* ncclUint8, ncclFloat32 */
 enum { NCCL_LEAST = 21400 };
 
-/* The first members of ncclConfig_t; `size` says how many there are. */
+/* The first fields of ncclConfig_t. `size` tells NCCL how many bytes of the struct there are. */
 typedef struct NcclConfig {
     size_t size;
     unsigned magic, version;
@@ -52,8 +52,8 @@ Status nccl_check(int code, const char *call, Error *error);
 
 typedef struct NcclFlight NcclFlight;
 
-/* All communicators use one NCCL communicator of all members of the world. NCCL would run several communicators on
-   separate streams; ranks that use these in different orders could deadlock. */
+/* All communicators of a member use one NCCL communicator, which has all members of the world. Ranks that used several
+   NCCL communicators in different orders could deadlock. */
 typedef struct NcclMember {
     World *world;
     struct NcclMember *next; /* in the list of members open in this process */
@@ -73,8 +73,8 @@ typedef struct NcclMember {
     bool finalized; /* ncclCommFinalize was called; under the lock of the list of open members */
 } NcclMember;
 
-/* Gives the NcclMember of `world`, and counts one user more. The first call makes it, together with all other members
-   of the world. If that fails, *taken may still be set; then it must be given back. */
+/* Gives the NcclMember of `world`, and counts one user more. The first call makes the NcclMember, and is a collective
+   of all members of the world. If it fails and has set *taken, the caller gives *taken back. */
 Status nccl_member_take(World *world, Device *device, NcclMember **taken, Error *error);
 void nccl_member_give_back(NcclMember *member);
 /* Aborts the NCCL communicator, which also ends its kernels that wait for a peer. */

@@ -23,7 +23,7 @@ static Status enter(NcclMember *member, Error *error)
     if (!member->aborted)
         return STATUS_OK;
     pthread_mutex_unlock(&member->lock);
-    return error_set(error, STATUS_RUN_FAILED, "the run was ended");
+    return error_set(error, STATUS_RUN_FAILED, "the run was aborted");
 }
 
 Status nccl_look(NcclMember *member, int *code, Error *error)
@@ -53,7 +53,8 @@ static Status settle(NcclMember *member, const char *call, Error *error)
         if (world->run->progress)
             TRY(world->run->progress(world, error));
         if (deadline > 0 && (double)(clock_nanoseconds() - begun) > deadline * 1e9)
-            return error_set(error, STATUS_RUN_FAILED, "%s: not all ranks have come within %g s", call, deadline);
+            return error_set(error, STATUS_RUN_FAILED, "%s: not all ranks have made this call within %g s", call,
+                             deadline);
         sched_yield();
     }
 }
@@ -117,8 +118,8 @@ static Status check_gpus(const World *world, const Card *cards, Error *error)
             if (memcmp(cards[first].gpu, cards[second].gpu, DEVICE_IDENTITY) == 0)
                 return error_set(
                     error, STATUS_RUN_FAILED,
-                    "%s and %s are on the same GPU, and NCCL wants one for each: more GPUs, or all ranks on one in one "
-                    "process (dprun --device cuda without mpirun)",
+                    "%s and %s are on the same GPU, and NCCL needs one for each: use more GPUs, or one process for all "
+                    "ranks (dprun --device cuda without mpirun)",
                     world_member_name(&world->config, first).text, world_member_name(&world->config, second).text);
     return STATUS_OK;
 }
@@ -206,8 +207,8 @@ Status nccl_member_take(World *world, Device *device, NcclMember **taken, Error 
     return start(member, error);
 }
 
-/* NCCL connects two ranks at their first transfer, which takes long. So this function sends a few bytes to each of
-   `members` that is not connected yet, and receives a few from it, before the first step. */
+/* NCCL connects two ranks at their first transfer, which takes long. So before the first step this function sends a
+   byte to each of `members` that is not connected yet, and receives a byte from it. */
 Status nccl_greet(NcclMember *member, const int *members, int count, Error *error)
 {
     bool all = true;

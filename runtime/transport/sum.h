@@ -30,8 +30,9 @@ static inline void sum_in_order(void *const *parts, int count, size_t start, siz
     }
 }
 
-/* A sum over `count` members is divided into one slice of the buffer for each member to add up. Slices begin at
-   multiples of SUM_LINE elements: a cache line of floats, and an alignment that GPU kernels need to be fast. */
+/* mpi and nccl divide a sum over `count` members into `count` slices of the buffer. Each member adds up one slice.
+   Slices begin at multiples of SUM_LINE elements: a cache line of floats, and an alignment that GPU kernels need to be
+   fast. */
 enum { SUM_LINE = 16 }; /* elements */
 
 typedef struct SumSlice {
@@ -46,8 +47,8 @@ static inline SumSlice sum_slice(size_t elements, int member, int count)
     return (SumSlice){start, end - start};
 }
 
-/* How many elements are enough to hold one member's slice of the buffers of all members, for buffers of up to
-   `elements` elements. */
+/* How many elements are enough to hold one slice from each of `count` members, for buffers of up to `elements`
+   elements. */
 static inline size_t sum_slices_room(size_t elements, int count) { return elements + 2 * SUM_LINE * (size_t)count; }
 
 #endif

@@ -39,10 +39,10 @@ const Transport *transport_for(bool processes, bool gpu)
 }
 
 /* The world of processes is in a shared object, dprun-mpi.so, so that dprun starts on machines without MPI. It is in
-   the folder of the program, or in ../lib/dprun. */
+   the folder of the executable dprun, or in ../lib/dprun relative to that folder. */
 static Status load_mpi(const WorldTable **table, Error *error)
 {
-    /* relative to the folder of the program: in a build, in an installation */
+    /* relative to the folder of the executable: in a build, in an installation */
     static const char *const places[] = {"dprun-mpi.so", "../lib/dprun/dprun-mpi.so"};
     enum { PLACES = sizeof places / sizeof *places, LONGEST = sizeof "../lib/dprun/dprun-mpi.so" };
     char path[PATH_MAX];

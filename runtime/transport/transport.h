@@ -1,8 +1,8 @@
 #ifndef TRANSPORT_TRANSPORT_H
 #define TRANSPORT_TRANSPORT_H
 
-/* The registry of transports. A transport is a way in which the ranks of a run exchange blocks and sum buffers. It
-   opens a world (world.h), whose members then make communicators (communicator.h). */
+/* The registry of transports. A transport is a way in which the ranks of a run exchange blocks of memory and add up
+   buffers. It opens a world (world.h), whose members then make communicators (communicator.h). */
 
 #include "runtime/transport/communicator.h"
 
@@ -13,7 +13,8 @@ typedef struct Transport {
     bool host_memory; /* can transfer memory of the host */
     bool gpu_memory;  /* can transfer memory of GPUs */
     bool gpu_each;    /* true: every rank needs its own GPU; false: all ranks of a process share one GPU */
-    /* messages of a rank are transferred in the order of their posts, each after the previous ones */
+    /* true: a message may have to wait until earlier messages of the rank are transferred, so a rank posts messages
+       only in the proven order */
     bool in_order;
     /* true: the transport's waits fail at the deadline; false: the watchdog watches the waiting threads */
     bool own_deadline;
@@ -32,7 +33,7 @@ const Transport *transport_named(const char *name, bool processes);
 const Transport *transport_for(bool processes, bool gpu);
 
 /* Loads what the transport needs, and opens its world: WorldTable.open, whose failures it returns. STATUS_RUN_FAILED if
-   a library is missing; the error says which. */
+   a library is missing or cannot be used; the error says which. */
 Status transport_open(const Transport *transport, const WorldConfig *config, World **members, Error *error);
 
 #endif

@@ -26,8 +26,8 @@ typedef struct WorldConfig {
     const char *deadline_option; /* option that sets the deadline, for messages; NULL: there is none */
     /* the deadline in seconds while processes start and end, when no progress of members can be noticed */
     double quiet_deadline;
-    /* The network that communicators imitate for transfers in the host's memory; gathers do not. All processes must
-       then be on one machine */
+    /* The network that communicators imitate for transfers in the host's memory. Gathers are not delayed. If a network
+       is given, all processes must be on one machine */
     LinkModel link;
 } WorldConfig;
 
@@ -36,8 +36,8 @@ typedef Status Connect(World *world, const CommunicatorConfig *config, Communica
 
 typedef struct WorldTable {
     /* Opens the members that are in this process into members[number]; the others become NULL. STATUS_BAD_USAGE: the
-       number of processes is not the number of members (the error says both), `map` does not name each member once, or
-       with `link` the processes are on several machines. */
+       number of processes is not the number of members, `map` does not name each member once, or with `link` the
+       processes are on several machines. */
     Status (*open)(const WorldConfig *config, World **members, Error *error);
 
     /* Every member passes `bytes` bytes, and receives the bytes of all members in the order of their numbers. A
@@ -66,8 +66,9 @@ struct World {
 };
 
 /* Aborts the run for all members: every wait of any member, now or later, fails with this member's name and `reason`,
-   unless another member has aborted the run before. Any thread may call it. If members are processes, a process that
-   caused or noticed a failure ends all others when it exits, with exit status 3. */
+   unless another member has aborted the run before. (A call of NCCL may fail with another error.) Any thread may call
+   this function. If members are processes, a process that caused or noticed a failure ends all others when it exits,
+   with exit status 3. */
 void world_abort(World *world, const char *reason);
 
 /* Whether the network of `config->link` connects the two members. */

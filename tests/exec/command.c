@@ -265,7 +265,7 @@ static void test_fault(void **state)
     if (SANITIZED)
         skip(); /* sanitizers handle faults themselves */
     static const int numbers[] = {SIGSEGV, SIGABRT};
-    static const char *const words[] = {"a bad access to memory (SIGSEGV)\n", "a library gave up (SIGABRT)\n"};
+    static const char *const words[] = {"a bad access to memory (SIGSEGV)\n", "a library called abort (SIGABRT)\n"};
     for (size_t i = 0; i < 2; i++) {
         const pid_t child = start("exec %s --json --steps 1000000 %s %s", dprun, small, program);
         await_step("\"step\":2,");
@@ -540,7 +540,7 @@ static void test_asked_to_end(void **state)
     kill(guards[2], SIGSTOP);
     assert_true(blocks_ends(a_rank(mpirun)));
     kill(mpirun, SIGUSR1);
-    expect(finish(mpirun), 0, "after SIGUSR1 until the end");
+    expect(finish(mpirun), 0, "until the end after SIGUSR1");
     assert_int_equal(access(path, F_OK), 0);
 }
 

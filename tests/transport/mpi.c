@@ -428,7 +428,7 @@ static void a_foreign_launcher_is_named(void **state)
 static void a_wrong_map_is_refused(void **state)
 {
     (void)state;
-    expect_run(2, "wrong-map", 2, 2, "the rank map must name each of the ranks 0 to 1 once");
+    expect_run(2, "wrong-map", 2, 2, "--rank-map must name each of the ranks 0 to 1 once");
 }
 
 /* A failed run exits with 3, whatever the program returns, and does not wait for the ranks that are missing. */
@@ -463,10 +463,9 @@ static void who_stops_at_either_end_keeps_nobody(void **state)
     (void)state;
     expect_run(3, "ends-before-open", 3, 3,
                "not all processes have started within 4 s (--deadline): rank 1 is stopped (process ");
-    expect_run(3, "ends-before-close", 3, 3, "is through, but no answer from rank 1 within 2 s (--deadline)");
-    expect_run(
-        3, "ends-in-finalize", 3, 3,
-        "is through, but not all ranks have come to their end within 4 s (--deadline): rank 1 is stopped (process ");
+    expect_run(3, "ends-before-close", 3, 3, "has finished, but no answer from rank 1 within 2 s (--deadline)");
+    expect_run(3, "ends-in-finalize", 3, 3,
+               "has finished, but not all ranks have finished within 4 s (--deadline): rank 1 is stopped (process ");
     expect_run(3, "ends-killed", 3, 128 + SIGKILL, "ends-killed: good");
 }
 
