@@ -5,9 +5,9 @@
 
 /* Messages are written in the order in which they run in a simulation. Every pass, every F&B and every message takes
    one step, a message on both of its ranks. Each rank follows its order. Before a pass the rank requests the messages
-   that the pass still needs; the ranks that compute them send them before their own next pass. An update takes one
-   step of all ranks that hold the stage. A rank with several requests first serves the one with the longest critical
-   path to the end of the run: list scheduling (Graham 1969; Hu 1961). */
+   that the pass still needs. A rank that has computed a requested message sends it before its own next pass, if both
+   ranks are free. An update takes one step of all ranks that hold the stage. A rank with several requests first serves
+   the one with the longest critical path to the end of the run: list scheduling (Graham 1969; Hu 1961). */
 
 enum { NEEDS_MAX = 2, NOBODY = UINT32_MAX }; /* NEEDS_MAX: most messages that a pass or F&B needs */
 
@@ -73,9 +73,9 @@ static uint32_t passes_of(const Action *first) { return first->overlap ? 2 : 1; 
 
 /* --- critical paths --- */
 
-/* Computes the length of the critical path from the start of a pass or F&B to the end of the run. The paths of rank
-   r's passes from position known[r] on are known. False: a pass that depends on this one has no known path yet;
-   `*blocker` is the rank of that pass. */
+/* Computes the length of the critical path from the start of a pass or F&B to the end of the run. The paths of rank r's
+   passes from position known[r] on are known. False: the path of a later pass, on rank `*blocker`, is needed but not
+   known yet. */
 static bool measure(const Communicator *c, const uint32_t *known, uint32_t rank, uint32_t position, uint32_t *blocker)
 {
     const Order *order = &c->schedule->orders[rank];
@@ -117,7 +117,7 @@ static void measure_paths(Communicator *c, Arena *arena)
     const uint32_t ranks = c->schedule->ranks;
     uint32_t *known = arena_array(arena, ranks, sizeof *known);
     uint32_t *ready = arena_array(arena, ranks, sizeof *ready);
-    /* [rank]: the first rank that waits for a path of this one, + 1; 0: none */
+    /* [rank]: 1 + the first rank that waits for a path of this rank; 0: no rank waits */
     uint32_t *waiter = arena_array(arena, ranks, sizeof *waiter);
     uint32_t *next_waiter = arena_array(arena, ranks, sizeof *next_waiter);
     uint32_t ready_count = ranks;

@@ -228,7 +228,7 @@ static void read_rows(Reader *reader)
     }
 }
 
-/* Reports a pipe of which no rank runs a pass: at a cell of this pipe if there is one. */
+/* Reports a pipe of which no rank runs a pass. The error points to the first cell of this pipe, if there is one. */
 static void report_no_pass(Reader *reader, uint32_t pipe)
 {
     const Schedule *schedule = reader->schedule;
@@ -288,7 +288,8 @@ static void size_pipes(Reader *reader)
     }
 }
 
-/* Reports a stage of which no rank runs a pass: at a message or update that names the stage if there is one. */
+/* Reports a stage of which no rank runs a pass. The error points to the first message or update of the stage, if there
+   is one. */
 static void report_nowhere(Reader *reader, uint32_t pipe, uint32_t stage)
 {
     const Schedule *schedule = reader->schedule;
@@ -333,7 +334,8 @@ static bool find_stages(Reader *reader, uint32_t p, uint16_t *ranks)
 }
 
 /* Places the stage and microbatch of the pass at `position` on the pass's rank. It is an error if an earlier pass has
-   placed them on another rank. first: [stage and microbatch], the position of the pass that placed them. */
+   placed them on another rank. first: [stage * microbatches + microbatch], the position of the pass that placed
+   them. */
 static void take_home(Reader *reader, const PlacedPipe *pipe, uint32_t rank, uint32_t position, uint32_t *first)
 {
     const Schedule *schedule = reader->schedule;

@@ -39,8 +39,8 @@ static bool no_chunk(Expander *x, const Pass *pass, int64_t number, uint32_t cou
 {
     const char letter = action_letter((uint8_t)pass->kind);
     if (pass->computed_chunk)
-        FAIL(x, pass->span, pass->computed_chunk, "there is no chunk %lld: this rank holds %u", (long long)number,
-             count);
+        FAIL(x, pass->span, pass->computed_chunk, "there is no chunk %lld: this rank holds %s, numbered from 0",
+             (long long)number, counted(count, "chunk").text);
     RankError *error =
         rank_error(&x->errors, x->rank, pass->span, "%c%d is of chunk %d, but this rank holds %s", letter, pass->chunk,
                    pass->chunk, count == 1 ? "only chunk 0" : counted(count, "chunk").text);
@@ -174,8 +174,9 @@ static void append(Expander *x, const Request *request, uint8_t chunk, uint32_t 
         x->forward = action;
 }
 
-/* Appends the U that makes the next version of the chunk's weights. Leaves it out if all gradients since the last U
-   are of microbatches that do not exist, unless other copies of the stage may have gradients. */
+/* Appends the U that makes the next version of the chunk's weights. Leaves the U out if three things hold: gradients
+   since the last U were left out, because their microbatches do not exist; no gradient was computed since the last U;
+   and the stage cannot have other copies, which may have gradients. */
 static void serve_update(Expander *x, const Request *request)
 {
     ChunkState *state = &x->chunks[request->chunk];
@@ -209,8 +210,9 @@ static bool serve(Expander *x, const Request *request)
     return true;
 }
 
-/* The values of a step, which are evaluated once: how often it repeats, its time slot, from which F and B (or pair of
-   F) on `overlap` applies, and from which backward on `split` does. */
+/* The values of a step, which are evaluated once. count: number of repetitions; slot: its time slot; overlap_from:
+   index of the first F and B (or pair of F) that `overlap` makes an F&B (or F&F); split_from: index of the first
+   backward that `split` makes an I. */
 typedef struct StepValues {
     int64_t count, slot, overlap_from, split_from;
 } StepValues;
@@ -258,12 +260,12 @@ static bool expand_step(Expander *x, const Item *item)
                 return false;
             if (kind == ACTION_U && ++x->updates > x->updates_max) {
                 x->ran_away = true;
-                FAIL(x, pass->span, NULL, "more U than one for every microbatch: %llu",
+                FAIL(x, pass->span, NULL, "more U than one for every microbatch: at most %llu",
                      (unsigned long long)x->updates_max);
             }
             if (kind != ACTION_U && ++x->passes > x->passes_max) {
                 x->ran_away = true;
-                FAIL(x, pass->span, NULL, "more passes than every microbatch can have: %llu",
+                FAIL(x, pass->span, NULL, "more passes than its microbatches can have: at most %llu",
                      (unsigned long long)x->passes_max);
             }
         }

@@ -26,7 +26,7 @@ typedef struct Share {
     uint64_t count;
 } Share;
 
-enum { SHARES_MAX = 6 /* the message names so many passes; all others are summed in one more term */ };
+enum { SHARES_MAX = 6 /* the message names at most this many passes; one more term sums all others */ };
 
 typedef struct Shares {
     Share of[SHARES_MAX];

@@ -85,8 +85,8 @@ static inline bool is_backward(ActionKind kind) { return kind == ACTION_B || kin
 /* What explains an error, as text: the values in the expression or, if it is NULL, in the step's count, and the
    iterations of the loops. NULL: there is nothing to say. */
 const char *expand_circumstances(const Expander *x, const Expression *expression);
-/* Reports a request for one more microbatch than there are. The message adds up how many microbatches each written
-   pass requests: the first SHARES_MAX passes one by one, all others together. Always false. */
+/* Reports a request for one more microbatch than there are. The message adds up how many microbatches each written pass
+   requests: the first SHARES_MAX passes one by one, all others together. Returns false. */
 bool expand_too_many(Expander *x, const Request *request);
 /* Runs the rank's steps and stores each pass in x->requests. False: a step is wrong, or there are more passes or U
    than all microbatches can have, or too many iterations. */

@@ -90,7 +90,8 @@ static bool place_versions(Placer *p, const Item *item, PlacedPipe *pipe)
             diag_error(p->diagnostics, fault.expression->span, "%s", fault_text(&fault, p->arena));
         } else if (version < 0 || version > PROGRAM_MICROBATCHES_MAX) {
             diag_error(p->diagnostics, item->pipe.version->span,
-                       "microbatch %u would use version %lld: versions are numbered from 0", m, (long long)version);
+                       "microbatch %u would use version %lld: versions are numbered from 0 to %d", m,
+                       (long long)version, PROGRAM_MICROBATCHES_MAX);
         } else {
             pipe->versions[m] = (uint32_t)version;
             continue;
@@ -166,8 +167,8 @@ static bool place_pipes(Placer *p)
 /* --- chunks --- */
 
 /* Writes the ranks that hold a stage into `ranks`, each once, in the order of its microbatches, and returns their
-   number. seen: [ranks], zero before the first call, then kept. call: a number other than 0 that no other call has.
-   */
+   number. seen: [ranks], all 0 before the first call and kept between calls. call: a number other than 0 that no other
+   call has. */
 static uint32_t ranks_of_stage(const PlacedPipe *pipe, uint32_t stage, uint32_t *seen, uint32_t call, uint16_t *ranks)
 {
     uint32_t count = 0;

@@ -20,8 +20,8 @@ static bool within_limit(const Item *item, const int64_t *values)
 
 typedef enum Outcome { HOLDS, FAILS, HAS_FAULT } Outcome;
 
-/* Evaluates an item. HOLDS: a require holds, or another item has a value; FAILS: a require does not hold; HAS_FAULT:
-   there is no value. */
+/* Evaluates an item. HOLDS: a require holds or waits for costs (item_waits), or another item has a value; FAILS: a
+   require does not hold; HAS_FAULT: there is no value. */
 static Outcome examine(const Item *item, const Parameters *parameters, int64_t *values, Fault *fault)
 {
     int64_t value = 1;
@@ -33,8 +33,8 @@ static Outcome examine(const Item *item, const Parameters *parameters, int64_t *
 
 /* --- the nearest parameters with which all requires hold --- */
 
-/* Evaluates all items, for every rank. Returns the first outcome other than HOLDS, in the order in which items are
-   checked; HOLDS if there is none. */
+/* Evaluates all items except chunks, for every rank. Returns the first outcome other than HOLDS, in the order in which
+   items are checked; HOLDS if there is none. A number of ranks or microbatches beyond its limit is HAS_FAULT. */
 static Outcome examine_all(const Ast *ast, const Parameters *parameters, int64_t *values)
 {
     Fault fault;
@@ -63,8 +63,8 @@ bool require_admits(const Ast *ast, const Parameters *parameters, int64_t *value
     return examine_all(ast, parameters, values) != FAILS;
 }
 
-/* The first number for the item with which all requires hold, among number + step, number + 2 * step and so on; 0:
-   there is none that is near and at least 1. */
+/* The first number for the item with which all requires hold, among number + step, number + 2 * step and so on. 0:
+   there is none among the first TRIES of these numbers, from 1 to the item's limit. */
 static int64_t search(const Ast *ast, Parameters parameters, const Item *item, int64_t number, int64_t step,
                       int64_t *values)
 {

@@ -19,8 +19,8 @@ bool require_admits(const Ast *ast, const Parameters *parameters, int64_t *value
 /* Evaluates the items that depend on the rank, except chunks, and checks the requires among them. Ends at an item
    without a value. `values`: as require_for_all has left them. */
 void require_for_rank(const Ast *ast, uint32_t rank, int64_t *values, RankErrors *errors);
-/* Evaluates all items and checks all requires, for every rank. Called when the costs are known, because some requires
-   use cost(). */
+/* Evaluates all items except chunks, and checks all requires, for every rank. Called when the costs are known, because
+   some requires use cost(). */
 bool require_with_costs(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics);
 
 #endif

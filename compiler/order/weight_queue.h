@@ -20,7 +20,7 @@ typedef struct WeightQueue {
     uint32_t count, oldest;
     struct ChunkWeights {
         uint32_t *at;    /* [count]: the chunk's entries, as indices in `waiting`, in ascending order */
-        uint32_t *place; /* [microbatch]: index of its entry in `waiting` + 1; 0: it has none yet */
+        uint32_t *place; /* [microbatch]: 1 + the index of its entry in `waiting`; 0: it has no entry yet */
         uint32_t count, oldest;
     } * chunks;
 } WeightQueue;
@@ -29,8 +29,8 @@ typedef struct WeightQueue {
 void weight_queue_open(WeightQueue *queue, Arena *arena, uint32_t chunks, const uint32_t *microbatches);
 /* Adds an entry. Does nothing for a second I of a microbatch, an error that is reported elsewhere. */
 void weight_queue_put(WeightQueue *queue, uint8_t chunk, uint32_t microbatch);
-/* Take an entry: the oldest of all chunks (and its chunk), the oldest of a chunk, or that of a microbatch. False:
-   there is none. */
+/* Each of these three takes an entry from the queue: the oldest of all chunks (and sets `*chunk`), the oldest of a
+   chunk, or that of a microbatch. False: there is none. */
 bool weight_queue_take(WeightQueue *queue, uint8_t *chunk, uint32_t *microbatch);
 bool weight_queue_take_of(WeightQueue *queue, uint8_t chunk, uint32_t *microbatch);
 bool weight_queue_take_this(WeightQueue *queue, uint8_t chunk, uint32_t microbatch);

@@ -4,18 +4,18 @@
 
 #include <math.h>
 
-/* A chunk of a rank, which holds one stage. least_*: the least time of the pass, alone or as half of an F&B that the
-   rank can run. */
+/* A chunk of a rank, which holds one stage. least_*: the least time of the pass, alone or as half of an F&B, F&I or F&F
+   that the rank can run. */
 typedef struct Node {
     uint32_t stage, microbatches;
     /* Times of passes alone. input: the shorter of I and B, after either of which the gradient can be sent; backward:
        the shorter of B and I + W. */
     double forward, input, weight, backward;
     double least_forward, least_input, least_backward;
-    /* saved: the most time that an F&B with an F of this chunk saves, compared with `forward` + `backward`;
-       saved_input: the most that an F&B or F&I saves, compared with `forward` + `input` */
+    /* saved: the most time saved by an F&B with an F of this chunk, or by an F&I and its W, compared with `forward` +
+       `backward`; saved_input: the most that an F&B or F&I saves, compared with `forward` + `input` */
     double saved, saved_input;
-    /* arrives: the earliest time at which the chunk's first F can begin; returns: its first I or B */
+    /* arrives: the earliest time at which the chunk's first F can begin; returns: the same for its first I or B */
     double arrives, returns;
     /* least time from the end of an F until the backwards of the same microbatch, on this stage and on stage 0, have
        ended; in a forward-only schedule, until its F on the last stage has ended */
@@ -111,8 +111,8 @@ static void note_forward(const Bounder *b, const PlacedPipe *pipe, uint32_t micr
     }
 }
 
-/* Follows one microbatch, as if it ran alone, forward to the last stage and backward to stage 0. `arrives` and
-   `returns` are scratch arrays: [stages]. */
+/* Follows one microbatch, as if it ran alone, forward to the last stage and, unless the schedule is forward-only,
+   backward to stage 0. `arrives` and `returns` are scratch arrays: [stages]. */
 static void follow(const Bounder *b, const PlacedPipe *pipe, uint32_t microbatch, double *arrives, double *returns)
 {
     const double input = b->limits->input, weight = b->limits->weight;

@@ -31,7 +31,8 @@
       rank's start to the end.
 
    A forward-only schedule has one rule. A rank starts when the first microbatch can arrive. It runs all its forwards,
-   two at once as often as possible if that saves time. Then the last microbatch still has to pass the stages after it.
+   two at once as often as possible if that saves time. Then its last microbatch still has to go through the later
+   stages.
 
    Two known bounds are cases of rule 1. P ranks in a V with F = I = W = 1, F&B = x and enough memory: (2M-2P)x + 7P-1.
    The same with a memory of k activations and without F&B: a bubble of at least 6P-3k-1 (Qi et al., Pipeline

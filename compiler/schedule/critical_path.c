@@ -1,7 +1,8 @@
 #include "compiler/schedule/critical_path.h"
 
 /* Replaces *at by the pass that this pass or F&B waited for: the pass before it on its rank, or the pass that computed
-   the last of its inputs to arrive. False: it waited for no pass. */
+   the last of its inputs to arrive. A U of a stage with copies on several ranks may have waited for the last pass
+   before the U on the rank that reached its U last. False: it waited for no pass. */
 static bool step_back(const Schedule *schedule, const PassTable *table, const Timeline *times, CriticalPass *at)
 {
     const Order *order = &schedule->orders[at->rank];

@@ -1,9 +1,9 @@
 #ifndef SCHEDULE_CRITICAL_PATH_H
 #define SCHEDULE_CRITICAL_PATH_H
 
-/* The critical path: the chain of passes that determines the makespan. Each starts when the one before it ends, or when
-   the message from it arrives. While the orders stay the same, the makespan shrinks only if a pass or a message of this
-   chain becomes shorter. */
+/* The critical path: the chain of passes that determines the makespan. Each pass of the chain starts when the previous
+   pass of the chain ends, or when the message from that pass arrives. While the orders stay the same, the makespan
+   shrinks only if a pass or a message of this chain becomes shorter. */
 
 #include "compiler/schedule/timeline.h"
 

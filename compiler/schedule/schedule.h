@@ -2,8 +2,8 @@
 #define SCHEDULE_SCHEDULE_H
 
 /* A schedule with all parameters filled in: the rank of each stage, and the order in which each rank runs its passes.
-   place and expand make it from a .dps file, csv from a .csv file; every later step of the compiler reads or refines
-   it. */
+   place and then expand or order_auto make it from a .dps file, csv_read from a .csv file. Every later step of the
+   compiler reads or refines it. */
 
 #include "compiler/source/diag.h"
 #include "runtime/base/arena.h"
@@ -93,7 +93,8 @@ struct Origin {
     const char *(*place)(const Origin *origin, uint32_t rank, uint32_t position);
 };
 
-/* The time slots of a rank in which several passes run. Notes list only the first of them. */
+/* The time slots of a rank in which several passes run. Only the first slots are kept for messages, and of each slot
+   only the first passes. */
 enum { SHARED_SLOTS_KEPT = 4, SHARED_PASSES_KEPT = 12 };
 typedef struct SharedSlots {
     uint32_t count;
@@ -117,7 +118,7 @@ typedef struct Schedule {
     uint32_t *chunk_counts; /* [ranks] */
     PlacedChunk **chunks;   /* [ranks][chunk] */
     Order *orders;          /* [ranks] */
-    bool has_messages;      /* the source is a .csv that has SEND and RECV */
+    bool has_messages;      /* the source is a .csv with a SEND or RECV */
     Recipes recipes;        /* recipes of F&Bs or F&Fs */
     /* where the actions of the orders were written; NULL: expand did not write the orders */
     const Origin *origin;
@@ -137,7 +138,7 @@ typedef struct SizesText {
 } SizesText;
 SizesText schedule_sizes(const Schedule *schedule);
 
-/* Whether the orders have passes, and all of them are F. */
+/* Whether the orders have passes, all of them F, and no U. */
 bool schedule_runs_forward_only(const Schedule *schedule);
 
 /* The costs that the schedule uses, as bits 1 << StageCost: those of the kinds of passes in its orders, and FB or FF if

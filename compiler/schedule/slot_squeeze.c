@@ -9,8 +9,8 @@ typedef struct Row {
     const Order *order;
     uint32_t *at;   /* [slots]: position, in the order, of the F or I in this slot; NOTHING: the slot is free */
     uint32_t *slot; /* [position] */
-    /* [slots]: the number of activations held and the number of W that wait at the end of the slot, if a W that waits
-       runs in every free slot */
+    /* [slots]: at the end of the slot, the number of activations that the rank holds, and the number of W that wait. In
+       a free slot, a waiting W runs if there is one */
     uint32_t *held, *waiting;
     /* [chunk][0: F, 1: I]: the first slot that the chunk's next F or I can take, which is after its previous one */
     uint32_t next[PROGRAM_CHUNKS_MAX][2];

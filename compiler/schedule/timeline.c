@@ -169,7 +169,7 @@ bool timeline_run_measured(const Schedule *schedule, const PassTable *table, con
     /* `ready` lists the ranks that may be able to run; `waiter` and `next_waiter` are, for each rank, a linked list of
        the ranks that wait for it. */
     uint32_t *ready = arena_array(arena, ranks, sizeof *ready);
-    /* [rank]: the first rank that waits for this one, + 1; 0: none */
+    /* [rank]: 1 + the first rank that waits for this rank; 0: no rank waits */
     uint32_t *waiter = arena_array(arena, ranks, sizeof *waiter);
     uint32_t *next_waiter = arena_array(arena, ranks, sizeof *next_waiter);
     uint32_t ready_count = ranks;

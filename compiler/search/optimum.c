@@ -8,7 +8,7 @@
 
 enum {
     TICKS_MAX = 4000,
-    DIGITS = 6 /* most digits after the decimal point of the times, for an exact tick */,
+    DIGITS = 6 /* a tick is exact only if no time has more digits than this after the decimal point */,
     CLAUSES_MAX = 30 * 1000000
 };
 

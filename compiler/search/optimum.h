@@ -5,10 +5,10 @@
    shorter orders.
 
    The solver counts time in ticks. If all times of the task are whole multiples of a tick with at most six decimal
-   digits, and the makespan is at most 4000 of the largest such tick, the solver uses that tick, and every answer is
-   exact. Otherwise a tick is 1/4000 of the makespan, and all times are rounded down. Shorter times never make an order
-   longer. So if the solver excludes a makespan for the rounded times, it is excluded for the real times too: the bound
-   holds, but it may stay a little below the optimum. */
+   digits, and the known order takes at most 4000 of the largest such tick, the solver uses that tick, and every answer
+   is exact. Otherwise a tick is 1/4000 of the time of the known order, and all times are rounded down to whole ticks.
+   Shorter times never make an order longer. So if the solver excludes a makespan for the rounded times, it is excluded
+   for the real times too: the bound holds, but it may stay a little below the optimum. */
 
 #include "compiler/schedule/bound.h"
 
@@ -17,7 +17,7 @@
 typedef struct OptimumTask {
     const Schedule *schedule; /* the placement of its stages; it must have no U */
     const Costs *costs;
-    const MemoryLimits *limits; /* [limit_count]: memory limits, all of which hold for every order */
+    const MemoryLimits *limits; /* [limit_count]: every order must keep within all of these limits */
     uint32_t limit_count;
     bool overlap;     /* passes may be F, I, W, B and F&B; otherwise only F, I and W */
     bool with_inputs; /* with `overlap`: passes may be F&I too, which makes the question much larger and gains little */
@@ -45,7 +45,8 @@ typedef struct Optimum {
        as long as the known order, or longer */
     Order *orders;
     bool found;
-    /* the question is too large, so the solver was not asked, and `bound` is the bound given to optimum_find */
+    /* the question is too large, so the solver was not asked. `bound` then rests on the bound given to optimum_find
+       alone */
     bool too_large;
 } Optimum;
 

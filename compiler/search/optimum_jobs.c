@@ -80,8 +80,9 @@ static void add_jobs(Jobs *jobs, uint32_t rank)
 
 /* --- B, F&B and F&I, where they can help --- */
 
-/* The times of an F&B and an F&I of these two jobs. A pair that saves no time is LEFT_OUT: an F&B or F&I that takes as
-   long as its halves in turn, and an F&B that takes as long as an F&I and a W. */
+/* The ticks of an F&B and of an F&I of these two jobs. An F&B or F&I is LEFT_OUT if it saves no time compared with its
+   two passes one after the other. An F&B is also LEFT_OUT if it saves no time compared with an F&I and a W. The F&I is
+   always LEFT_OUT in a task without `with_inputs`. */
 static JobPair pair_of(const Jobs *jobs, uint32_t f, uint32_t b)
 {
     const Job *forward = &jobs->jobs[f], *backward = &jobs->jobs[b];
@@ -170,8 +171,8 @@ uint32_t jobs_before(const Jobs *jobs, const Job *job, JobBefore before[JOBS_BEF
     return count;
 }
 
-/* Narrows the time windows (earliest, latest) of a job and of the jobs before it, so that each can run after the other.
-   False: no window changed. */
+/* Narrows the time windows (earliest, latest) of a job and of its direct predecessors, so that the job can run after
+   each of them. Returns whether a window changed. */
 static bool narrow(const Jobs *jobs, Job *job)
 {
     bool changed = false;

@@ -55,7 +55,7 @@ typedef struct JobBefore {
     int lag;
 } JobBefore;
 enum { JOBS_BEFORE = 3 };
-/* Writes the jobs that have to come directly before `job`, and returns their number. */
+/* Writes the direct predecessors of `job`, and returns their number. */
 uint32_t jobs_before(const Jobs *jobs, const Job *job, JobBefore before[JOBS_BEFORE]);
 
 #endif

@@ -5,8 +5,8 @@
 
    The start and the end of a job have one variable per tick, which is true if the job starts or ends at that tick or
    earlier (the order encoding; Tamura et al., Compiling finite linear CSP into SAT, 2009). Two jobs of a rank run one
-   after the other, or are an F&B or F&I. A variable of each backward says that it is a B; its W then takes no time.
-   Counters check the memory limits at every F, because only an F takes memory.
+   after the other, or are an F&B or F&I. For each backward that may be a B, a variable says whether it is one; if so,
+   its W takes no time. Counters check the memory limits at every F, because only an F takes memory.
 
    The F of a chunk run the microbatches in ascending order. So do its backwards, and those of its W that are not part
    of a B. This excludes no makespan: the microbatches of a chunk are interchangeable, so they can be renumbered. (If

@@ -55,8 +55,9 @@ static void order_all(const Rank *rank, Arena *arena)
             order_two(rank, a, b, pair[a * rank->count + b]);
 }
 
-/* If a always comes before b, what comes after b also comes after a, and what comes before a also comes before b. These
-   clauses follow from the others and only spare the solver the deduction. */
+/* Adds clauses for any two consecutive jobs b - 1 and b of the rank, if b - 1 always comes before b: each job after b
+   also comes after b - 1, and each job before b - 1 also comes before b. These clauses follow from the others and only
+   spare the solver the deduction. */
 static void add_transitivity(const Rank *rank)
 {
     const OptimumModel *model = rank->model;

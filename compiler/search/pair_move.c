@@ -120,7 +120,7 @@ static bool shift(const PairLine *from, uint64_t *random, PairLine *to)
     return apply(from, edits, 2, to);
 }
 
-/* Joins an F, an I and the I's W into an F&B. */
+/* Replaces an F, an I and a later W of the same chunk as the I by one F&B. */
 static bool join(const PairLine *from, uint64_t *random, PairLine *to)
 {
     uint32_t i, j;
@@ -183,8 +183,8 @@ static bool swap_backwards(const PairLine *from, uint64_t *random, PairLine *to)
     return apply(from, edits, 3, to);
 }
 
-/* Moves the F of an F&B to another I: the F&B becomes an I, and the other I becomes an F&B. The other I no longer needs
-   its W, which becomes the W of the new I. */
+/* Moves the F of an F&B to another I: the F&B becomes an I, and the other I becomes an F&B. A later W of the other I's
+   chunk is no longer needed and becomes the W of the new I. */
 static bool give_forward(const PairLine *from, uint64_t *random, PairLine *to)
 {
     uint32_t i, j;
@@ -213,7 +213,7 @@ static bool give_backward(const PairLine *from, uint64_t *random, PairLine *to)
     return apply(from, edits, 2, to);
 }
 
-/* Makes an I and the W after it a B alone, or a B an I and a W. */
+/* Flips the mark `full` of an I: the I and the W after it become one B, or a B becomes an I and a W. */
 static bool join_weight(const PairLine *from, uint64_t *random, PairLine *to)
 {
     const uint32_t i = find_any(from, is_input, random);

@@ -119,7 +119,7 @@ static bool take(Check *check, const PairPass *pass)
     }
 }
 
-/* Whether the W of the I at `at` comes right after it. No W of an earlier microbatch may be left. */
+/* Whether the pass after the I at `at` is its W. False also if an earlier microbatch of the chunk still needs its W. */
 static bool weight_is_next(const Check *check, const PairLine *line, uint32_t at)
 {
     const PairPass *pass = &line->passes[at], *next = pass + 1;
@@ -199,8 +199,9 @@ static void add_filled(const PairProblem *problem, uint32_t rank, PairPass pass)
     line->passes[line->count++] = pass;
 }
 
-/* Runs W of I before index `end` at `free_at`, the oldest first: those that end before `start`, and more while
-   `forward` is true and its memory would exceed the limit. Returns when they end. */
+/* Runs deferred W from the time `free_at` on, the oldest first; their I come before index `end` of the line. Runs the W
+   that end by `start`. If `forward`, the next pass has an F, and more W run while the rank lacks memory for this F.
+   Returns the time at which the rank is free again. */
 static int64_t fill_gap(const PairProblem *problem, const PairLine *line, uint32_t rank, uint32_t end, bool forward,
                         int64_t start, int64_t free_at)
 {
@@ -220,7 +221,8 @@ static int64_t fill_gap(const PairProblem *problem, const PairLine *line, uint32
     return free_at;
 }
 
-/* Runs a rank until it has to wait or ends. True: it waits for rank `*blocker`. */
+/* Runs a rank until it has to wait or ends. True: it waits for rank `*blocker`, or, with `fills`, its next F would
+   exceed the memory limit. */
 static bool run_rank(const PairProblem *problem, const PairLine *line, uint32_t rank, uint32_t *blocker)
 {
     const uint32_t first = problem->base->ranks[rank].first_node;
@@ -343,7 +345,8 @@ void pair_order_read(const Schedule *schedule, PairOrder *to)
     }
 }
 
-/* The microbatches of a chunk whose I have run but not their W, oldest first. */
+/* The deferred W of a chunk: microbatches[first] to microbatches[count - 1] have run their I but not their W, the
+   oldest first. */
 typedef struct Weights {
     uint32_t *microbatches, first, count;
 } Weights;

@@ -7,8 +7,8 @@
 
 #include "compiler/search/search_problem.h"
 
-/* An F, I or W; or, with kind ACTION_B, an F&B, whose backward is full. A B alone is two passes: an I with the mark
-   `full` and its W. So each change of an order that moves I and W moves B, too. */
+/* An F, I or W; or, with kind ACTION_B, an F&B, which computes both gradients. A B outside an F&B ("B alone") is two
+   passes: an I with the mark `full` and its W. So each change of an order that moves I and W moves B, too. */
 typedef struct PairPass {
     uint8_t kind, chunk;
     union {
@@ -35,9 +35,9 @@ typedef struct PairProblem {
        time, after that, of the weight gradients that its recipe puts off */
     int64_t **pair, **put_off;
     bool has_full; /* a B of some chunk takes less time than its I and W */
-    /* pair_run ignores where a line has its W: a W runs in a gap, in which it delays no other pass, or when an F needs
-       its memory. `filled` gets the order with these W. The lines have no B alone. pair_line_check does not check
-       memory. */
+    /* true: pair_run ignores the positions of the W in a line. A W runs in a gap where it delays no other pass, or when
+       an F needs its memory, or after the last F and I. `filled` gets the order with these W. The lines have no B
+       alone. pair_line_check does not check memory. */
     bool fills;
     PairOrder filled;
     uint32_t *unfilled; /* [ranks]: no I before this index of the line waits for its W */
@@ -57,12 +57,12 @@ void pair_order_copy(const SearchProblem *base, PairOrder *to, const PairOrder *
    limit. Takes the mark `full` from an I whose W does not come next. Also sets line->work. */
 bool pair_line_check(const PairProblem *problem, uint32_t rank, PairLine *line);
 /* Simulates an order whose lines pair_line_check has accepted. False: the ranks deadlock, or the makespan exceeds
-   `most`. */
+   `most`, or, with `fills`, a rank lacks memory for an F. */
 bool pair_run(const PairProblem *problem, PairOrder *order, int64_t most);
 
 /* Converts an order of F, I and W into lines. Does not set PairLine.work. */
 void pair_order_take(const SearchProblem *base, const SearchOrder *from, PairOrder *to);
-/* Sets the mark `full` of each I that a W of its chunk follows to `full`, and of each other I to false. */
+/* Sets the mark `full` of every I: to `full` if the next pass is a W of the same chunk, otherwise to false. */
 void pair_order_fill(const SearchProblem *base, bool full, PairOrder *order);
 /* Converts the orders of a schedule of F, I and W in which each kind of pass of a chunk runs the microbatches in
    ascending order. */

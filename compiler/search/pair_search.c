@@ -12,13 +12,13 @@ enum {
     VISITS = 30 * 1000000,
     ORDERS = 200 * 1000,
     SMALL = 400,
-    TINY = 128, /* most passes of a schedule that gets filled rounds: 4 ranks with 8 microbatches gained nothing */
+    TINY = 128, /* most passes of a schedule that gets filled rounds; they did not help 4 ranks with 8 microbatches */
     SMALL_STEPS = 8,
-    FILLED_ROUNDS = 32, /* of half a step each */
+    FILLED_ROUNDS = 32, /* number of filled rounds; each takes half a step */
     REPORT = 1 << 10,   /* orders tried between two progress reports */
 };
 
-/* The search with one number of microbatches: all, or fewer. */
+/* The state of a search: over the orders of the schedule, or of the same schedule with fewer microbatches. */
 typedef struct Searcher {
     const SearchProblem *base;
     const SearchControl *control;
@@ -95,8 +95,9 @@ static void open_searcher(Searcher *s, const SearchProblem *base, const Schedule
 
 /* --- published orders --- */
 
-/* Tries the order in `made`, and if some B takes less time than I and W, also tries it with as few B alone as possible,
-   and with as many. s->best and `kept` keep the best of them. False: the order is not legal. */
+/* Tries the order in `made`. If some B takes less time than its I and W, also tries the order without any B outside
+   F&Bs, and with as many such B as possible. s->best and `kept` keep the best order. False: the order in `made` is not
+   legal, or it deadlocks. */
 static bool try_made(Searcher *s, PairOrder *kept)
 {
     for (int variant = 0; variant <= 2 * s->problem.has_full; variant++) {
@@ -130,7 +131,7 @@ static void try_seeds(Searcher *s, const Schedule *schedule, const SearchTask *t
     SeedMaker *seeds = seed_maker_new(s->base, schedule, task, scratch);
     SearchOrder order = {.passes = arena_array(scratch, s->base->passes, sizeof(SearchPass))};
     SeedResult result;
-    bool paired = false; /* some published order with F&Bs fits in memory */
+    bool paired = false; /* some published order with F&Bs is legal and does not deadlock */
     for (uint32_t number = 0; (result = seed_make(seeds, number, &order)) != SEED_NONE; number++) {
         if (result != SEED_MADE)
             continue;
@@ -224,10 +225,10 @@ static void anneal_from(Searcher *s, const PairOrder *start, uint32_t heat, uint
     anneal(s, unit * heat / 64, unit / 256, visits);
 }
 
-/* Anneals three times, at falling initial temperatures. Each time starts from the best order so far. In a round with
-   `apart`, the first time starts from the best order without F&Bs instead, because a shorter order may have its F&Bs
-   elsewhere, and the other two continue with the order at the end of the time before. The rounds differ so that the
-   search can leave a local optimum. */
+/* Anneals three times; the initial temperature falls from one time to the next. Each annealing starts from the best
+   order so far. In a round with `apart`, the first annealing instead starts from the best order without F&Bs, because a
+   shorter order may have its F&Bs elsewhere. The second and third then continue with the current order. The rounds
+   differ so that the search can leave a local optimum. */
 static void anneal_round(Searcher *s, uint32_t round, uint64_t visits)
 {
     static const struct {
@@ -266,9 +267,9 @@ static uint32_t count_kind(const PairLine *line, uint32_t from, uint32_t to, uin
     return count;
 }
 
-/* Looks at the passes of a rank from the F of microbatch `first` of chunk 0 up to that of microbatch first + period.
-   They are a period, which can be repeated, if they have `period` F and `period` backwards of each chunk and a W for
-   each I. Sets *from and *to to the indices of the two F. False: they are no period. */
+/* Looks at the passes of a rank from the F of microbatch `first` of chunk 0 up to the pass before the F of microbatch
+   first + period. They are a period, which can be repeated, if they have `period` F and `period` backwards of each
+   chunk and a W for each I. Sets *from and *to to the indices of the two F. False: they are no period. */
 static bool find_period(const PairLine *line, uint32_t chunks, uint32_t first, uint32_t period, uint32_t *from,
                         uint32_t *to)
 {
@@ -311,7 +312,8 @@ static bool repeat_line(const PairLine *from, uint32_t chunks, uint32_t first, u
 }
 
 /* Makes an order for all microbatches from `few`, the best order for fewer: adds `more` microbatches per pipe in its
-   middle. Each rank repeats the first period of its order that begins at microbatch `first` or later. */
+   middle. Each rank repeats the first period of its order that begins at one of the `period` microbatches from `first`
+   on. False: some rank has no such period. */
 static bool repeat(const Searcher *few, uint32_t first, uint32_t period, uint32_t more, PairOrder *order)
 {
     for (uint32_t r = 0; r < few->base->rank_count; r++) {
@@ -365,8 +367,8 @@ static int64_t bound_of(const Schedule *schedule, const SearchTask *task, double
     return (int64_t)(makespan_bound(schedule, task->costs, &limits, arena) * ticks * (1 + 1e-9));
 }
 
-/* The rounds of annealing take 1, 1, 2, 4, ... steps of effort, until the effort is used up. The first rounds do not
-   depend on the effort, so more effort never finds a longer order. */
+/* The rounds of annealing take 1, 1, 2, 4, ... steps of effort, and end when the rest of the effort is too small for a
+   whole round. The first rounds do not depend on the effort, so more effort never finds a longer order. */
 typedef struct Round {
     uint32_t number, done;
     uint64_t visits;

@@ -7,8 +7,8 @@ typedef struct Writer {
     uint8_t chunks[2];
     PairLine *line;
     uint32_t forwards[2], backwards[2];
-    /* exists, weights: for each I, in order, whether its microbatch exists and the index of its chunk in `nodes`;
-       first: index of the I whose W comes next; count: number of I so far */
+    /* exists, weights: for each I of put_input, in order, whether its microbatch exists, and the index of its chunk in
+       `nodes`; first: index of the I whose W comes next; count: number of these I so far */
     bool *exists;
     uint8_t *weights;
     uint32_t first, count;
@@ -76,7 +76,7 @@ static void put_pair(Writer *w, int forward, int backward)
 
 /* A variant of DualPipe's last phase. */
 typedef struct End {
-    /* the rank with the two middle stages runs its first F and B as an F&B; false: one after the other */
+    /* the rank with the two middle stages runs its first B together with an F as an F&B; false: the F, then the B */
     bool first;
     bool original; /* DualPipe's own last phase; `keep` and `lag` have no effect */
     uint32_t keep; /* 0..4: how many quarters of the F&Bs of the last phase remain F&Bs */

@@ -7,7 +7,7 @@ typedef struct NodeState {
     uint32_t done[ACTION_W + 1]; /* [kind of pass]: how many of the node's passes of this kind have started */
     /* when the input of the node's next F arrives; NEVER: the pass that makes it has not started, or no F is left */
     int64_t forward_at;
-    int64_t input_at; /* the same of the next I */
+    int64_t input_at; /* the same for the next I; NEVER also if the F of its microbatch has not started */
 } NodeState;
 
 typedef struct RankState {
@@ -71,7 +71,8 @@ static uint32_t next_rank(const SearchList *list)
     return (uint32_t)(i - list->leaves);
 }
 
-/* Wakes a waiting rank, because an input of it arrives at `time`. */
+/* Lets a rank decide at `time`, when an input for it arrives, or when it is free, if that is later. If the rank decides
+   earlier anyway, nothing changes. */
 static void notify(SearchList *list, uint32_t rank, int64_t time)
 {
     const int64_t at = time > list->ranks[rank].free_at ? time : list->ranks[rank].free_at;
@@ -208,8 +209,8 @@ static void decide(SearchList *list, uint32_t r, int64_t now)
     const SearchRank *rank = &problem->ranks[r];
     RankState *state = &list->ranks[r];
     Choice here = {.node = NO_NODE}, coming = {.node = NO_NODE};
-    /* next: the earliest known time after `now` at which the input of an F or I arrives; first: the smallest priority
-       of all F and I of the rank that have not run */
+    /* next: the earliest known time after `now` at which the input of an I arrives, or of an F that memory and policy
+       admit; first: the smallest priority of the F that have not run, and of the I that have not run but whose F has */
     int64_t next = NEVER, first = NEVER;
     bool full = false; /* some F has its input but not enough memory */
     const Reserve reserve = policy->bold || rank->node_count == 1 ? (Reserve){NO_NODE, 0, 0} : reserve_of(list, r);

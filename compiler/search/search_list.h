@@ -23,11 +23,11 @@ typedef struct SearchPolicy {
     int64_t *forward, *input;
     /* [ranks]: a rank waits for a better pass only if its idle time so far, with this wait, is at most this */
     int64_t *allowance;
-    /* [ranks]: an F or I may start only if its priority is at most this much above the smallest priority of all F and I
-       that the rank has not run */
+    /* [ranks]: an F or I may start only if its priority is at most this much above the smallest priority of the F that
+       the rank has not run, and of the I that it has not run but whose F it has */
     int64_t *ahead;
-    /* [ranks]: if more W than this are deferred, the rank runs a W instead of an F or I as long as it has F left to
-       run, and at any time instead of waiting */
+    /* [ranks]: if more W than this are deferred, the rank runs a W instead of an F or I while some of its F have not
+       run, and at any time if no F or I may start now */
     uint32_t *waiting;
     uint32_t *held;             /* [nodes]: most microbatches whose F has run and whose I has not */
     bool patient_for_better;    /* wait for a better F or I even if a worse one could start now */
@@ -40,8 +40,8 @@ typedef struct SearchPolicy {
 typedef struct SearchList SearchList; /* the working memory of list scheduling */
 SearchList *search_list_new(const SearchProblem *problem, Arena *arena);
 
-/* Makes an order under the policy. False: `order` is not complete. Either its cost could no longer be smaller than
-   `beat`, or the ranks deadlocked. They may deadlock with a bold policy. */
+/* Makes an order under the policy. False: `order` must not be used. Either its cost would not be smaller than `beat`,
+   or the ranks deadlocked. They may deadlock with a bold policy. */
 bool search_list_run(SearchList *list, const SearchPolicy *policy, int64_t beat, SearchOrder *order);
 
 /* Simulates the passes of `order` with all times, also of transfers, and fills in its cost and idle time. False: the

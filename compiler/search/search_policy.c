@@ -39,10 +39,10 @@ void policy_copy(const SearchProblem *problem, SearchPolicy *to, const SearchPol
     to->sight = from->sight;
 }
 
-/* Priorities that follow a microbatch through the stages. They are the start times of its passes if it ran alone, each
-   multiplied by factors in thousandths: those of F by `down`, those of I by `back`, and the part of the latter after
-   the I on the last stage also by `up`. Factors above 1000 leave room for other microbatches, so that more of them are
-   in flight at once. */
+/* Factors, in thousandths, for priorities that follow a microbatch through the stages. Take the start times of the
+   passes of a microbatch that runs alone. The priority of an F is its start time * down. The priority of an I is (start
+   of the I on the last stage) * back + (time from there to the start of this I) * back * up. Factors above 1000 leave
+   room for other microbatches, so that more of them are in flight at once. */
 typedef struct Course {
     int64_t down, back, up;
 } Course;
@@ -167,8 +167,9 @@ bool policy_usual(const PolicyMaker *maker, uint32_t number, SearchPolicy *polic
         TURNS = 4,
         AHEAD = 3
     };
-    /* With one chunk per rank only the first two are tried: no memory is kept free there, so `bold` has no effect, and
-       SIGHT_SLOTS is for the published patterns, which are all the same there. */
+    /* With one chunk per rank only the first two are tried. The third differs from the first in `bold` alone, which has
+       no effect there, because no memory is kept free. SIGHT_SLOTS is for published patterns of several chunks per
+       rank. */
     static const struct {
         SearchSight sight;
         bool bold, weight_at_once;

@@ -118,7 +118,7 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 /* with more (rank, node) pairs than this, the bound does not use chain() */
 enum { CHAINS_MAX = 100 * 1000000 };
 
-/* The least idle time that a rank's memory limit forces. At the start the rank is idle if its memory is full of F
+/* A lower bound of a rank's idle time. At the start the rank is idle if it has run all its F, or its memory is full,
    before its first I can start. At the end it is idle if the I and W of all other saved microbatches are done before
    the I of its last microbatch can start. */
 static int64_t idle_of_memory(const SearchProblem *problem, const SearchRank *rank)
@@ -158,9 +158,9 @@ static int64_t idle_of_memory(const SearchProblem *problem, const SearchRank *ra
     return held < forwards ? head + tail : larger(head, tail);
 }
 
-/* Lower bound of the time from the start to the end of one rank, if rank `through` runs all its F and I in between.
-   entry[pipe]: the node of the one rank with its earliest stage of the pipe, or NO_NODE. 0: no such bound, because
-   `through` may begin earlier. */
+/* Lower bound of the time from the start to the end of rank A, during which rank `through` runs all its F and I.
+   entry[pipe]: the node of A with A's earliest stage of the pipe, or NO_NODE. 0: there is no such bound, because
+   `through` may begin earlier than A. */
 static int64_t chain(const SearchProblem *problem, const SearchRank *through, const uint32_t *entry)
 {
     int64_t head = NEVER, tail = NEVER, work = 0;

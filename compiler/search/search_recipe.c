@@ -17,7 +17,7 @@ typedef struct Search {
     uint32_t placed;               /* bits 1 << index */
     uint32_t best_path[RECIPE_ENTRIES];
     double best;
-    double open; /* least bound of the partial orders that were not expanded */
+    double open; /* least bound of the partial orders that were not expanded because nodes_left was 0 */
     uint64_t nodes_left;
 } Search;
 
@@ -92,7 +92,8 @@ static uint32_t candidates_at(Search *search, uint32_t depth, Candidate *candida
 
 static bool is_shorter(const Search *search, double makespan) { return makespan < search->best * (1 - least_gain); }
 
-/* Finds the best of the orders that begin with the first `depth` entries of the path, whose lower bound is `bound`. */
+/* Looks for an order shorter than search->best that begins with the first `depth` entries of the path. `bound`: the
+   lower bound of such orders. */
 static void explore(Search *search, uint32_t depth, double bound)
 {
     Candidate candidates[RECIPE_ENTRIES];

@@ -14,7 +14,7 @@ SeedMaker *seed_maker_new(const SearchProblem *problem, const Schedule *schedule
    deadlock. */
 typedef enum SeedResult {
     SEED_MADE,
-    SEED_UNFIT, /* the order needs more memory than a rank may hold */
+    SEED_UNFIT, /* the order needs more memory than a rank may hold, or its rule gives no order for this placement */
     SEED_NONE,  /* there is no order of this number */
 } SeedResult;
 SeedResult seed_make(SeedMaker *maker, uint32_t number, SearchOrder *order);

@@ -7,8 +7,8 @@
 
 #include <stdatomic.h>
 
-/* Memory of a pass in the papers' unit, which is half of the activations that a stage saves for a microbatch: F takes
-   both halves, I frees one, W the other. */
+/* Memory of a pass in the unit of the zero-bubble papers, which is half of the activations that a stage saves for a
+   microbatch: F takes both halves, I frees one, W the other. */
 enum { SEARCH_FORWARD = 2, SEARCH_INPUT = -1, SEARCH_WEIGHT = -1, SEARCH_EFFORT_MAX = 100000 };
 
 typedef struct SearchTask {
@@ -18,8 +18,8 @@ typedef struct SearchTask {
     const int64_t *memory; /* [ranks]: most memory that a rank may use at once; at least search_least_memory */
     /* 1..SEARCH_EFFORT_MAX: how long to search. Counts work, not seconds, so every machine finds the same order */
     uint32_t effort;
-    /* passes may be F, I, W and F&Bs of an F and a full B, and the makespan is minimized; false: passes are F, I and W,
-       and the largest (end - start) of a rank is minimized */
+    /* passes may be F, B, I, W and F&Bs, and the makespan is minimized; false: passes are F, I and W, and the largest
+       (end - start) of a rank is minimized */
     bool overlap;
 } SearchTask;
 

@@ -344,7 +344,8 @@ static void check_step(Checker *c, Item *item)
                        pass->chunk, PROGRAM_CHUNKS_MAX);
         if (pass->kind == ACTION_U && pass->microbatch) {
             diag_error(c->diagnostics, pass->span, "U has no microbatch");
-            diag_help(c->diagnostics, "it uses the gradients of all that have run backward since the chunk's last U");
+            diag_help(c->diagnostics,
+                      "it uses the gradients of all microbatches that have run backward since the chunk's last U");
         }
         if (pass->joined)
             check_joined(c, pass, before);

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* Where each entry of the recipe is in the source. After the entries of a stream comes the place of the stream's
-   name. */
+/* Where each entry of the recipe is in the source. The span after those of a stream's entries is that of the stream's
+   name, or of the whole item if the recipe does not have the stream. */
 typedef struct Places {
     Span spans[RECIPE_LISTS][RECIPE_ENTRIES + 1];
 } Places;

@@ -31,8 +31,9 @@ bool parameters_has(const Parameters *parameters, const char *name);
 /* The `param` of this name; NULL: there is none. */
 const Item *parameter_item(const Ast *ast, const char *name);
 
-/* Checks that every value is for a `param` of the checked file. STATUS_BAD_USAGE: `error` names the first one that is
-   not, and the params of the file. `option` is where the values come from: "-D" or "--sweep". */
+/* Checks that every value is for a `param` of the checked file. STATUS_BAD_USAGE: `error` names the first value that is
+   not. It lists the params of the file or, if the name is that of the number of ranks or microbatches, names the option
+   that sets this number. `option` is where the values come from: "-D" or "--sweep". */
 Status parameters_check(const Ast *ast, const Parameters *parameters, const char *option, Error *error);
 
 /* A new array of values, [slot]: the costs that are known, and 0 for all other names. */

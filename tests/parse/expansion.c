@@ -402,7 +402,8 @@ static void wrong_steps(void **state)
             "help: the digit is the chunk: microbatch 2 is F[2], and nF : 2; repeats it");
     REPORTS(TWO "nF1 : M;", "rank 0 (and 1 more): F1 is of chunk 1, but this rank holds only chunk 0",
             "microbatch 1 is F[1]");
-    REPORTS(ONE(2) "repeat k < 3 { F{k}; }", "rank 0: there is no chunk 2: this rank holds 2", "help: here k = 2");
+    REPORTS(ONE(2) "repeat k < 3 { F{k}; }", "rank 0: there is no chunk 2: this rank holds 2 chunks, numbered from 0",
+            "help: here k = 2");
     REPORTS(ONE(1) "F[3];", "there is no microbatch 3: pipe a has 3");
     REPORTS(ONE(1) "F[0-1];", "there is no microbatch -1");
 }
@@ -413,7 +414,7 @@ static void loops_that_run_away(void **state)
     REPORTS(TWO "repeat i < 2000000000 { }", "rank 0: this loop is too long: 2000000000 iterations");
     REPORTS(TWO "repeat i < 2000000000 { repeat j < 1000000 { if i > 3 { F; } } }",
             "this loop is too long: 1000000 iterations");
-    REPORTS(TWO "F[0] : 2000000000;", "rank 0: more passes than every microbatch can have: 6");
+    REPORTS(TWO "F[0] : 2000000000;", "rank 0: more passes than its microbatches can have: at most 6");
     REPORTS(TWO "F : 2000000000;", "at least 1025 F of 2 microbatches");
     REPORTS("schedule t; ranks P = 4096; microbatches M = 1048576; pipe a: P stages, stage s on s, M microbatches; nFB "
             ": M;",

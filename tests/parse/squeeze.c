@@ -110,7 +110,7 @@ static void what_cannot_be_squeezed(void **state)
             "t.dps:2:3: error: `squeeze` moves only passes that take one time slot (F, I, W); a B takes two",
             "t.dps:2:10: note: squeezed here", "help: write the B as an I and a W");
     REPORTS(TWO "if r { F; F&I; I; } else { F : 2; I : 2; } W : 2; squeeze;",
-            "2:11: error: `squeeze` moves only passes that take one time slot (F, I, W); an F&B takes several");
+            "2:11: error: `squeeze` moves only passes that take one time slot (F, I, W); an F&B or F&F takes several");
 }
 
 /* --- random orders --- */
