@@ -27,7 +27,7 @@ struct Compilation {
     /* the caller sets the following: */
     Arena *arena;
     const Source *source;         /* an order if its path ends in .csv, otherwise a schedule file (.dps) */
-    const Parameters *parameters; /* if the file uses cost(), compile() replaces these by a copy with the costs */
+    const Parameters *parameters; /* if the file uses cost(), compile() points this to a copy with its values */
     const Memory *memory;         /* the sizes of slots and the memory limit; NULL: no limit */
     const Costs *costs;           /* the costs as given; NULL: costs_unit */
     const SearchControl *search;  /* controls the search of `order auto`; NULL: search to the end */
@@ -42,7 +42,7 @@ struct Compilation {
     /* `costs`, resolved for the stages of the schedule (costs_resolve); `order auto` searches under these */
     Costs resolved;
     SearchProgress found;     /* result of the search of `order auto` */
-    MemoryLimits limits;      /* the memory limits that `order auto` gives; most == NULL: it is not in the file */
+    MemoryLimits limits;      /* the memory limits that `order auto` gives; most == NULL: there is no `order auto` */
     RecipeFound recipe_found; /* result of `overlap F&B auto` */
     PassTable table;
     Timeline unit_times; /* times of the passes under costs_unit */
@@ -50,8 +50,8 @@ struct Compilation {
 };
 
 /* The gap between `makespan` and a lower bound of the makespan of all orders that keep the memory limits of the file
-   and of `memory`. Without limits, the bound is for all orders that hold no more activations on a rank than
-   those of the compilation. */
+   and of `memory`. Without limits, the bound is for all orders that hold no more activations on any rank than the
+   compiled orders hold there. */
 Gap compilation_gap(const Compilation *compilation, double makespan);
 
 /* Runs all passes. STATUS_OK: the program exists and is verified. STATUS_BAD_INPUT: the diagnostics say why, or

@@ -37,7 +37,7 @@ enum { UNTRIED_NAMED = 3, CHUNKS_MAX = 8, COPIES_MAX = 2 };
 typedef struct Outcome {
     const CompareRow *best;    /* NULL: no attempt can be advised */
     const CompareRow *exceeds; /* the attempt that exceeds the memory limit least, if any exceeds it */
-    const char *excluded;      /* why this schedule is not advised (some need --allow); NULL: it may be advised */
+    const char *excluded;      /* why this schedule may not be advised, such as that it needs --allow; NULL: it may */
     /* why the file cannot be read, or why the first attempt without figures has none; NULL: neither is the case */
     const char *reason;
     const char *untried; /* the first parameter values that were not tried in time, as text */
@@ -63,7 +63,8 @@ static void add_untried(Outcome *outcome, const Attempt *attempt, Arena *arena)
     outcome->untried_count++;
 }
 
-/* The memory that a rank needs, in the unit of the limit: bytes, or saved activations of 1/ranks of the model. */
+/* The memory of the rank that needs most, in the unit of the limit: bytes, or saved activations of 1/ranks of the
+   model. */
 static double needs(const Options *options, const CompareRow *row)
 {
     return options->memory.limit ? row->memory : (double)row->peak * row->ranks / row->stages;
@@ -213,5 +214,5 @@ Status advise(const Options *options, const TrialsControl *control, Arena *arena
         return error_set(error, STATUS_BAD_INPUT,
                          "no schedule was tried to its end: give dpc advise more time (--seconds)");
     return error_set(error, STATUS_BAD_INPUT,
-                     "no schedule is left; try other sizes, a larger limit of memory, or --allow");
+                     "no schedule can be advised; try other sizes, a larger --memory-limit, or --allow");
 }

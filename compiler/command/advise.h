@@ -1,9 +1,9 @@
 #ifndef COMMAND_ADVISE_H
 #define COMMAND_ADVISE_H
 
-/* dpc advise tries all schedules that come with dpc, and further files, at one number of ranks and microbatches,
-   with the parameter values that are worth trying. It sorts the schedules by the time of a step. Times and bytes
-   are given for 1/ranks of the model. */
+/* dpc advise tries all schedules that come with dpc, and further files, at one number of ranks and microbatches, with
+   the parameter values that are worth trying. It sorts the schedules by the time of a step. The given times and bytes
+   are for 1/ranks of the model, or for one of N stages if the costs give the number N (trial_costs_stages). */
 
 #include "compiler/command/advise_trials.h"
 

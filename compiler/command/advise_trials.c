@@ -31,7 +31,7 @@ static bool is_over(Trials *trials)
     return trials->end != ENDED;
 }
 
-/* Called by a search after each order that it has tried. Notes whether the trials must end. */
+/* Called by a search from time to time. Notes whether the trials must end. */
 static void check_time(void *trials, const SearchProgress *progress)
 {
     (void)progress;
@@ -195,7 +195,7 @@ static void try_attempt(Trials *trials, Attempt *attempt)
         attempt->status =
             try_parameters(trials, attempt, &attempt->contender->candidates.all[attempt->candidate], &attempt->row);
     }
-    attempt->finished = trials->end == ENDED; /* if the trials have ended, a search may have been cut short */
+    attempt->finished = trials->end == ENDED; /* if time ran out or ctrl-C came, a search may have been cut short */
 }
 
 /* --- all attempts --- */
@@ -245,8 +245,8 @@ bool trials_exclude(const Options *options, const CompareRow *row)
            (!options->allow_naive && strcmp(row->name, "naive") == 0);
 }
 
-/* Excludes the schedules that failed with their own parameter values or are not allowed: no other values of their
-   parameters are tried. */
+/* Excludes the schedules whose first attempt failed or did not finish, and those that are not allowed: no other values
+   of their parameters are tried. */
 static void exclude(Trials *trials)
 {
     for (size_t i = 0; i < trials->attempt_count; i++) {
@@ -257,7 +257,7 @@ static void exclude(Trials *trials)
 }
 
 /* Repeats each attempt with `order auto` that exceeded the memory limit, so that its search gets less memory. Skips a
-   schedule if `memory` is not a parameter, or if the command line sets this parameter. */
+   schedule if `memory` is not a parameter, or if a -D for all files sets this parameter. */
 static void add_fitting(Trials *trials)
 {
     const size_t count = trials->attempt_count;

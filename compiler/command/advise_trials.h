@@ -57,7 +57,8 @@ typedef struct Trials {
 
 /* Tries all schedules, several at once on the machine's cores, until options->seconds have passed or
    control->interrupted is set. Attempts that did not end in time are not `finished`. STATUS_BAD_USAGE: there is nothing
-   to try, or no schedule has a given parameter. */
+   to try, a -D for all files sets a parameter that no schedule has, or a -D for one file sets a parameter that this
+   file does not have. */
 Status trials_run(const Options *options, const TrialsControl *control, Arena *arena, Trials *trials, Error *error);
 
 /* Whether advise leaves the row out because it has no backward, or needs --allow, which is not given. */

@@ -5,7 +5,7 @@
 enum {
     PARAMETERS_MAX = 4, /* at most this many parameters are varied; further ones keep the file's values */
     VALUES_MAX = 12,
-    LARGEST = 1 << 30, /* a parameter whose own value is larger is not varied */
+    LARGEST = 1 << 30, /* a parameter whose own value is larger, or less than -LARGEST, is not varied */
 };
 
 typedef struct Maker {
@@ -105,9 +105,10 @@ static void choose_value(Maker *maker, const Item *item, bool own_only)
     }
 }
 
-/* Chooses the values of the params from `item` to the end of the file. Keeps each combination that no require refuses
-   and that differs from the file's own values, until there are CANDIDATES_MAX. own_only: keeps only the combination
-   of the file's own values, even if a require fails. */
+/* Chooses the values of the params from `item` to the end of the file. Keeps each combination that differs from the
+   file's own values and that no checked require refuses, until there are CANDIDATES_MAX. Requires that may differ by
+   rank or use cost() are not checked. own_only: keeps only the combination of the file's own values, even if a require
+   fails. */
 static void choose(Maker *maker, const Item *item, bool own_only)
 {
     Fault fault;

@@ -101,7 +101,7 @@ Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error)
                              "--sweep: '%.*s' is not NAME=LEAST..MOST, NAME=LEAST..MOST..STEP or NAME=NUMBER",
                              (int)shown, written);
         if (is_size(range->name) && range->first < 1)
-            return error_set(error, STATUS_BAD_USAGE, "--sweep: %s needs at least 1", range->name);
+            return error_set(error, STATUS_BAD_USAGE, "--sweep: %s must be at least 1", range->name);
         for (uint32_t i = 0; i < sweep->range_count; i++)
             if (strcmp(sweep->ranges[i].name, range->name) == 0)
                 return error_set(error, STATUS_BAD_USAGE, "--sweep: %s is given twice", range->name);
@@ -116,8 +116,11 @@ Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error)
             break;
     }
     if (!count_all(sweep))
-        return error_set(error, STATUS_BAD_USAGE,
-                         "--sweep: too many combinations: their number does not fit into 64 bits");
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "--sweep: too many combinations: there can be at most 2^64-1; with NAME=A..B*ranks, at most %d "
+            "numbers of ranks, none above %d",
+            PROGRAM_RANKS_MAX, INT32_MAX);
     if (!sweep->combinations)
         return error_set(error, STATUS_BAD_USAGE, "--sweep: %s: a range is empty, so there is nothing to try", text);
     return STATUS_OK;

@@ -211,8 +211,8 @@ static bool any(const CompareTable *table, Column column)
     return false;
 }
 
-/* Whether the table shows a column. It leaves out columns that are 0 in all rows or repeat another column; the brief
-   form leaves out more. */
+/* Whether the table shows a column. It leaves out some columns if they are 0 in all rows, if they repeat another
+   column, or if the option that they belong to is not given; the brief form leaves out more. */
 static bool shows(const CompareTable *table, Column column)
 {
     const bool brief = table->brief;

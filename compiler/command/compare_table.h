@@ -17,7 +17,7 @@ typedef struct CompareTable {
     bool sizes_differ; /* the files have different default sizes; the rows use the largest */
     /* number of replicas that sum their gradients; 0: sums of gradients are not counted */
     uint32_t replicas;
-    uint32_t parts;        /* times and bytes are given for 1/parts of the model; 0: it is not known for which part */
+    uint32_t parts;        /* bytes of slots are given for 1/parts of the model; 0: the part is unknown */
     uint32_t costs_stages; /* the number of stages that the costs are for: see trial_costs_stages */
     bool stages_assumed;   /* costs_stages is a guess: the highest stage that the costs name + 1 */
     const Memory *memory;
@@ -29,9 +29,9 @@ typedef int CompareSort;
 /* Finds the column with this name. The name "file" means the order in which the files were given.
    STATUS_BAD_USAGE: no column has this name; the error lists the columns. */
 Status compare_sort_named(const char *name, CompareSort *sort, Error *error);
-/* Sorts the rows by the value in the column, the smallest first. Rows with equal values are sorted by makespan, then
-   by bubble rate, memory, activations, name, parameters and path. Rows without figures come last. The column
-   "schedule" sorts by name, parameters and path alone. */
+/* Sorts the rows by the value in the column, the smallest first. Rows with equal values are sorted by makespan, then by
+   bubble rate, memory, activations, name, parameters and path. Rows without figures come last. The column "schedule"
+   sorts by name, parameters and path alone. With the order of the files, no row moves. */
 void compare_sort(CompareRow *rows, size_t count, CompareSort sort);
 
 /* The derived costs that at least one row uses, as bits 1 << StageCost. */
@@ -48,15 +48,15 @@ void compare_put_parameters(const CompareRow *row, FILE *stream);
    "sums_hidden": the share of the sums' time that is before the end of the last pass; "sums_bytes": bytes that all
    ranks of one replica send for these sums. */
 void compare_put_sums(const GradientSums *sums, FILE *stream);
-/* {"stages_of_times": (the number of stages that the costs are for), "stages_of_bytes": (the same for --slot-bytes),
-   "derived_costs": (as costs_put_derived_json, if there are any), "schedules": [one object per row]}. A row has file,
-   schedule and parameters (the values of -D that it uses). If it has no figures, it also has refused, the reason.
-   Otherwise it has ranks, stages, microbatches, makespan, bound, gap, cost, bubble (cost - work), bubble_rate,
-   imbalance, order_bubble and messages_time (BubbleCauses), peak_activations, weight_copies, messages_sent;
-   bytes_sent if the costs have bytes; with --replicas the keys of compare_put_sums; peak_memory (bytes of the rank
-   that needs most) if the costs or --slot-bytes have bytes; fits, if there is a --memory-limit; published, if there
-   is a closed form: formula, source, bound (whether it is only a bound), bubble, outside_domain (why sizes or times
-   lie outside the formula's domain; null: they lie in it). */
+/* {"stages_of_times": (the number of stages that the costs are for), "stages_of_bytes": (the number of stages that
+   --slot-bytes are for), "derived_costs": (as costs_put_derived_json, if there are any), "schedules": [one object per
+   row]}. A row has file, schedule and parameters (the values of -D that it uses). If it has no figures, it also has
+   refused, the reason. Otherwise it has ranks, stages, microbatches, makespan, bound, gap, cost, bubble (cost - work),
+   bubble_rate, imbalance, order_bubble and messages_time (BubbleCauses), peak_activations, weight_copies,
+   messages_sent; bytes_sent if the costs have bytes; with --replicas the keys of compare_put_sums; peak_memory (bytes
+   of the rank that needs most) if the costs or --slot-bytes have bytes; fits, if there is a --memory-limit; published,
+   if there is a closed form: formula, source, bound (whether it is only a bound), bubble, outside_domain (why sizes or
+   times lie outside the formula's domain; null: they lie in it). */
 void compare_put_json(const CompareTable *table, FILE *stream);
 
 #endif

@@ -192,8 +192,8 @@ static bool same_piece(const Fitter *f, const Piece *a, const Piece *b)
     return true;
 }
 
-/* Adds pieces until their maximum passes the check (holds). False: some piece cannot be fitted, or PIECES_MAX do not
-   suffice. */
+/* Adds pieces until their maximum passes the check (holds). False: some piece cannot be fitted, a piece would be added
+   twice, or PIECES_MAX pieces do not pass the check. */
 static bool fit_formula(Fitter *f)
 {
     int64_t values[FIT_VARIABLES];
@@ -264,7 +264,8 @@ static void take_domain(Fitter *f, const CostDomain *costs)
 }
 
 /* Whether to look for a formula for the current domain and class of sizes. If the domain is a single class, some of its
-   sizes must still be without a formula. If it has several classes, all sizes of this class must be. */
+   sizes must still be without a formula. If it has several classes, all sizes of this class must be without a formula.
+   */
 static bool needs_formula(const Fitter *f)
 {
     uint32_t all = 0, known = 0;
@@ -287,7 +288,8 @@ static void clear_sizes(Fitter *f)
         f->sizes.all[i].has_formula = false;
 }
 
-/* Prints the formulas of the domain, one for each class of sizes that has one. Returns their number. */
+/* Prints a formula for each class of sizes of the domain that needs one (needs_formula) and for which one is found.
+   Returns the number of formulas. */
 static uint32_t fit_domain(Fitter *f, FILE *stream)
 {
     uint32_t found = 0;
@@ -316,7 +318,7 @@ static void fit_quantity(Fitter *f, FILE *stream)
             f->domain = &size_domains[s];
             found += fit_domain(f, stream);
         }
-        if (f->quantity == PEAK) /* peaks are fitted only in the first domain of costs */
+        if (f->quantity == PEAK) /* peaks are fitted only in the first domain of costs that is tried */
             break;
     }
     if (!found)

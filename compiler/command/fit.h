@@ -15,7 +15,7 @@
 
 #include "compiler/command/options.h"
 
-/* Prints the formulas. STATUS_BAD_INPUT: the file is wrong; `diagnostics` say why. */
+/* Prints the formulas. STATUS_BAD_INPUT: the file is wrong or cannot be read; `diagnostics` or `error` say why. */
 Status fit(const Options *options, Arena *arena, Diagnostics **diagnostics, FILE *stream, Error *error);
 
 #endif

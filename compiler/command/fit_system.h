@@ -15,7 +15,7 @@ typedef struct Fraction {
 
 enum { FIT_TERMS = 6 }; /* 1, P, M, P*M, P*P, M/P */
 
-/* The greatest common divisor; that of 0 and b is b. */
+/* The greatest common divisor, at least 0; that of 0 and b is |b|. */
 int64_t common_divisor(int64_t a, int64_t b);
 
 typedef struct Polynomial {

@@ -124,7 +124,7 @@ typedef struct Walk {
     /* questions: number of ? whose : is still to come; commas: number of commas in the item so far, outside brackets
        */
     uint32_t questions, commas;
-    bool of_pass; /* the previous piece is a pass or the closing bracket of one */
+    bool of_pass; /* the last piece that is no comment is a pass or the closing bracket of a pass */
     bool has_modifier;
 } Walk;
 
@@ -240,7 +240,7 @@ static uint32_t blanks_between(const Piece *before, const Piece *piece, bool spa
 }
 
 /* Corrects the columns of the pieces of a line. A { gets no column if its block does not end on the line. If several
-   pieces have one column, only the first keeps it. A comment after a require moves to COLUMN_COMMENT. */
+   pieces have the same column, only the first keeps it. A comment after a require moves to COLUMN_COMMENT. */
 static void choose_columns(Line *line)
 {
     bool taken[COLUMNS] = {false};

@@ -13,8 +13,8 @@
 char *format_source(const Source *source, Arena *arena, Diagnostics *diagnostics, size_t *size);
 
 /* `dpc fmt [--check] FILE.dps...|-`, called with the arguments after `fmt`. Rewrites files in place; `-` is standard
-   input to standard output. With --check it rewrites none, lists those that would change, and returns
-   STATUS_BAD_INPUT if there are any. Diagnostics go to stderr at once. */
+   input to standard output. With --check it rewrites none, lists those that would change, and returns STATUS_BAD_INPUT
+   if there are any. A file that does not parse also gives STATUS_BAD_INPUT; its diagnostics go to stderr at once. */
 Status format_command(int argc, char **argv, Arena *arena, Error *error);
 
 #endif

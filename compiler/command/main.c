@@ -54,8 +54,8 @@ static void show_search(void *context, const SearchProgress *progress)
     progress_bar_show(context, progress->tried, progress->planned, words);
 }
 
-/* The action of ctrl-C before a search or proof. During a search the first ctrl-C ends the search, which keeps the best
-   order so far; a second one ends dpc. */
+/* The action of ctrl-C before a search, a proof or trials. During a search the first ctrl-C ends the search, which
+   keeps the best order so far; a second one ends dpc. */
 static struct sigaction before_search;
 
 static void take_interrupts(void)
@@ -265,8 +265,8 @@ static Status predict(Job *job, const Trace *measured, Comparison *comparison, E
     }
     if (measured->reference)
         return error_set(error, STATUS_BAD_INPUT,
-                         "%s is a trace of --reference, in which one rank does the work of all: give one of the same "
-                         "run without --reference",
+                         "%s is a trace of --reference, in which one rank does the work of all: give a trace of the "
+                         "same run without --reference",
                          measured->path);
     int64_t microbatches = 0;
     for (uint32_t p = 0; p < measured->pipe_count; p++)

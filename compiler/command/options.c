@@ -66,7 +66,7 @@ static const char *const commands[] = {"",    "compare", "advise", "diff",    "c
 /* The commands whose options are in the table of options, in the order of enum Command. */
 static const char *const own_commands[] = {"", "compare", "advise", "diff", "calibrate", "fit", NULL};
 
-/* Reports that something is missing; `usage`: a command line that has it. */
+/* Reports a command line that lacks something or has too many files; `usage`: a right command line. */
 static Status missing(const char *what, const char *usage, Error *error)
 {
     return error_set(error, STATUS_BAD_USAGE, "%s: dpc %s; dpc --help says more", what, usage);
@@ -94,8 +94,8 @@ static Status not_one_schedule(char *const *inputs, int count, Error *error)
     return error_set(error, STATUS_BAD_USAGE, "give one schedule; dpc compare takes several");
 }
 
-/* Reports an output that is also an input, and a program (-o) that would be named like a schedule: in `-o *.dps` a
-   shell may have put a schedule there. */
+/* Reports two outputs to one file, an output that is also an input, and a program (-o) that would be named like a
+   schedule: in `-o *.dps` a shell may have put a schedule there. */
 static Status check_outputs(const Options *options, Error *error)
 {
     const char *outputs[OUTPUTS_MAX + 2];
@@ -155,8 +155,8 @@ static Status check_inputs(const Options *options, Arena *arena, Error *error)
             return missing("no schedules given", "compare A.dps B.dps ...", error);
         if (options->own[options->input_count].count)
             return error_set(error, STATUS_BAD_USAGE,
-                             "-D %s: no schedule comes after it; before the first schedule it is for all, before "
-                             "another one for that one only",
+                             "-D %s: no schedule follows it; a -D before the first schedule is for all schedules, a -D "
+                             "before another schedule is for that schedule only",
                              options->own[options->input_count].others[0].name);
         return check_schedules(options, arena, error);
     case COMMAND_DIFF:
@@ -167,7 +167,8 @@ static Status check_inputs(const Options *options, Arena *arena, Error *error)
                            "diff FILE.dps TRACE", error);
         for (int i = 0; i < options->emit_count; i++)
             if (options->emit[i].kind != EMIT_HTML && options->emit[i].kind != EMIT_SVG)
-                return error_set(error, STATUS_BAD_USAGE, "dpc diff writes a table, --emit=html and --emit=svg");
+                return error_set(error, STATUS_BAD_USAGE,
+                                 "dpc diff takes only --emit=html and --emit=svg; without --emit it prints a table");
         return STATUS_OK;
     case COMMAND_CALIBRATE:
         if (options->input_count < 1)
@@ -322,8 +323,9 @@ TAKE(sweep)
     Options *options = &((Parsed *)target)->options;
     (void)option;
     if (options->sweep.text)
-        return error_set(error, STATUS_BAD_USAGE, "--sweep is given twice; one takes several ranges: --sweep %s,%s",
-                         options->sweep.text, value);
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--sweep is given twice; one --sweep takes several ranges: --sweep %s,%s", options->sweep.text,
+                         value);
     return sweep_parse(value, arena, &options->sweep, error);
 }
 
@@ -440,7 +442,7 @@ static const OptionTable table = {
 
 void command_line_help(FILE *stream) { options_print_help(&table, stream); }
 
-/* The command that argv[1] names; COMMAND_COMPILE if it names none. */
+/* The command that argv[1] names; COMMAND_COMPILE for `show`, and if argv[1] names no command. */
 static Command command_of(int argc, char **argv)
 {
     for (Command command = COMMAND_COMPARE; argc > 1 && command <= COMMAND_FIT; command++)

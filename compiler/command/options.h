@@ -55,7 +55,8 @@ typedef struct Options {
     int64_t seconds;               /* advise: limit for all trials together */
     const char *output;            /* -o */
     int64_t step;                  /* diff: the step of the trace to compare; 0: the step of median makespan */
-    /* calibrate: only this many of the shortest steps of each trace count; 0: all steps */
+    /* calibrate: only this many of the shortest steps of each trace count; 0: all steps. Step 1 never counts if there
+       are others */
     int64_t fastest;
     /* calibrate, diff: file that says what the names in a trace of the PyTorch profiler mean; NULL: the trace is
        dprun's */
@@ -82,8 +83,9 @@ typedef struct Options {
 
 void command_line_help(FILE *stream);
 
-/* Reads the command line into `options`. STATUS_BAD_USAGE says what is wrong and what would be right. The arena owns
-   the parameters' names. */
+/* Reads the command line into `options`. STATUS_BAD_USAGE: the error says what is wrong and what would be right.
+   STATUS_BAD_INPUT: a cost file is wrong, or a schedule does not exist, but an installed one has nearly its name. The
+   arena owns the parameters' names. */
 Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error);
 
 #endif

@@ -41,8 +41,8 @@ static Status check(const Compilation *c, Error *error)
     return STATUS_OK;
 }
 
-/* Compiles the order that the solver found, with all of dpc's proofs. NULL: the order is not shorter, or it exceeds a
-   limit in bytes; the solver counts only activations. */
+/* Compiles the order that the solver found, with all of dpc's proofs. NULL: the order is not shorter, or it does not
+   pass the proofs: it may exceed a limit in bytes, because the solver counts only activations. */
 static const Schedule *checked(const Compilation *c, const Schedule *found, double *makespan)
 {
     char *text = NULL;

@@ -27,7 +27,7 @@ typedef struct PublishedBubble {
 /* The name of the schedule in a row of the table of formulas; NULL: there are no more rows. */
 const char *published_schedule(size_t row);
 
-/* Evaluates the formula for a schedule of this name. False: there is none. */
+/* Evaluates the formula that the table has for the schedule's name. False: the table has none. */
 bool published_bubble(const Schedule *schedule, const Costs *costs, uint32_t peak_activations,
                       PublishedBubble *published);
 

@@ -9,7 +9,7 @@
 /* The combinations that failed for one reason: with the same message at the same position (diag_kind). */
 typedef struct SweepFailure {
     DiagKind kind;
-    uint64_t count, first; /* count: number of combinations; first: index of the first one */
+    uint64_t count, first; /* count: number of combinations; first: the smallest index among them */
     /* the sweep compares makespans and skips these combinations, because the file or a memory limit refuses them */
     bool refused;
     const char *options;      /* the options of combination `first`, as text */

@@ -117,7 +117,8 @@ static TrialSizes sizes_with(const Trial *trial, int64_t ranks, Arena *arena)
     return attempt.sizes;
 }
 
-/* The least number of ranks with which the schedule cuts the model into trial->stages stages; 0: there is none. */
+/* The least number of ranks with which the schedule cuts the model into trial->stages stages; 0: none of the numbers
+   tried does. */
 static int64_t ranks_for_stages(const Trial *trial, Arena *arena)
 {
     for (int64_t ranks = 1; ranks <= (int64_t)RANKS_A_STAGE * trial->stages && ranks <= PROGRAM_RANKS_MAX; ranks++)

@@ -18,12 +18,13 @@ typedef struct Trial {
     const Parameters *optional;
     /* use the least number of ranks that gives this many stages; 0: use the number of ranks in `parameters` */
     uint32_t stages;
-    /* the given times and bytes are for 1/parts of the model; 0: each is for one stage of this schedule */
+    /* the given times and bytes are for 1/parts of the model, unless the costs give another number of stages
+       (trial_costs_stages); 0: for one stage of this schedule */
     uint32_t parts;
     const Costs *costs;
     /* number of replicas that sum their gradients; 0: sums of gradients are not counted */
     uint32_t replicas;
-    /* sizes of slots, and memory limits; the row of a program that exceeds them has fits = false */
+    /* sizes of slots, and memory limits; the row of a program that exceeds a limit has fits = false */
     const Memory *memory;
     const SearchControl *search; /* controls the search of `order auto`; NULL: search to the end */
 } Trial;
@@ -33,14 +34,14 @@ typedef struct CompareRow {
     const Parameter *parameters; /* the parameters given by -D that the schedule declares, each once */
     uint32_t parameter_count;
     const char *reason; /* why the row has no figures; NULL: it has figures */
-    /* printed diagnostics of a schedule that does not compile; NULL: it compiles, or refuses the sizes or parameters */
+    /* printed diagnostics of a schedule that does not compile; NULL: it compiles, it refuses the sizes or parameters,
+       or it has more stages than the model has layers */
     const char *diagnostics;
     uint32_t ranks, stages, microbatches;
     double makespan;
     GradientSums sums; /* what the sums of gradients over replicas cost; `makespan` includes sums.added */
-    /* gap between the makespan without these sums and its lower bound over all orders within the memory limits;
-       without limits, or if the row exceeds them, over all orders that hold no more activations than
-       the row's own */
+    /* gap between the makespan without these sums and its lower bound over all orders within the memory limits; without
+       limits, or if the row exceeds them, over all orders that hold no more activations than the orders of the row */
     Gap gap;
     Bubble bubble;
     BubbleCauses causes;
@@ -76,9 +77,10 @@ TrialSizes trial_sizes(const Trial *trial, Arena *arena);
    STATUS_BAD_USAGE: they do not. */
 Status trial_check_replicas(uint32_t replicas, const Costs *costs, Error *error);
 
-/* Runs the trial and fills in the row; the arena owns its texts. STATUS_OK: the row has figures or, if the schedule
-   does not admit the sizes or is an order for other sizes, a reason. STATUS_BAD_INPUT: the schedule does not compile;
-   the row has diagnostics. STATUS_BAD_USAGE: the schedule has no parameter of a given name. */
+/* Runs the trial and fills in the row; the arena owns its texts. STATUS_OK: the row has figures, or the reason why it
+   has none: the schedule does not admit the sizes or parameters, is an order for other sizes, or has more stages than
+   the model has layers. STATUS_BAD_INPUT: the schedule does not compile; the row has diagnostics. STATUS_BAD_USAGE: the
+   schedule has no parameter of a given name. */
 Status trial_run(const Trial *trial, Arena *arena, CompareRow *row, Error *error);
 
 #endif

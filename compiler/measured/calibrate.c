@@ -52,7 +52,8 @@ static void put_stages(const Calibration *calibration, FILE *stream)
     }
 }
 
-/* The times of the messages in all traces whose messages are as large as those in the first trace (gives_passes). */
+/* The times of the messages in all traces whose messages are as large as those in the first trace, or where one of the
+   two sizes is unknown (gives_passes). */
 static Samples typical_messages(const Calibration *calibration)
 {
     Samples all = {0};

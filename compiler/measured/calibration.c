@@ -35,8 +35,8 @@ static int compare_numbers(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Keeps the `fastest` shortest steps of a trace, or all if `fastest` is 0. The first step is always removed if there
-   are others. */
+/* Keeps the `fastest` shortest steps of a trace, or all if `fastest` is 0. Step 1 is always removed if there are
+   others. */
 static void select_steps(Trace *trace, uint32_t fastest, Arena *arena)
 {
     uint32_t count, *steps = trace_steps_by_makespan(trace, arena, &count);
@@ -203,8 +203,8 @@ static size_t gather_pairs(const Calibration *calibration, Pair **gathered)
 }
 
 /* Fits a share to each stage by least squares. The time of an F&B is to be about (time of its F * share of the F's
-   stage + time of its backward * share of the backward's stage), where the backward is a B or I. Stages whose share
-   the F&Bs do not determine get the mean share. */
+   stage + time of its backward * share of the backward's stage), where the backward is a B or I. A stage gets the mean
+   share if F&Bs have passes of it but do not determine its share, and NAN if no F&B has a pass of it. */
 static void fit_shares(Calibration *calibration)
 {
     enum { SWEEPS = 200 };

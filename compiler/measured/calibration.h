@@ -21,8 +21,8 @@ typedef struct CalibrationInput {
        those in the first trace, or one of the two sizes is unknown */
     bool gives_passes;
     Samples (*passes)[CALIBRATION_KINDS]; /* [stages][kind]: samples of this trace */
-    /* how long the passes that both this trace and the first one have took, relative to the first trace: a quotient
-       of sums of typical times; NAN: they have no pass in common */
+    /* the time of the passes that occur both in this trace and in the first one, relative to their time in the first
+       one: a quotient of sums of typical times; NAN: no pass occurs in both */
     double relative;
     Samples messages;
 } CalibrationInput;
@@ -44,9 +44,9 @@ typedef struct Calibration {
     size_t *pairs; /* [stages]: number of F&Bs with a pass of the stage */
 } Calibration;
 
-/* Reads `count` traces, and of each the `fastest` shortest steps; 0: all steps. The arena owns all memory.
-   STATUS_BAD_INPUT: a file is not a trace, traces whose passes count have different numbers of stages, or a stage has
-   no F. */
+/* Reads `count` traces, and of each the `fastest` shortest steps; 0: all steps. Step 1 is left out if there are others.
+   The arena owns all memory. STATUS_BAD_INPUT: a file is not a trace, traces whose passes count have different numbers
+   of stages, or a stage has no F. */
 Status calibration_read(int count, char *const *paths, uint32_t fastest, Arena *arena, Calibration *calibration,
                         Error *error);
 

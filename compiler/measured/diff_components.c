@@ -17,8 +17,9 @@ static double slowdown_of(const Recipes *recipes, const Costs *costs, RecipeStre
     return slowdown;
 }
 
-/* The predicted mean time of an entry in ms. `paired`: the share of its runs that were in F&Bs or F&Fs. NAN: the
-   costs do not have the entry or have no unit, or recipes give it different shares of the multiprocessors. */
+/* The predicted mean time of an entry in ms. `paired`: the share of its runs that were in F&Bs or F&Fs. NAN: the costs
+   do not have the entry or cannot be converted to ms, the prediction is a trace, or recipes give the entry different
+   shares of the multiprocessors. */
 static double predicted_time(const Comparison *comparison, RecipeEntry entry, RecipeStream stream, double paired)
 {
     const Costs *costs = comparison->predicted.costs;

@@ -61,7 +61,7 @@ static size_t find_start(const TraceComponent *const *sorted, size_t count, uint
 }
 
 /* Finds the F&Bs of the step whose halves have `layers` layers each. If some of them have no components outside the
-   layers, such as embedding and head, takes only these. Returns their number. */
+   layers (such as embedding and head), finds only those F&Bs. Returns the number of F&Bs found. */
 static size_t find_insides(const Comparison *comparison, const TraceComponent *const *sorted, size_t count,
                            uint32_t layers, Inside *insides)
 {

@@ -79,7 +79,8 @@ static bool more(JsonReader *reader)
     return got > 0;
 }
 
-/* Skips white space and returns the next byte without taking it; 0: the file has ended. */
+/* Skips white space and returns the next byte without taking it; 0: the file has ended, or the byte is 0, which is a
+   fault. */
 static char peek(JsonReader *reader)
 {
     for (;; reader->next++) {
@@ -215,7 +216,7 @@ static JsonKind read_scalar(JsonReader *reader)
     reader->text = reader->token;
     reader->length = (size_t)(reader->next - reader->token);
     if (!reader->length || reader->length > 64)
-        return fail(reader, reader->length ? "a number has more than 64 characters" : "a value is missing");
+        return fail(reader, reader->length ? "a number or word has more than 64 characters" : "a value is missing");
     const char first = *reader->text, second = reader->length > 1 ? reader->text[1] : ' ';
     if ((first >= '0' && first <= '9') || (first == '-' && second >= '0' && second <= '9'))
         return JSON_NUMBER;
@@ -237,7 +238,7 @@ static JsonKind leave(JsonReader *reader)
 static JsonKind enter(JsonReader *reader, bool object)
 {
     if (reader->depth == JSON_DEPTH_MAX)
-        return fail(reader, "it is nested too deeply");
+        return fail(reader, "more than 64 objects and arrays are nested");
     reader->in_object[reader->depth++] = object;
     reader->next++;
     reader->after_value = false;
@@ -292,7 +293,7 @@ JsonKind json_next(JsonReader *reader)
     return object ? read_key(reader) : read_value(reader);
 }
 
-/* The bytes that json_leave must look at, which skips text without reading tokens. */
+/* json_leave skips text without reading tokens. It looks only at these bytes. */
 static const bool structural[256] = {
     [0] = true, ['"'] = true, ['\n'] = true, ['{'] = true, ['}'] = true, ['['] = true, [']'] = true};
 

@@ -30,8 +30,8 @@ typedef enum JsonKind {
 enum { JSON_DEPTH_MAX = 64, JSON_TEXT_MAX = 4096 };
 
 typedef struct JsonReader {
-    /* The text of the last token, without quotes and with escapes replaced. Valid until the next call; it does not
-       end in a 0. If the text is longer than 128 KiB, these are only its first JSON_TEXT_MAX bytes. */
+    /* The text of the last token, without quotes and with escapes replaced. Valid until the next call; it does not end
+       in a 0. Of a text longer than 128 KiB, these may be only the first JSON_TEXT_MAX bytes. */
     const char *text;
     size_t length;
     int depth;     /* number of open objects and arrays */
@@ -43,7 +43,8 @@ typedef struct JsonReader {
     char *buffer, *next, *end, *token;
     /* over: the file has been read to its end; cut: the last token's text was too long and is incomplete */
     bool over, cut;
-    bool after_key, after_value; /* the last token in the innermost open object or array was a key; was a value */
+    /* after_key: the last token in the innermost open object or array was a key; after_value: it was a value */
+    bool after_key, after_value;
     bool in_object[JSON_DEPTH_MAX];
     const char *fault; /* what is wrong; NULL: no error yet */
     bool unread;       /* the fault is that the file cannot be read */

@@ -54,7 +54,8 @@ typedef struct MapNumbers {
     int64_t stage, microbatch;
 } MapNumbers;
 
-/* Reads the map at `path`. STATUS_BAD_INPUT: the error names file and line. The arena owns what the map points to. */
+/* Reads the map at `path`. STATUS_BAD_INPUT: the error names the file and, if a line is wrong, the line. The arena owns
+   what the map points to. */
 Status kineto_map_read(const char *path, Arena *arena, KinetoMap *map, Error *error);
 /* Whether the map has lines about components; otherwise it is about the passes of stages. */
 bool kineto_map_has_components(const KinetoMap *map);

@@ -2,15 +2,16 @@
 #define MEASURED_KINETO_PASSES_H
 
 /* Turns traces of the PyTorch profiler, one for each rank, into one trace of passes for dpc diff and dpc calibrate. A
-   pass is an annotation that the map knows. It lasts from the start of the first kernel that was launched in it to
-   the end of the last one; in a trace without such kernels (a run on CPUs), as long as the annotation. The k-th run
-   of a pass on its rank is in step k. */
+   pass is an annotation that the map knows. It lasts from the start of the first kernel that was launched in it to the
+   end of the last one; if no pass of the trace has such kernels (a run on CPUs), as long as the annotation. If only
+   some passes have kernels, the others are left out. The k-th run of a pass on its rank is in step k. */
 
 #include "compiler/measured/kineto_map.h"
 #include "compiler/measured/trace_read.h"
 
-/* Reads `count` files, one for each rank. If all files name different ranks (distributedInfo), they are sorted by
-   rank; otherwise file i is of rank i. STATUS_BAD_INPUT: a file is wrong or has no pass. */
+/* Reads `count` files, one for each rank. If all files name different ranks (distributedInfo), they are sorted by rank;
+   otherwise file i is of rank i. STATUS_BAD_INPUT: there are too many files, a file is wrong or has no pass, or a
+   pattern of the map has no {microbatch}. */
 Status kineto_passes(const KinetoMap *map, int count, char *const *paths, Arena *arena, Trace *trace, Error *error);
 
 #endif

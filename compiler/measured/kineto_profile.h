@@ -1,9 +1,10 @@
 #ifndef MEASURED_KINETO_PROFILE_H
 #define MEASURED_KINETO_PROFILE_H
 
-/* Finds the times of the components of a layer in a trace of the PyTorch profiler. A kernel belongs to the component
-   of the annotation in which it was launched. On a stream without such annotations, it belongs to the component that
-   the cycle of first kernels gives; if the map has no cycle, to the one that its name gives (kineto_map.h). */
+/* Finds the times of the components of a layer in a trace of the PyTorch profiler. A kernel that was launched in the
+   annotation of a component belongs to this component. If a stream has no kernel with such an annotation, and the map
+   has a cycle of first kernels for the stream, the cycle gives the components of its kernels. Otherwise the name of the
+   kernel gives its component (kineto_map.h). */
 
 #include "compiler/measured/kineto_map.h"
 #include "compiler/measured/kineto_read.h"
@@ -50,7 +51,8 @@ typedef struct KinetoProfile {
 } KinetoProfile;
 
 /* Makes the profile of a trace. Also sorts the kernels and launches of the trace. The arena owns all memory.
-   STATUS_BAD_INPUT: no kernel belongs to a component, or the first kernels that the map gives are wrong. */
+   STATUS_BAD_INPUT: no kernel belongs to a component, or the map's lines NAME.first are too many or lack a line that
+   says which kernels communicate. */
 Status kineto_profile(const KinetoTrace *trace, const KinetoMap *map, Arena *arena, KinetoProfile *profile,
                       Error *error);
 

@@ -46,8 +46,8 @@ typedef struct KinetoTrace {
     const char *device;       /* name of device 0; "": not given */
 } KinetoTrace;
 
-/* Reads the trace at `path`. The arena owns all memory. STATUS_BAD_INPUT: the error names the file, the position and
-   what is wrong. */
+/* Reads the trace at `path`. The arena owns all memory. STATUS_BAD_INPUT: the error names the file and what is wrong.
+   */
 Status kineto_read(const char *path, Arena *arena, KinetoTrace *trace, Error *error);
 
 /* Widens the interval *start..*end so that it contains the kernel. */

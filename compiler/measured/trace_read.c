@@ -142,8 +142,8 @@ static void append(Reader *reader, const TraceEvent *event)
 
 static bool is_count(double value) { return value >= 0 && value < UINT32_MAX; }
 
-/* Reads the entry, the layer and the pass of a component or all-to-all. False: the event does not have all of these,
-   or is the all-to-all that exchanges numbers of rows. */
+/* Reads the entry, the pass and, if given, the layer of a component or all-to-all. False: the event has no valid entry
+   or pass, or is the all-to-all that exchanges numbers of rows. */
 static bool read_component(const Reader *reader, TraceComponent *component)
 {
     static const char directions[] = "FBW";
@@ -163,8 +163,7 @@ static bool read_component(const Reader *reader, TraceComponent *component)
     return !component->all_to_all || (part < RECIPE_NAMES && recipe_communicates[part]);
 }
 
-/* Keeps the event as a component or all-to-all, if it is of the first replica. Leaves events out that lack something.
-   */
+/* Keeps the event as a component or all-to-all if it is of the first replica and lacks nothing. */
 static void take_component(Reader *reader, bool all_to_all)
 {
     Trace *trace = reader->trace;
@@ -262,8 +261,8 @@ static Status take_about(Reader *reader, Key key)
         return error_set(reader->error, STATUS_BAD_INPUT,
                          "%s: otherData is given again after events: it must come before them", trace->path);
     if (!(value >= 0 && value <= most) || (most < 1e18 && (value < 1 || value != floor(value))))
-        return error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData: %s is %g", trace->path, keys[key].name,
-                         value);
+        return error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData: %s is %g; it must be a %s to %g", trace->path,
+                         keys[key].name, value, most < 1e18 ? "whole number from 1" : "number from 0", most);
     switch (key) {
     case KEY_RANKS: trace->ranks = (uint32_t)value; break;
     case KEY_REPLICAS: trace->replicas = (uint32_t)value; break;
@@ -273,7 +272,8 @@ static Status take_about(Reader *reader, Key key)
     case KEY_PROCESSORS: trace->processors = value < UINT32_MAX ? (uint32_t)value : UINT32_MAX; break;
     default:
         if (trace->pipe_count == PROGRAM_PIPES_MAX)
-            return fail_event(reader, "more pipes than there can be", "otherData");
+            return error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData: there can be at most %d pipes",
+                             trace->path, PROGRAM_PIPES_MAX);
         trace->microbatches[trace->pipe_count++] = (uint32_t)value;
     }
     return STATUS_OK;

@@ -18,7 +18,7 @@ typedef struct TraceEvent {
     /* microbatch: for a U the version that it makes, from 1; line: in the schedule file, 0: unknown */
     uint32_t microbatch, step, line;
     double start, end; /* ms */
-    /* this is the I of an F&B that puts weight gradients off, or the later W that computes these */
+    /* this is the I of an F&B that puts weight gradients off, or the later W that computes those weight gradients */
     bool put_off;
     double after; /* in both halves of such an F&B: the time of that W in ms; dpc calibrate sets it */
     /* time of this half of an F&B or F&F in ms; 0: the pass is in none, or the trace does not tell the halves apart
@@ -56,8 +56,8 @@ typedef struct Trace {
     uint32_t step_count;
 } Trace;
 
-/* Reads the trace at `path`. The arena owns all memory. STATUS_BAD_INPUT: the error names the file, the position and
-   what is wrong. */
+/* Reads the trace at `path`. The arena owns all memory. STATUS_BAD_INPUT: the error names the file and what is wrong.
+   */
 Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error);
 /* Lists the steps of a trace, and sorts its events by step; within a step they keep their order. */
 void trace_sort_by_step(Trace *trace, Arena *arena);

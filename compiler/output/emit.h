@@ -32,7 +32,7 @@ typedef struct Emission {
     Gap gap;              /* gap between the makespan of `times` and its lower bound */
     const Proven *proven; /* the result of --prove; NULL: no solver was asked */
     const Memory *memory; /* sizes of slots, for EMIT_STATS */
-    uint32_t svg_width;   /* width of EMIT_SVG in pixels; 0: as wide as the numbers in its cells need */
+    uint32_t svg_width;   /* width of EMIT_SVG in pixels; 0: emit_svg chooses it */
     Terminal terminal;    /* width and colours of EMIT_TEXT */
 } Emission;
 
@@ -75,13 +75,14 @@ void emit_overlap_diff(const Schedule *schedule, const RecipeTimes *predicted, c
 /* --- pictures of the timeline --- */
 
 /* Draws the timeline as papers do: one row per rank, one cell per pass. `second`, if not NULL, is another timeline,
-   drawn below the first one over the same time axis, with the differences between the ends of each rank; times are
-   then in ms. `width`: of the picture in pixels; 0: as wide as the numbers in its cells need. */
+   drawn below the first one over the same time axis, with the differences between the ends of each rank; times are then
+   in ms. `width`: of the picture in pixels; 0: as wide as the numbers in its cells need or, if the timeline is too long
+   for numbers, as wide as the passes need. */
 enum { SVG_LEAST_WIDTH = 400, SVG_MOST_WIDTH = 30000 }; /* limits of `width`; viewers cannot open wider pictures */
 void emit_svg(const Picture *picture, const Picture *second, uint32_t width, Arena *arena, FILE *stream);
 
-/* Draws the timeline in characters: blocks of rows, no wider than the terminal unless it is very narrow. Uses the
-   256 colours of terminals. TEXT_LEAST_WIDTH: the smallest --width. */
+/* Draws the timeline in characters: blocks of rows, no wider than the terminal unless it is very narrow. Uses the 256
+   colours of terminals if terminal.colours is set. TEXT_LEAST_WIDTH: the smallest --width. */
 enum { TEXT_LEAST_WIDTH = 40 };
 void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *stream);
 

@@ -178,8 +178,8 @@ static void put_share(const Recipe *recipe, const Costs *costs, FILE *stream)
 
 static double percent_over(double time, double other) { return 100 * (time / other - 1); }
 
-/* Prints the order that `overlap F&B auto` found, and how much longer DeepSeek's published order takes. published:
-   the time of that order. */
+/* Prints the order that `overlap F&B auto` found, and how much longer DeepSeek's published order takes. published: the
+   time of DeepSeek's order. */
 static void put_found(const RecipeFound *found, double published, const char *unit, FILE *stream)
 {
     fputs("this order was found by `overlap F&B auto`; ", stream);

@@ -26,9 +26,10 @@ enum {
     /* Least width of a U. A U that takes no time is a bar whose right edge is at its time, over the end of the pass
        before it. */
     LEAST_UPDATE = 4,
-    /* the widest time axis of a picture with numbers; wider timelines are drawn without numbers */
+    /* the widest time axis of a picture with numbers, unless the user gives a width; wider timelines are drawn without
+       numbers */
     NUMBERED_WIDTH = 4000,
-    FIGURE_WIDTH = 2400, /* width of the time axis of a picture without numbers */
+    FIGURE_WIDTH = 2400, /* least width of the time axis of a picture without numbers, unless the user gives a width */
     /* Height of all rows together in a picture without numbers, unless rows would then be lower than LEAST_ROW or
        higher than ROW_HEIGHT. */
     FIGURE_HEIGHT = 760,
@@ -69,7 +70,7 @@ typedef struct Drawing {
     double wanted;   /* the width of the picture that the user asked for, in pixels; 0 if none */
     double top;      /* y of the upper edge of rank 0's row */
     double makespan; /* makespan of the longer timeline */
-    double shortest; /* time of the shortest pass */
+    double shortest; /* time of the shortest pass, without updates and passes that take no time */
     double scale;    /* pixels per unit of time of the costs */
     double cell;     /* width in pixels of a pass of mean duration */
     double row, gap; /* height of a row, and of the gap below it */

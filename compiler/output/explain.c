@@ -12,7 +12,7 @@ enum {
     SOURCE_WIDTH = 48
 };
 
-/* Consecutive microbatches of a list that ascend or descend by the same step. */
+/* Consecutive microbatches of a list, each 1 more than the one before, or each 1 less. */
 typedef struct Run {
     uint32_t first, last, count;
     int64_t step;
@@ -76,7 +76,7 @@ static uint32_t collect_steps(const Item *items, const Item **steps, uint32_t co
 
 static Row *row_of(Explainer *x, Span span)
 {
-    /* if steps begin at or before the span, the last of them is in [low, high) */
+    /* if any step begins at or before the span, the last such step is in [low, high) */
     uint32_t low = 0, high = x->step_count;
     while (high - low > 1) {
         const uint32_t middle = low + (high - low) / 2;
@@ -215,8 +215,8 @@ static void count_steps(Explainer *x, uint32_t rank, int64_t *values, int64_t *c
                     count += run->count;
             counts[s] = count > counts[s] ? count : counts[s];
         }
-    /* The value of the step's count if the step is outside of blocks. It includes passes that are left out because
-       their microbatch does not exist. */
+    /* For a step outside of blocks, takes the value of the step's count. This value includes passes that are left out
+       because their microbatch does not exist. */
     for (const Item *item = x->c->tree->items; item; item = item->next)
         if (item->kind == ITEM_STEP && item->value && known)
             evaluate(item->value, values, &counts[row_of(x, item->span) - x->rows], &fault);

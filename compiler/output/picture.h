@@ -2,7 +2,7 @@
 #define OUTPUT_PICTURE_H
 
 /* Cells, one for each pass in the order of a rank: every picture of a timeline is drawn from them. An F&B is one cell
-   with two halves. A U takes no time, unless --cost gives it one. */
+   with two halves. A U takes no time, unless --cost gives it a time. */
 
 #include "compiler/output/palette.h"
 #include "compiler/schedule/bound.h"

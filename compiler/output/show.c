@@ -160,7 +160,7 @@ static void draw_idle(const Screen *screen, uint32_t begin, uint32_t end)
 }
 
 /* Draws the part of a rank's row that is in this block. *next: the position of the first cell that may reach into this
-   block; *free: the column at which the cell before that one ends. Updates both for the next block. */
+   block; *free: the column at which the cell before *next ends. Updates *next and *free for the next block. */
 static void draw_rank(Screen *screen, uint32_t rank, uint32_t *next, uint32_t *free)
 {
     memset(screen->text, ' ', screen->last - screen->first);
