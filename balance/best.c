@@ -71,8 +71,8 @@ static uint32_t experts_of(const BalanceShape *shape, const uint32_t *node_of, u
     return count;
 }
 
-/* Places the experts of all nodes. node_of: [groups], the node of each group. Stops as soon as a GPU has a load above
-   `most`; the placement is then incomplete. */
+/* Places the experts of all nodes. node_of: [groups], the node of each group. Stops after the first node on which a
+   GPU has a load above `most`; the placement is then incomplete. */
 static Solution solve_nodes(Layer *layer, const uint32_t *node_of, double most, uint32_t *placement)
 {
     const BalanceShape *shape = layer->shape;
@@ -176,7 +176,8 @@ static double place_anew(const BalanceShape *shape, bool distinct, const double 
 }
 
 /* Writes one of three placements: the current one; the current one improved by at most request->moves moves; or
-   `anew`, after its GPUs and slots were renumbered to match the current one, if it is at most so many moves away. */
+   `anew`, after its GPUs and slots were renumbered to match the current one, if that takes at most request->moves
+   moves. */
 static Status place_from(const BalanceShape *shape, const BalanceRequest *request, const double *loads, double bound,
                          uint32_t *anew, uint32_t *placement, Arena *arena, Error *error)
 {

@@ -162,8 +162,8 @@ static void place_groups(const Workspace *w, const BalanceShape *shape, uint32_t
             w->experts[g * size + i] = w->groups[g] * size + i;
 }
 
-/* Lists `replicas` replicas of the `experts` experts from position `first` on: one of each expert; each further one
-   is of the expert that then has the largest load per replica. */
+/* Lists `replicas` replicas of the `experts` experts that begin at position `first`: first one replica of each expert,
+   then further replicas, each of the expert that has the largest load per replica at this point. */
 static void replicate(const Workspace *w, uint32_t first, uint32_t experts, uint32_t replicas)
 {
     const uint32_t size = tournament_size(experts);

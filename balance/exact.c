@@ -59,7 +59,8 @@ static bool holds(const Exact *x, uint32_t i, uint32_t gpu)
     return false;
 }
 
-/* Whether the items from i on can fit on the GPUs together so that all loads stay below the best largest load. */
+/* False: the items from i on cannot be placed so that all loads stay below the best largest load. Compares only sums:
+   the load of these items, and what the GPUs with an empty slot can still take. */
 static bool has_room(const Exact *x, uint32_t i)
 {
     double room = 0;

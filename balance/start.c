@@ -95,8 +95,8 @@ static void put(Packing *packing, uint32_t gpu, Item item)
     packing->filling->load[gpu] += item.share;
 }
 
-/* The GPU with the least load that has an empty slot; if `other` is not NULL, that also does not hold the expert of
-   `other`. Returns the number of GPUs if there is none. */
+/* The least loaded of the GPUs that have an empty slot. If `other` is not NULL, GPUs that hold the expert of `other` do
+   not count. Returns the number of GPUs if no GPU counts. */
 static uint32_t lightest(const Packing *packing, const Item *other)
 {
     const Domain *domain = packing->domain;

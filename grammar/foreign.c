@@ -110,8 +110,9 @@ static int64_t power(int base, int exponent)
     return product;
 }
 
-/* base^exponent as text in the language, which has no powers: a number if both are numbers, a product for an exponent
-   of 2 or 3, otherwise an expression that is right for small exponents only. */
+/* base^exponent as text in the language, which has no powers. If both are numbers below 1000 and the result fits in 64
+   bits, a number; for an exponent of 2 or 3, a product; otherwise an expression that is right for small exponents
+   only. */
 static const char *power_text(const Reader *reader, const char *base, const char *exponent)
 {
     const int b = small_number(base), e = small_number(exponent);

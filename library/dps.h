@@ -87,9 +87,10 @@ const char *dps_version(void);
 typedef struct dps_host {
     size_t size;
     void *user; /* passed to each of these functions and to dps_options.progress */
-    /* Return memory aligned for any type, or NULL: the call then ends with DPS_NO_MEMORY. Set both, or neither for
-       malloc and free. Handles, text and working memory of compilations come from here; memory of the C library's
-       streams does not. Called by the thread that calls the library; in dps_advise also by others. */
+    /* `allocate` returns memory aligned for any type, or NULL: the call then fails with DPS_NO_MEMORY. Set both
+       functions or neither; if neither is set, the library uses malloc and free. Handles, text and working memory of
+       compilations come from `allocate`; memory of the C library's streams does not. The library calls both functions
+       in the thread that called it, and dps_advise also in threads of its own. */
     void *(*allocate)(void *user, size_t size);
     void (*release)(void *user, void *memory);
 } dps_host;
@@ -400,7 +401,7 @@ typedef struct dps_functions {
 
 /* Runs a step of the rank. This thread calls every function, in the order of the instructions. DPS_FAILED: a
    function or a transfer failed; dps_rank_error says at which instruction, and the rank can only be freed.
-   DPS_BAD_USAGE: a function that the program needs is NULL, or a step has begun with dps_next. */
+   DPS_BAD_USAGE: a function that the rank needs is NULL, or a step has begun with dps_next. */
 dps_status dps_step(dps_rank *rank, const dps_functions *functions);
 
 /* --- ranks that are threads --- */
@@ -457,10 +458,10 @@ typedef struct dps_prediction_info {
     double cost;        /* largest time of a rank from its first start to its last end */
     double work;        /* mean of the times that ranks are busy */
     double bubble_rate; /* (cost - work) / cost: share of the time that ranks are idle */
-    /* part of the bubble rate that comes from ranks with less work than others; computed for messages that take no
-       time */
+    /* imbalance + order_bubble is the bubble rate that the same order has if messages take no time. imbalance: the part
+       of this rate that comes from ranks with less work than others */
     double imbalance;
-    /* the rest of that bubble rate: even the busiest rank waits; computed for messages that take no time */
+    /* the rest of this rate, which comes from waits of the busiest rank */
     double order_bubble;
     double messages_time; /* time that messages add to the makespan */
 } dps_prediction_info;
@@ -551,8 +552,8 @@ typedef struct dps_experts {
 typedef struct dps_placement {
     size_t size;
     uint32_t *placement; /* [layers][replicas]: the expert of each physical expert, GPU after GPU */
-    /* [layers]: the balance of each layer. before: of `current`, or, if that is NULL, with the experts in the order 0,
-       1, 2, ...; after: of `placement` */
+    /* [layers]: the balance of each layer. before: the balance of `current`; if `current` is NULL, the balance of the
+       experts in the order 0, 1, 2, ... after: the balance of `placement` */
     double *before, *after;
     double *bound; /* [layers]: no placement of this layer has a larger balance */
     /* [layers]: the number of physical experts on a GPU that did not hold their expert before */

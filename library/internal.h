@@ -140,8 +140,8 @@ void host_release(const MemoryFunctions *memory, void *block);
    differ. Members that the caller's struct does not have become 0. False: the size is not set, or the caller's struct
    has a member that the library's struct does not have and that is not 0. */
 bool struct_in(void *known, size_t known_size, const void *given);
-/* Copies the library's struct to the caller's, as many bytes as both have. The rest of the caller's struct becomes 0.
-   False: `size` of the caller's struct is not set. */
+/* Copies the library's struct to the caller's, as many bytes as both have, except the member `size`. The rest of the
+   caller's struct becomes 0. False: `size` of the caller's struct is not set. */
 bool struct_out(void *given, const void *known, size_t known_size);
 
 #define STRUCT_IN(known, given) struct_in(known, sizeof *(known), given)

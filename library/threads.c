@@ -96,7 +96,7 @@ static bool sums_agree(const dps_rank *rank, dps_threads *threads, const dps_buf
 static const char *refusal(const dps_rank *rank, dps_threads *threads, const dps_buffers *buffers)
 {
     if (rank->state != RANK_BETWEEN_STEPS || rank->threads)
-        return "dps_join: it has joined already, or a step has begun";
+        return "dps_join: this rank has joined threads already, or its step has begun";
     if (rank->walk.program != threads->program)
         return "dps_join: these threads run another program: make threads for this one with dps_threads_new";
     if (!buffers->messages && rank->own.slots[SLOT_MESSAGE])

@@ -133,7 +133,9 @@ static Status parse(int argc, char **argv, Arena *arena, BalanceOptions *options
     TRY(options_check(&table, 0, &given, error));
     if (options->svg && strcmp(options->svg, "-") == 0) {
         if (options->format != BALANCE_TEXT)
-            return error_set(error, STATUS_BAD_USAGE, "standard output is for one of them: --emit=svg:FILE");
+            return error_set(error, STATUS_BAD_USAGE,
+                             "standard output cannot have both the picture and --csv or --json: write the picture to a "
+                             "file with --emit=svg:FILE");
         options->format = BALANCE_NOTHING;
     }
     const char *const inputs[] = {options->loads, options->from};

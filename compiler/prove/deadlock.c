@@ -76,9 +76,10 @@ bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena,
 
 /* --- the program --- */
 
-/* The position, in the rank's order, of the action from which instruction `at` was made. At this action a rank must be
-   able to wait: a message, or a U, which begins with a REDUCE. Program and order have these actions in the same
-   sequence, so counting finds the action. Returns the order's count if there is no such action. */
+/* The position, in the rank's order, of the message or U from which instruction `at` was made: these are the actions at
+   which a rank can wait. A message becomes one instruction; a U becomes several, the last of which is ASYNC_UPDATE. The
+   program has messages and U in the same sequence as the order, so counting them finds the action. Returns the order's
+   count if the order has too few. */
 static uint32_t action_of(const Schedule *schedule, const Program *program, uint32_t rank, uint32_t at)
 {
     const Order *order = &schedule->orders[rank];
@@ -96,7 +97,7 @@ static uint32_t action_of(const Schedule *schedule, const Program *program, uint
 }
 
 /* Replaces the instructions of the deadlock cycle by the actions that they were made from. False: there is no cycle, or
-   an instruction was not made from an action at which a rank can wait. */
+   action_of finds no action for an instruction. */
 static bool find_actions(const Schedule *schedule, const Program *program, Deadlock *deadlock)
 {
     bool good = deadlock->cycle > 0;

@@ -9,7 +9,7 @@
 enum {
     ERRORS_SHOWN = 20,
     WINDOW = 120, /* most columns shown of a long line */
-    BEFORE = 40,  /* so many of these columns are before the caret; more near the end of the line */
+    BEFORE = 40,  /* columns shown before the caret; more if the caret is near the end of the line */
 };
 
 typedef struct Remark {

@@ -24,7 +24,8 @@ void diag_help(Diagnostics *diagnostics, const char *format, ...) __attribute__(
 void diag_pass_error(Diagnostics *diagnostics, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Marks the last error: it is no mistake in the source; numbers or limits of the command line do not fit the source. */
+/* Marks the last error as a refusal: the source has no mistake, but numbers or limits of the command line do not fit
+   it. */
 void diag_refuses(Diagnostics *diagnostics);
 
 /* Whether the last error is kept: then its notes and help will be printed. */

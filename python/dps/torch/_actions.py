@@ -148,7 +148,8 @@ class Actions:
         return run
 
     def _message_number(self, i, forward):
-        """The number of a message. Each microbatch has two between stages s and s + 1, one in each direction."""
+        """The number of a message. Between stages s and s + 1 each microbatch has two messages, one in each
+        direction."""
         return 2 * ((i.stage if forward else i.stage - 1) * self.program.microbatches + self.plan.number(i)) + forward
 
     def _make_send_forward(self, i, mode):

@@ -89,8 +89,9 @@ class Failures:
             return None
 
     def _who_hangs(self, waited, deadline):
-        """Returns the reason, in words, when a message has passed its deadline. Each rank that waits writes this to the
-        store; the ranks that do not write it are stuck in a pass. waited: what this rank was doing, in words."""
+        """Returns the reason, in words, when a message has passed its deadline. Each rank that waits
+        writes to the store that it waits; the ranks that do not write this are stuck in a pass. waited: what this rank
+        was doing, in words."""
         try:
             self._count(f"late {self.rank}", 1)
             time.sleep(min(_GRACE, deadline / 4))

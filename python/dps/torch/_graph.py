@@ -173,9 +173,9 @@ class _Graph:
         return late, ends
 
     def keep_gradients(self, starts, gradient_of):
-        """Makes W start with exactly the gradients that I has computed. Even if I does not run the node of a start, I
-        has called the tensor hooks of the start, and W would apply them a second time. A hook added here replaces the
-        result of W's call by the gradient from I.
+        """Makes W start with exactly the gradients that I has computed. I calls the tensor hooks of a start even if
+        it does not run the node of the start; W then calls these tensor hooks a second time. A hook added here for each
+        such start replaces their result by the gradient from I.
 
         starts        the edges at which W starts
         gradient_of   {edge: the gradient that I has computed}"""

@@ -29,7 +29,7 @@ _SPIN = 200e-6  # most seconds for which a rank that waits for a message does no
 _MOST_SKIPPED = 63  # most receives in a row that sleep without spinning, after a spin in vain
 _MEMFD_CREATE = 319  # number of the system call on x86-64
 _CLOEXEC = 1  # its option: programs that this process starts do not inherit the descriptor
-_TICK = 50  # milliseconds: a rank that has waited so long for a message also takes in those of its other links
+_TICK = 50  # milliseconds: a rank that has waited so long for a message also takes in the messages of its other links
 
 
 def _machine():
@@ -160,8 +160,8 @@ class Link:
     # --- sending ---
 
     def send(self, number, length, parts):
-        """Sends a message (Ring.write). Waits while there is no room. A proven program ends even if each send waits
-        until the other process receives (program_verify in runtime/program/program.h)."""
+        """Sends a message (Ring.write). Waits while there is no room. A proven program completes even if each send
+        waits until the other process receives (program_verify in runtime/program/program.h)."""
         if self.ended:
             self._fail("connection closed")
         if not self.outgoing.write(number, length, parts):

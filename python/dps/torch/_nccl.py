@@ -2,9 +2,10 @@
 
 NCCL has no tags: the operations of a communicator run in the order in which they are posted, each when all its
 processes have posted it. So each directed pair of processes has a communicator for its messages, and a rank posts
-messages and sums in the order of its program, receives no earlier. A proven program ends even if each post blocks until
-the other processes arrive (program_verify in runtime/program/program.h). So it also ends if the GPU, or a call of CUDA,
-waits for all that was posted before. Only the kernels of NCCL, one of each communicator, must fit on the GPU together.
+messages and sums in the order of its program; it does not post receives early. A proven program completes even if each
+post blocks until the other processes arrive (program_verify in runtime/program/program.h). So it also completes if the
+GPU, or a call of CUDA, waits for all operations posted before. Only the kernels of NCCL, one of each communicator, must
+fit on the GPU together.
 
 A GPU that waits for a message from a process that has failed would wait forever, and with it each call of CUDA that
 waits for the GPU. So here the process waits for the end of an operation, not the stream on which stages compute."""
@@ -40,8 +41,8 @@ class Communicator:
         self.device, self.stream = device, torch.cuda.Stream(device, priority=-1)
 
     def ended(self, work):
-        """Returns a function that says whether `work` is over. It asks the GPU: a work says that it is completed also
-        if NCCL has failed."""
+        """Returns a function that says whether `work` is over. The function asks the GPU, because `work` reports
+        that it is completed even if NCCL has failed."""
         with torch.cuda.stream(self.stream):
             work.wait()  # makes this stream wait
             return self.stream.record_event().query
@@ -153,7 +154,7 @@ class Steps:
         _add(self.store, self.place, 1)
 
     def give_up(self):
-        """This process will end no more steps: nobody must wait for it."""
+        """Tells the other processes not to wait for this one, which will complete no more steps."""
         _add(self.store, self.place, 1 << 30)
 
     def wait(self, until):
