@@ -48,7 +48,8 @@ static void compare(void *context, const StepReport *report)
     for (uint32_t place = 0; place < check->microbatches + BESIDES; place++) {
         const double values[2] = {numbers_of(check, report->step)[place], number_at(check, report, place)};
         if (isnan(values[0]) || isnan(values[1]) || memcmp(&values[0], &values[1], sizeof *values) == 0)
-            /* NaN: only one of the runs computed a held-out loss after this step, because a run was stopped early */
+            /* NaN: at least one of the runs has no held-out loss after this step, or computed a loss or norm that is
+               NaN */
             continue;
         check->differs = true;
         check->step = report->step;

@@ -14,7 +14,7 @@ typedef struct Check {
     uint64_t steps;    /* how many steps the first run has made; the second run makes as many */
     uint64_t equal;    /* how many steps of the second run were equal to the first run */
     double *numbers;   /* [steps][microbatches + 2]: the losses, the norm, the loss on held-out data */
-    Observer told;     /* another observer of the first run: the check passes its reports on */
+    Observer told;     /* another observer: it gets the reports of the first run, too */
     atomic_bool *stop; /* the flag that ends a run after its current step; set at the first difference */
     bool differs;      /* the runs differ; then the three fields below say where: */
     uint64_t step;     /* the first step that differs */
@@ -28,7 +28,8 @@ void check_open(Check *check, const LoadedProgram *loaded, uint64_t steps, atomi
 Observer check_record(Check *check, Observer told);
 /* The observer for the second run: compares it with the first. Both runs must have the same number of steps. */
 Observer check_compare(Check *check);
-/* Writes the result: one line, or one JSON object. STATUS_BAD_INPUT, with both numbers: the runs differ. */
+/* Writes the result: with `json` one JSON object, otherwise one line if the runs are equal and nothing if they differ.
+   STATUS_BAD_INPUT, with both numbers: the runs differ. */
 Status check_tell(const Check *check, bool json, FILE *stream, Error *error);
 
 #endif

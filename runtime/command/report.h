@@ -37,7 +37,7 @@ typedef struct Report {
 /* Fills in `report` and `observer`: the observer prints what a run reports. */
 void report_open(Report *report, const CommandLine *line, atomic_bool *stop, Observer *observer);
 /* Prints the results and the names of the files that were written, and returns STATUS_OK. If the run has failed
-   (`status`), prints nothing and returns `status`. STATUS_RUN_FAILED also if standard output could not be written,
+   (`status`), prints no results and returns `status`. STATUS_RUN_FAILED also if standard output could not be written,
    unless the reason is that its reader has closed the pipe. */
 Status report_close(Report *report, Status status, Error *error);
 

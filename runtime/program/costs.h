@@ -24,19 +24,20 @@
                            another number of stages, each stage has its share of these
      attention.F = 0.3     the time of a component of a layer (base/parts.h): F, B (its input half), W, U. If some
                            components have times, the others take none
-     layers = 4            the layers of a stage: F, I, W of the stage follow from its components, and FB or FF from
-                           the recipe if there is one
+     layers = 4            the layers of a stage: F, I, W and U of the stage follow from its components, and FB or FF
+                           from the recipe if there is one
      compute_share = 0.85  the share of the multiprocessors on which computation was measured; the others were
                            reserved for communication
-     multiprocessors = 20  the number of multiprocessors on which communication within a layer takes its time. If a
-                           recipe reserves fewer for it, it takes longer (recipe_times.h)
+     multiprocessors = 20  communication within a layer takes the given time on this many multiprocessors or more. It
+                           takes longer if a recipe reserves fewer (recipe_times.h)
 
      model_layers = 8      the layers of the whole model: F, I, W and U of every stage are the sums over its parts, for
-                           any number of stages. `layers` has no effect then
+                           any number of stages. `layers` has no effect then, and `stages` applies only to `gradients`
      qkv.F = 0.1           the time of what comes before the core of attention; attention.F includes it
      shared.F = 0.2        the time of the shared experts; mlp.F includes it
-     head.F = 0.5          the time of a part outside the layers (embedding, rows, first_layer, head, squared_error) in
-                           one of its passes (base/parts.h). dprun --profile measures the times of all parts
+     head.F = 0.5          the time of a part outside the layers (embedding, rows, head, squared_error) in one of its
+                           passes (base/parts.h). first_layer.B is the time of the I of the first layer. dprun --profile
+                           measures the times of the parts
 
    If a setting is given more than once, the last one counts. Bytes may end in K, M, G or T, powers of 1024. */
 
@@ -47,7 +48,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The costs that may be given per stage. The first seven are the times of passes. */
+/* The costs that may be given per stage. The first seven are times: of passes, of U, and of pairs (FB, FF). */
 typedef enum StageCost {
     COST_F,
     COST_B,
@@ -64,11 +65,11 @@ typedef enum StageCost {
 
 typedef struct LinkCost {
     uint32_t from, to;         /* ranks */
-    double latency, bandwidth; /* < 0: that of all links */
+    double latency, bandwidth; /* < 0: the value for all links */
 } LinkCost;
 
-/* One kind of cost, for the stages for which it was not given. It was derived from other costs, or it is the default
-   although some stages have costs of their own. */
+/* A cost that was not given, for all stages that got it by the same rule: it was derived from other costs, or it is the
+   default although costs of single stages are given. */
 typedef struct DerivedCost {
     StageCost cost;
     uint32_t count;
@@ -96,7 +97,7 @@ struct Costs {
     double layers;       /* layers of a stage; < 1: one */
     double model_stages; /* number of stages that the costs are for; 0: not given, so as many as the schedule has */
     double model_layers; /* layers of the whole model; < 1: not given */
-    /* how many multiprocessors communication within a layer needs to take its time; 0: any number is enough */
+    /* communication within a layer takes the given time on this many multiprocessors or more; 0: on any number */
     double multiprocessors;
     double compute_share; /* the share of the multiprocessors on which computation was measured; 0: all */
     /* set by costs_resolve: the time of each pair follows from its recipe and the times of `parts` */

@@ -34,9 +34,9 @@ double costs_longest_put_off(const Costs *costs, uint32_t stages, const Recipe *
    given. `model_layers` are distributed over the stages, or every stage has `layers`; the first and the last stage also
    have the parts outside the layers. Parts without a time take none. With a recipe, FB (FF if it is the recipe of an
    F&F) follows from the recipe, unless `overlap` is given. A cost that is given for a stage, or for all stages, is
-   kept; but `gradients` for all stages of a model in `model_stages` stages is converted to `stages`. `layers` of the
-   result is costs_layers. `follows_recipe` is set if FB or FF of all stages follow from the recipe. The arena owns the
-   memory. */
+   kept, with one exception: with `model_layers` and `model_stages`, `gradients` for all stages is converted from
+   `model_stages` stages to `stages`. `layers` of the result is costs_layers. `follows_recipe` is set if FB or FF of all
+   stages follow from the recipe. The arena owns the memory. */
 Costs costs_of_parts(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena);
 
 #endif

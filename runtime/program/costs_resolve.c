@@ -358,8 +358,8 @@ bool costs_unused(const Costs *given, uint32_t stages, uint32_t ranks, char *tex
     for (uint32_t s = of; s < given->stage_count; s++)
         for (StageCost cost = 0; cost < STAGE_COSTS; cost++)
             if (given->stages[s][cost] >= 0) {
-                snprintf(text, size, "%s[%u] names a stage that does not exist: they are 0..%u", stage_cost_name(cost),
-                         s, of - 1);
+                snprintf(text, size, "%s[%u] names a stage that does not exist: stages are 0..%u",
+                         stage_cost_name(cost), s, of - 1);
                 return true;
             }
     if (given->model_layers >= 1 && given->model_layers < stages) {
@@ -378,8 +378,8 @@ bool costs_unused(const Costs *given, uint32_t stages, uint32_t ranks, char *tex
     for (uint32_t i = 0; i < given->link_count; i++) {
         const LinkCost *link = &given->links[i];
         if (link->from >= ranks || link->to >= ranks) {
-            snprintf(text, size, "comm[%u->%u] names a rank that does not exist: they are 0..%u", link->from, link->to,
-                     ranks - 1);
+            snprintf(text, size, "the link %u->%u names a rank that does not exist: ranks are 0..%u", link->from,
+                     link->to, ranks - 1);
             return true;
         }
     }

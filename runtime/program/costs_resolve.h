@@ -5,9 +5,9 @@
    derived from what was given:
 
      F, I, W, U    from the times of the stage's parts, if there are any (costs_parts.h); FB then from the recipe
-     I, W          for a stage with a B of its own: B minus the other half, if that is given; else B divided in the
-                   ratio of I to W of the stages that have both; else half of B each. I = ... and W = ... for all
-                   stages count only for a stage that has no B of its own
+     I, W          if B is given for the stage or for all stages: B minus the other half, if that half is given; else B
+                   divided in the ratio of I to W of the stages that have both; else half of B each. I = ... and W = ...
+                   for all stages count only for a stage that has no B of its own
      B             I + W
      FB            `overlap` times (F + B)
 
@@ -26,8 +26,8 @@ Costs costs_resolve(const Costs *given, uint32_t stages, const Recipes *recipes,
 
 /* Which costs are in `derived`, as bits 1 << StageCost. */
 uint32_t costs_derived(const Costs *costs);
-/* Prints the derived costs among the `used` ones (bits 1 << StageCost), one per line, with `prefix` before it. I and
-   W that follow from one rule share a line. */
+/* Prints the derived costs among the `used` ones (bits 1 << StageCost). Each line begins with `prefix` and has one
+   cost; I and W of the same stages share a line if they follow from the same rule. */
 void costs_put_derived(const Costs *costs, uint32_t used, const char *prefix, FILE *stream);
 /* Whether costs_put_derived prints any line. */
 bool costs_has_derived(const Costs *costs, uint32_t used);
@@ -37,8 +37,8 @@ bool costs_has_derived(const Costs *costs, uint32_t used);
 void costs_put_derived_json(const Costs *costs, uint32_t used, FILE *stream);
 
 /* Whether some costs do not fit the schedule, which is often a mistake: a cost is given for a stage or a link that does
-   not exist, or for all stages without effect; or the model has fewer layers than the schedule has stages. Then `text`
-   says what does not fit. */
+   not exist; an I or W for all stages has no effect; or the model has fewer layers than the schedule has stages. Then
+   `text` says what does not fit. */
 bool costs_unused(const Costs *given, uint32_t stages, uint32_t ranks, char *text, size_t size);
 
 #endif

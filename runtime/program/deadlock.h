@@ -38,9 +38,9 @@ typedef struct Deadlock {
    is owned by the arena, and `cycle`; the other members become 0. False: out of memory. */
 bool deadlock_cycle(WaitList *const *lists, uint32_t ranks, Arena *arena, Deadlock *deadlock);
 
-/* program_verify, which also describes a deadlock, in the arena's memory: deadlock->count is 0 without a deadlock.
-   Wait.until is set only for waits of the cycle; for other waits, and if the other rank has no matching instruction
-   left, it is POSITION_NOWHERE. */
+/* Verifies like program_verify, and also describes a deadlock. The arena owns deadlock->waits; deadlock->count is 0
+   without a deadlock. Wait.until is set only for waits of the cycle; for other waits, and if the other rank has no
+   matching instruction left, it is POSITION_NOWHERE. */
 Status program_verify_deadlock(const Program *program, Arena *arena, Deadlock *deadlock, Error *error);
 
 #endif

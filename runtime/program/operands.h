@@ -1,7 +1,7 @@
 #ifndef PROGRAM_OPERANDS_H
 #define PROGRAM_OPERANDS_H
 
-/* opcodes.def as arrays, for encode, decode, verify, disassemble and describe. */
+/* opcodes.def as arrays, for all code that walks the operands of instructions. */
 
 #include "runtime/program/program.h"
 
@@ -78,7 +78,7 @@ const char *operand_letters(const Operand *operand);
 
 static inline bool operand_is_slot(const Operand *operand) { return operand->kind >= OPERAND_READ; }
 
-/* Whether a forward-only program may contain the opcode. A full program may contain all opcodes but FORWARD_ONLY and
+/* Whether a forward-only program may contain the opcode. Only such a program may contain FORWARD_ONLY and
    OVERLAP_FORWARD. */
 static inline bool opcode_is_forward_only(uint8_t opcode)
 {

@@ -57,8 +57,8 @@ typedef enum SlotClass { SLOT_MESSAGE, SLOT_CONTEXT, SLOT_STASH, SLOT_GRADIENT, 
 enum {
     SLOT_NONE = 0xffff,
     SLOT_OPERANDS = 7,
-    /* Limits of the format. The compiler and the decoder refuse programs that exceed a limit, with a message that names
-       it. */
+    /* Limits of the format. The compiler refuses programs that exceed a limit, with a message that names the limit. The
+       decoder refuses them as damaged. */
     PROGRAM_RANKS_MAX = 4096,
     PROGRAM_STAGES_MAX = 65535,
     PROGRAM_PIPES_MAX = 64,
@@ -104,10 +104,10 @@ typedef struct Instruction {
 } Instruction;
 _Static_assert(sizeof(Instruction) == 40, "the interpreter walks these: keep them small");
 
-/* A flow of microbatches through one copy of all stages. Every pipe has Program.stages stages. Microbatch m of the pipe
-   is microbatch `first` + m of the step, which determines its data; `first` is the number of microbatches in the pipes
-   before it. In an asynchronous program `versions` has the version of the weights that the passes of a microbatch use,
-   on every stage. */
+/* A flow of microbatches through all stages. Every pipe has its own copies of the Program.stages stages. Microbatch m
+   of the pipe is microbatch `first` + m of the step, which determines its data; `first` is the number of microbatches
+   in the pipes before it. In an asynchronous program `versions` has the version of the weights that the passes of a
+   microbatch use, on every stage. */
 typedef struct Pipe {
     uint32_t microbatches;
     uint32_t first;
@@ -161,8 +161,8 @@ typedef struct RankProgram {
 typedef struct StageCopies {
     uint32_t count; /* 0: only one */
     uint16_t *of;   /* [Program.microbatches]: the copy that a microbatch uses, as an index in the stage's group */
-    /* [Program.microbatches]: the same for sharded parameters. `shards` consecutive replicas together hold one copy of
-       these, so the microbatches of all of these replicas use the copy of the first of them */
+    /* [Program.microbatches]: the same for sharded parameters, of which several consecutive replicas together hold one
+       copy (`shards` of program_reference). The microbatches of all these replicas use the copy of the first replica */
     uint16_t *sharded_of;
 } StageCopies;
 
@@ -203,14 +203,14 @@ Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program *
        gradient between REDUCE and its use;
      - peak_activations and slot counts are those of the run.
    For an asynchronous program also: every F reads the version of the weights that its microbatch uses, and its backward
-   the same one; no version is overwritten while a microbatch between the two needs it; every gradient is used by one U,
-   which all copies of the stage make from the same sum, one version after the other; and the newest version is in its
-   slot at END. "No rank waits forever" is proven for ranks that stop at each SEND and RECEIVE until the other end
-   arrives, and at each REDUCE until all copies have posted, which is more than the runtime needs (it stops at WAIT and
-   WAIT_REDUCE). So a program also runs where messages and sums are handled strictly in the order of the stream.
-   STATUS_BAD_INPUT says what is wrong; of an instruction that is wrong it names rank, index, text (as the disassembler
-   writes it) and source line. program_verify_deadlock (deadlock.h) also returns a deadlock as data. STATUS_RUN_FAILED:
-   out of memory. Without a deadlock the time is linear in the number of instructions. */
+   the same one; no version is overwritten while a microbatch has had its F with this version, but not its B or I; every
+   gradient is used by one U, which all copies of the stage make from the same sum, one version after the other; and the
+   newest version is in its slot at END. "No rank waits forever" is proven for ranks that stop at each SEND and RECEIVE
+   until the other end arrives, and at each REDUCE until all copies have posted, which is more than the runtime needs
+   (it stops at WAIT and WAIT_REDUCE). So a program also runs where messages and sums are handled strictly in the order
+   of the stream. STATUS_BAD_INPUT says what is wrong; of an instruction that is wrong it names rank, index, text (as
+   the disassembler writes it) and source line. program_verify_deadlock (deadlock.h) also returns a deadlock as data.
+   STATUS_RUN_FAILED: out of memory. Without a deadlock the time is linear in the number of instructions. */
 Status program_verify(const Program *program, Error *error);
 
 /* An instruction without operands. */

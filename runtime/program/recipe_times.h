@@ -4,10 +4,10 @@
 /* The modelled time of an F&B or F&F: two streams, each in its order, through all layers of a stage. Without a share in
    the recipe, every entry takes the time that its cost says. With a share, `share` of every `whole` multiprocessors are
    reserved for communication, during the whole F&B or F&F. Computation has the others and takes whole / (whole - share)
-   times as long, as matrix products and memory-bound work that fill the device do. If the times of computation were
-   measured on Costs.compute_share of the device, they are multiplied by this share, too. Communication takes the time
-   that its cost says on Costs.multiprocessors or more (20 of 132 for the all-to-all kernels of DeepSeek's published
-   profile), and proportionally longer on fewer. */
+   times as long. This holds for matrix products and for memory-bound work if they fill the device. If the times of
+   computation were measured on Costs.compute_share of the device, they are multiplied by this share, too. Communication
+   takes the time that its cost says on Costs.multiprocessors or more (20 of 132 for the all-to-all kernels of
+   DeepSeek's published profile), and proportionally longer on fewer. */
 
 #include "runtime/program/costs.h"
 

@@ -16,7 +16,7 @@ static bool replicate_pipes(const Program *program, uint32_t replicas, Arena *ar
     return mesh->pipes;
 }
 
-/* Gives every replica its own ranks. The chunks of these are in the pipes of the replica. The ranks share the
+/* Gives every replica its own ranks. Their chunks are in the pipes of the replica. The ranks share the
    instructions of the program. False: out of memory. */
 static bool replicate_ranks(const Program *program, uint32_t replicas, Arena *arena, Program *mesh)
 {

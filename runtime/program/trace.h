@@ -9,10 +9,10 @@
    one after the other (--in-turn), both use lane 3. Lane 5 has the components inside passes, if their times are known.
    The pid is the rank; with several replicas it is the member of the mesh.
 
-   Each instruction but REDUCE, WAIT_REDUCE and END is an event of phase X and of category compute (passes and U),
-   message, wait or update (NORM and UPDATE, in the lane of compute). An F&B or F&F is one event. The name of an event
-   is its `pass` or `message` below; of a wait `wait 4RECV_F5`; of NORM and UPDATE the disassembler's text. `ts` and
-   `dur` are in microseconds. `args` has
+   Each instruction but END, REDUCE and WAIT_REDUCE (see below) is an event of phase X and of category compute (passes
+   and U), message, wait or update (NORM and UPDATE, in the lane of compute). An F&B or F&F is one event. The name of an
+   event is its `pass` or `message` below; of a wait `wait 4RECV_F5`; of NORM and UPDATE the disassembler's text. `ts`
+   and `dur` are in microseconds. `args` has
 
      step         from 1
      instruction  its number in prog.bin
@@ -53,7 +53,7 @@
    end of its B or W. `otherData` has schedule, source, ranks, replicas (if there are several), reference (true in a
    trace of --reference), stages, microbatches (of each pipe); `unit`, the seconds of one unit of the costs in a
    modelled or simulated trace, 0 if passes computed; `message_bytes`, 0 if unknown; and `processors`, the number that
-   all ranks shared, 0 if unknown or on a GPU. */
+   all ranks shared, 0 if unknown, if a GPU computed, or in a modelled or simulated trace. */
 
 #include "runtime/base/mesh.h"
 #include "runtime/base/parts.h"
@@ -110,7 +110,7 @@ typedef struct TraceFacts {
     bool reference;       /* the run was dprun --reference: one rank did the work of all ranks */
     double unit;          /* seconds per unit of the costs; 0: passes computed */
     double message_bytes; /* 0: unknown */
-    uint32_t processors;  /* how many processors all ranks shared; 0: unknown, or a GPU computed */
+    uint32_t processors;  /* how many processors all ranks shared; 0: unknown, or no processors computed */
 } TraceFacts;
 
 void trace_begin(const Program *program, const TraceFacts *facts, FILE *stream);

@@ -24,8 +24,8 @@ static bool is_misplaced(const Program *program, uint8_t opcode)
     return is_forward_only || opcode == OP_ASYNC_UPDATE;
 }
 
-/* Runs a rank until it arrives at an instruction where it may wait. verifier_resume then puts the rank back on the
-   stack of runnable ranks. */
+/* Runs a rank until it arrives at END or at an instruction where it may wait. verifier_resume puts a rank that waited
+   back on the stack of runnable ranks. */
 static Status run_rank(Verifier *verifier, uint32_t rank)
 {
     RankState *state = &verifier->ranks[rank];

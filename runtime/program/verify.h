@@ -74,7 +74,7 @@ typedef struct RankState {
     /* the I of an F&B that has put weight gradients off: the W of these must be the rank's next pass; NULL: there is
        none */
     const Instruction *put_off;
-    /* [slot operands of the current instruction]: the label of the content that each one names */
+    /* [Operand.slot]: the label of the content that this slot operand of the current instruction names */
     uint64_t labels[SLOT_OPERANDS];
 } RankState;
 
@@ -133,7 +133,7 @@ int verifier_place_text(const Program *program, uint32_t rank, uint32_t index, c
 /* Refuses the program because of the current instruction of the rank. */
 Status verifier_refuse(const Verifier *verifier, uint32_t rank, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* "the activation made by stage 2 for microbatch 5", or what else the slot's word says. */
+/* "the activation made by stage 2 microbatch 5", or what else the slot's word says. */
 const char *verifier_word_text(const Verifier *verifier, uint64_t word, char text[static VERIFIER_TEXT]);
 
 /* --- verify_operands.c --- */
@@ -145,10 +145,12 @@ Status verifier_check_operands(const Verifier *verifier, uint32_t rank, const In
    accepted the instruction. */
 void verifier_apply_operands(RankState *state, const Instruction *instruction);
 /* Checks the second half of an F&B or F&F and applies its effects on slots, after verifier_check_operands has accepted
-   the first half. Then checks the first half again; the caller applies its effects. */
+   the first half. Then checks the first half again; the caller applies the effects of the first half. */
 Status verifier_run_second(const Verifier *verifier, uint32_t rank, const Instruction *first);
-/* Checks that an F&B puts off the weight gradients that its recipe puts off, and that the W of these is the next pass
-   of the rank. Call it for each instruction of the rank, before its operands are checked. */
+/* Checks which weight gradients are put off. The I of an F&B may name components; they must be those that its recipe
+   puts off, and the next pass of the rank must be the W of these components. No other I or W may name components. If
+   the recipe puts weight gradients off, the second half of the F&B may not be a B. Call it for each instruction of the
+   rank, before its operands are checked. */
 Status verifier_check_put_off(Verifier *verifier, uint32_t rank, const Instruction *instruction);
 /* Records the pass of an instruction or of one half of a pair; other instructions change nothing. */
 void verifier_record_pass(const Verifier *verifier, RankState *state, const Instruction *instruction);

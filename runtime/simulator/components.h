@@ -6,8 +6,8 @@
 
 #include "runtime/simulator/simulator.h"
 
-/* The passes (RECIPE_F, B or W) that the components of a stage run in one of its passes: I and W in a B, one in any
-   other pass. */
+/* The passes that the components of a stage run in one pass of the stage: RECIPE_F in an F, RECIPE_B in an I, RECIPE_W
+   in a W, and both RECIPE_B and RECIPE_W in a B. */
 typedef struct PassRange {
     RecipePass first, last;
 } PassRange;

@@ -27,8 +27,8 @@ void simulator_begin(void)
 
 size_t simulator_orders(const Program *program) { return program->recipes.count + 1; }
 
-/* The order in which pairs with this recipe are walked. `of_pairs`: the costs of these pairs. If they take their time
-   as a whole, the recipe of the result is NULL. */
+/* The order in which pairs with this recipe are walked. `of_pairs`: the costs of these pairs. If each of these pairs is
+   one sleep, the recipe of the result is NULL. */
 static PairOrder order_of_recipe(const Recipe *recipe, const Costs *costs, const Costs *of_pairs)
 {
     return recipe && of_pairs->follows_recipe ? pair_order(recipe, costs) : (PairOrder){.entries.recipe = NULL};
@@ -77,9 +77,10 @@ static Status duration(const Simulator *simulator, double units, int64_t *nanose
 {
     const double seconds = units * costs_seconds(simulator->costs);
     if (seconds > MOST_SECONDS)
-        return error_set(error, STATUS_BAD_USAGE,
-                         "it would take %g s, more than a day: --cost unit=SECONDS says how long a unit of time is",
-                         seconds);
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "a pass or message would take %g s, more than a day: --cost unit=SECONDS says how long a unit of time is",
+            seconds);
     *nanoseconds = (int64_t)(seconds * 1e9);
     return STATUS_OK;
 }
@@ -143,7 +144,7 @@ static Status backward_weight(void *host, const PassSlots *slots, Error *error)
 
 /* --- an F&B or F&F --- */
 
-/* The order in which a pair of these chunks is walked; NULL: the pair takes its time as a whole. */
+/* The order in which a pair of these chunks is walked; NULL: the pair is one sleep. */
 static const PairOrder *order_of(const Simulator *simulator, uint32_t first_chunk, uint32_t second_chunk)
 {
     const PairOrder *order = &simulator->orders[recipes_find(simulator->recipes, first_chunk, second_chunk)];

@@ -11,8 +11,8 @@
 
    An F&B or F&F takes the time of the costs as a whole. But if that time follows from a recipe and the times of
    components (Costs.follows_recipe), the simulator walks the operations of the pair as a real run does (pair.h). An
-   operation that computes sleeps for its time. A communication is posted and runs on the link of its rank, one after
-   the other, while the walk goes on. A wait ends when its communication has ended.
+   operation that computes sleeps for its time. The walk posts communications without waiting for them. They run one
+   after the other on the link of the rank. A wait ends when its communication has ended.
 
    A trace shows the components of a pass if the time of the pass is the sum of their costs. A pass that is no pair is
    one sleep, which the trace divides as the costs say. */
@@ -33,8 +33,8 @@ typedef struct Simulator {
        clock */
     const ClockSample *compared;
     const Recipes *recipes; /* the recipes of the program's pairs */
-    /* [simulator_orders]: the order of each recipe, the common one last. If the recipe of an order is NULL, its pairs
-       take their time as a whole */
+    /* [simulator_orders]: the order of each recipe, the common one last. If the recipe of an order is NULL, each of its
+       pairs is one sleep */
     const PairOrder *orders;
     uint32_t stages;       /* number of stages of the model */
     Flights *flights;      /* where to note the times of communications; NULL: not wanted */
@@ -58,7 +58,8 @@ ChunkPlan simulator_chunk(const Program *program);
 void simulator_begin(void);
 /* The number of communications that the instruction posts: none unless it is a pair whose inside is walked. */
 size_t simulator_flights(const Simulator *simulator, const Instruction *instruction);
-/* The most spans that this pass or half of a pair notes in `components`. A B counts as two passes. */
+/* The most spans that this pass or half of a pair notes in `components`. For a B: the most that each of its two passes,
+   I and W, notes. */
 size_t simulator_spans_most(const Simulator *simulator, const Instruction *pass);
 /* Which costs affect the times of the program, as bits 1 << StageCost. */
 uint32_t simulator_costs_used(const Program *program);

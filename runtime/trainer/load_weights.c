@@ -27,8 +27,8 @@ typedef struct Head {
 } Head;
 
 /* Takes a line of the head, without its line end: `parameters N` into `head`, any other `key value` into the session's
-   model. If the user gave another value for the key, the model keeps it, and `contradictions` reports the line. A line
-   that begins with # is skipped. */
+   model. If the user gave another value for the key, the model keeps the user's value, and `contradictions` reports the
+   line. A line that begins with # is skipped. */
 static Status take_line(Session *session, char *line, Head *head, Error *contradictions, Error *error)
 {
     char *value = strchr(line, ' ');

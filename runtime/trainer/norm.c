@@ -27,7 +27,7 @@ static Status complete_gradient(const Rank *rank, const BoundChunk *chunk, Error
 }
 
 /* Sum of squares `number` (struct Squares) of a stage, as member `member` has computed it. `home`: the first copy of
-   the stage, whose chunk the member also holds. */
+   the stage; on `member` the stage is the chunk with the same number. */
 static double squares_from(const Rank *rank, const Home *home, int member, size_t number)
 {
     const Session *session = rank->session;

@@ -108,12 +108,12 @@ static Status check_memory(Rank *rank, Error *error)
     if (!pool || rank->session->options->overcommit)
         return STATUS_OK;
     const double gibibyte = 1 << 30;
-    return error_set(error, STATUS_RUN_FAILED,
-                     "the plan needs %.1f GiB %s%s%s, of which %.1f are free: a smaller model, fewer microbatches or a "
-                     "schedule with a lower peak need less; --overcommit tries it all the same",
-                     (double)together / gibibyte,
-                     *pool->name ? "within the limit of control group " : "on this machine", pool->name,
-                     *pool->name ? " (of a container or a job)" : "", (double)pool->free / gibibyte);
+    return error_set(
+        error, STATUS_RUN_FAILED,
+        "the plan needs %.1f GiB %s%s%s, but only %.1f GiB are free: a smaller model, fewer microbatches or a "
+        "schedule with a lower peak need less; --overcommit runs the plan nevertheless",
+        (double)together / gibibyte, *pool->name ? "within the limit of control group " : "on this machine", pool->name,
+        *pool->name ? " (of a container or a job)" : "", (double)pool->free / gibibyte);
 }
 
 static Status open_memory(Rank *rank, Error *error)

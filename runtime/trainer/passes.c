@@ -81,7 +81,8 @@ static const Recipes *recipes_of(const Rank *rank) { return &rank->session->load
 
 static const Recipe *recipe_of(const Rank *rank, const PassPair *work)
 {
-    /* for F&Bs without a recipe: the merged list has first the F, then the B, and the device overlaps what it can */
+    /* for pairs without a recipe: the merged list has the first half and then the second half, and the device overlaps
+       what it can */
     static const Recipe unsaid;
     const Recipe *recipe = recipes_of_pair(recipes_of(rank), work->forward.chunk, work->backward.chunk);
     return recipe ? recipe : &unsaid;

@@ -24,7 +24,7 @@ enum {
     SIZES = 2,         /* number of message sizes */
     ROUND_TRIPS = 256, /* the most round trips with one neighbour, for each size of message */
     ROUND_TRIPS_AT_ONCE = 16,
-    /* ns before each message: the transport's waiting thread sleeps by then, as it does while a pass runs */
+    /* ns of pause before each message: after it the transport's waiting thread sleeps, as it does while a pass runs */
     PAUSE = 200000,
     /* round trips are measured with whole messages and with messages of 1 / SMALL_DIVISOR of that size */
     SMALL_DIVISOR = 64,
@@ -44,7 +44,8 @@ typedef struct Figure {
     double least, most;
 } Figure;
 
-/* What each rank sends to all others; only rank 0 uses what arrives. It contains no pointers. */
+/* What each rank sends to all others. All ranks use `elapsed` of rank 0; only rank 0 uses the rest. It contains no
+   pointers. */
 typedef struct Figures {
     Figure parts[2][MODEL_PARTS][PART_PASSES]; /* as in PartTimes */
     double pairs;

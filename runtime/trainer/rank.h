@@ -63,8 +63,8 @@ typedef struct RankRecord {
     int64_t busy;         /* ns in passes and U */
     int64_t products;     /* ns in matrix products */
     double operations;    /* number of floating-point operations in matrix products */
-    /* `parameters` and `planned_bytes` do not change after rank_open. parameters: the number in the rank's chunks that
-       have BoundChunk.counts */
+    /* `parameters` and `planned_bytes` do not change after rank_open. parameters: the number of parameters in those
+       chunks of the rank that have BoundChunk.counts */
     uint64_t parameters;
     uint64_t planned_bytes;
     uint32_t stop; /* the rank was asked to end after this step */
@@ -153,7 +153,7 @@ typedef struct Rank {
     Executor *executor;
     RankCommunicators communicators;
     Placing placing;
-    ExpertGroup experts; /* their all-to-alls use communicators.shards */
+    ExpertGroup experts; /* its all-to-alls use communicators.shards */
     Flights flights;     /* the all-to-alls of a step */
     /* the components of a step; room 0: they are not wanted, or their times are unknown */
     PartSpans components;
@@ -203,7 +203,7 @@ struct Session {
     int64_t saved_begin;       /* offset of the weights in the file of --load */
     uint64_t saved_parameters; /* number of weights in the file of --load */
     uint32_t saved_checksum;   /* CRC-32 of the head and the weights in the file of --load */
-    uint32_t kept_steps;       /* the most steps that the trace shows: the last ones */
+    uint32_t kept_steps;       /* how many steps the trace shows at most: the last steps */
     int64_t begun;             /* start of session_run, ns */
     bool stuck;                /* a rank's thread did not return, so it still uses its memory */
     Error divergence;          /* on rank 0: what is not finite, where, and what was written; empty on other ranks */
@@ -311,7 +311,8 @@ Status update_weights_async(void *rank, uint32_t chunk, uint32_t microbatches, u
 
 /* --- flights.c --- */
 
-/* Makes room for the times of all all-to-alls of a step; for a trace also for the times of all components. */
+/* Makes room for the times of all all-to-alls of a step, and for the times of all components if the run notes them for
+   a trace. */
 Status rank_open_flights(Rank *rank, Error *error);
 
 /* --- train.c --- */
@@ -336,8 +337,8 @@ Status diverged_path(Rank *rank, const char *path, char **other, Error *error);
 
 /* --- agree.c --- */
 
-/* Checks that all processes run the same program with the same data and settings. STATUS_BAD_USAGE: they do not, and
-   all have found that; the error names a process that differs, and in what. All members of the world call this. */
+/* Checks that all processes run the same program with the same data and settings. STATUS_BAD_USAGE, on all processes:
+   they do not; the error names a process that differs, and what differs. All members of the world call this. */
 Status session_agree(const Session *session, World *world, Error *error);
 /* Checks that the replicas of each rank have the same lists of operations. STATUS_RUN_FAILED: they do not. All ranks of
    all replicas call this, before the first step. */
@@ -362,9 +363,10 @@ Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stre
 Status save_weights(Rank *rank, FILE *stream, Error *error);
 /* Writes the outputs of the last stages in the step that has just run, in the order of the microbatches. */
 Status save_outputs(Rank *rank, FILE *stream, Error *error);
-/* Makes room for the clocks, all-to-alls and components of the steps of a trace, if one is wanted. */
+/* Makes room for the clocks, all-to-alls and components of the steps that a trace shows. Does nothing if no trace is
+   wanted. */
 Status trace_open(Rank *rank, Error *error);
-/* Keeps the clocks, all-to-alls and components of the step that ran if a trace is wanted. */
+/* If a trace is wanted, keeps the clocks, all-to-alls and components of the step that has just run. */
 void trace_keep(const Rank *rank);
 /* Writes the last kept_steps steps up to rank->step as Chrome trace events. */
 Status trace_steps(Rank *rank, FILE *stream, Error *error);

@@ -319,7 +319,7 @@ Status session_run(Session *session, Error *error)
     if (!session->options->transport->processes)
         status = run_threads(session, words, error);
     else if ((status = fatal_run(rank->progress, &words, rank_train, rank, error)) != STATUS_OK)
-        /* in a run of processes there is no watchdog that would abort it */
+        /* in a run of processes there is no watchdog that aborts the other ranks */
         abort_rank(rank, error->text);
     /* Of a diverged run only rank 0 returns an error: if another process failed, mpirun would kill rank 0. */
     if (status != STATUS_OK || !rank->diverged || rank->member != 0)

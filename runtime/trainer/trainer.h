@@ -23,7 +23,7 @@ typedef struct RunOptions {
     /* the loss on held-out data is computed over at most this many tokens, from the beginning of these data, but over
        at least one sequence */
     uint64_t held_out;
-    uint64_t trace_steps; /* the trace shows this many last steps; 0: chosen automatically */
+    uint64_t trace_steps; /* how many steps the trace shows: the last steps; 0: chosen automatically */
     double deadline;      /* seconds; 0: none */
     const char *device;   /* a name for device_choose */
     const Transport *transport;
@@ -36,10 +36,10 @@ typedef struct RunOptions {
     const char *trace, *save, *outputs, *profile; /* paths to write; NULL: not wanted */
     bool in_turn, overcommit;
     LinkModel link;     /* the network that transfers imitate */
-    double expert_rows; /* the rows for which memory is planned: ModelConfig.expert_rows */
-    /* expert_replicas: how many physical experts a layer has beyond one for each expert. rebalance: every so many steps
-       experts are placed anew; 0: never. moves: how many physical experts of a layer may change at a time; 0: any
-       number. Only for a forward-only program with shards */
+    double expert_rows; /* memory is planned for this many times the rows of an equal load; 0: for the worst case */
+    /* expert_replicas: how many physical experts a layer has beyond one for each expert. rebalance: experts are placed
+       anew after every `rebalance` steps; 0: never. moves: how many physical experts of a layer may change at a time;
+       0: any number. All three only for a forward-only program with `shards` of 2 or more */
     uint32_t expert_replicas, rebalance, moves;
     bool simulated; /* passes take the time that `costs` gives, and compute nothing */
     Costs costs;

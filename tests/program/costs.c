@@ -224,7 +224,7 @@ static void test_unused(void **state)
     char text[200];
     const Costs stage = costs_from("F[4]=1"), link = costs_from("comm[0->3]=1"), fewer = costs_from("F[4]=1,stages=4");
     assert_true(costs_unused(&stage, 4, 4, text, sizeof text));
-    assert_string_equal(text, "F[4] names a stage that does not exist: they are 0..3");
+    assert_string_equal(text, "F[4] names a stage that does not exist: stages are 0..3");
     assert_true(!costs_unused(&stage, 5, 4, text, sizeof text) && costs_unused(&fewer, 8, 4, text, sizeof text));
     const Costs overruled = costs_from("I=1,B[0]=2,B[1]=2"), own = costs_from("I=1,B[0]=2,I[0]=1"),
                 some = costs_from("I=1,B[0]=2");
