@@ -101,8 +101,9 @@ static bool moved(Workers *workers)
     return any || !streams;
 }
 
-/* Appends the positions of ranks that have not returned and are at an instruction, at most four. */
-static void append_places(const Workers *workers, Error *error)
+/* Appends the positions of at most four ranks that have not returned and are at an instruction, the first after
+   `separator`. */
+static void append_places(const Workers *workers, const char *separator, Error *error)
 {
     int listed = 0;
     for (int i = 0; i < workers->count && listed < 4; i++) {
@@ -117,7 +118,7 @@ static void append_places(const Workers *workers, Error *error)
         if (awaited >= 0)
             snprintf(peer, sizeof peer, " for %s", mesh_name(words->mesh, awaited).text);
         const size_t used = strlen(error->text);
-        snprintf(error->text + used, sizeof error->text - used, "%s%s at %s%s", listed++ ? ", " : "",
+        snprintf(error->text + used, sizeof error->text - used, "%s%s at %s%s", listed++ ? ", " : separator,
                  mesh_name(words->mesh, atomic_load(&progress->member)).text, text, peer);
     }
 }
@@ -150,8 +151,8 @@ static void watch(Workers *workers)
             quiet = 0;
         } else if (quiet >= deadline && workers->status == STATUS_OK && workers->running > 0) {
             workers->status = error_set(&workers->error, STATUS_RUN_FAILED,
-                                        "no rank has made progress for %g s (--deadline): ", deadline);
-            append_places(workers, &workers->error);
+                                        "no rank has made progress for %g s (--deadline)", deadline);
+            append_places(workers, ": ", &workers->error);
             workers->threads.abort(workers->worker[0].watched->rank, workers->error.text);
         }
     }
@@ -165,11 +166,8 @@ static bool all_came_back(Workers *workers)
         waited += wait_seconds(workers, GRACE_SECONDS / 10);
     if (workers->running == 0)
         return true;
-    if (!strstr(workers->error.text, "no rank has made progress")) {
-        const size_t used = strlen(workers->error.text);
-        snprintf(workers->error.text + used, sizeof workers->error.text - used, "; not returned yet: ");
-        append_places(workers, &workers->error);
-    }
+    if (!strstr(workers->error.text, "no rank has made progress"))
+        append_places(workers, "; not returned yet: ", &workers->error);
     return false;
 }
 
