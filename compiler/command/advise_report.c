@@ -27,8 +27,8 @@ static uint32_t costs_stages(const Options *options, bool *assumed)
     return trial_costs_stages(&options->costs, (uint32_t)options->parameters.ranks, assumed);
 }
 
-/* The --cost options of the command for a row. The command needs them if the schedule is searched
-   (CompareRow.searched), because its orders then depend on the costs. */
+/* The --cost options of the command for a row. The command needs them if the program depends on the costs
+   (CompareRow.by_costs). */
 static const char *costs_text(const Options *options, const CompareRow *row, Arena *arena)
 {
     const char *text = "";
@@ -49,7 +49,7 @@ static const char *command_text(const Options *options, const CompareRow *row, A
                             options->parameters.microbatches);
     for (uint32_t i = 0; i < row->parameter_count; i++)
         text = arena_format(arena, "%s -D %s=%" PRId64, text, row->parameters[i].name, row->parameters[i].value);
-    return arena_format(arena, "%s%s %s -o prog.bin", text, row->searched ? costs_text(options, row, arena) : "",
+    return arena_format(arena, "%s%s %s -o prog.bin", text, row->by_costs ? costs_text(options, row, arena) : "",
                         quoted(row->path, arena));
 }
 
