@@ -257,7 +257,7 @@ static void exclude(Trials *trials)
 }
 
 /* Repeats each attempt with `order auto` that exceeded the memory limit, so that its search gets less memory. Skips a
-   schedule if `memory` is not a parameter, or if a -D for all files sets this parameter. */
+   schedule if `memory` is not a parameter, or if a -D sets this parameter: only then do the candidates have it. */
 static void add_fitting(Trials *trials)
 {
     const size_t count = trials->attempt_count;
@@ -265,7 +265,7 @@ static void add_fitting(Trials *trials)
         const Attempt *attempt = &trials->attempts[i];
         const Item *knob = is_searched(attempt->contender) ? memory_parameter(attempt->contender->tree) : NULL;
         if (knob && attempt->finished && attempt->status == STATUS_OK && !attempt->row.reason && !attempt->row.fits &&
-            !parameters_has(&trials->options->parameters, knob->name.symbol->text)) {
+            !parameters_has(&attempt->contender->candidates.all[attempt->candidate], knob->name.symbol->text)) {
             Attempt *added = add_attempt(trials, attempt->contender, attempt->candidate);
             added->fits_memory = true;
             added->row = attempt->row;
