@@ -165,6 +165,9 @@ Status calibrate_mapped(const char *map_path, int count, char *const *paths, uin
     Trace trace;
     Calibration calibration;
     TRY(kineto_map_read(map_path, arena, &map, error));
+    if (kineto_map_has_components(&map) && fastest)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "%s maps kernels to components, whose times belong to no step: leave out --fastest", map_path);
     if (kineto_map_has_components(&map))
         return kineto_calibrate(&map, count, paths, output, arena, error);
     TRY(kineto_passes(&map, count, paths, arena, &trace, error));

@@ -14,8 +14,8 @@
 Status calibrate(int count, char *const *paths, uint32_t fastest, const char *output, Arena *arena, Error *error);
 
 /* Writes the costs that traces of the PyTorch profiler show: costs of components, or of the passes of stages. The file
-   at the path `map` says what the names in the traces mean. Costs of components are from all steps, whatever `fastest`
-   is. */
+   at the path `map` says what the names in the traces mean. STATUS_BAD_USAGE: the map has components, and `fastest` is
+   not 0. */
 Status calibrate_mapped(const char *map, int count, char *const *paths, uint32_t fastest, const char *output,
                         Arena *arena, Error *error);
 
