@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* the search for a number of ranks that makes Trial.stages stages tries up to RANKS_A_STAGE * stages ranks */
-enum { RANKS_A_STAGE = 4 };
-
 /* One compilation. */
 typedef struct Attempt {
     const Trial *trial;
@@ -117,11 +114,18 @@ static TrialSizes sizes_with(const Trial *trial, int64_t ranks, Arena *arena)
     return attempt.sizes;
 }
 
+/* The largest number of ranks that is tried to cut the model into trial->stages stages. */
+static uint32_t most_ranks(const Trial *trial)
+{
+    enum { RANKS_A_STAGE = 4 };
+    return trial->stages < PROGRAM_RANKS_MAX / RANKS_A_STAGE ? RANKS_A_STAGE * trial->stages : PROGRAM_RANKS_MAX;
+}
+
 /* The least number of ranks with which the schedule cuts the model into trial->stages stages; 0: none of the numbers
    tried does. */
 static int64_t ranks_for_stages(const Trial *trial, Arena *arena)
 {
-    for (int64_t ranks = 1; ranks <= (int64_t)RANKS_A_STAGE * trial->stages && ranks <= PROGRAM_RANKS_MAX; ranks++)
+    for (int64_t ranks = 1; ranks <= most_ranks(trial); ranks++)
         if (sizes_with(trial, ranks, arena).stages == trial->stages)
             return ranks;
     return 0;
@@ -249,7 +253,9 @@ static Status fill_row(const Trial *trial, Arena *scratch, Arena *arena, Compare
     const Status status = attempt_ranks(&attempt, trial, ranks, scratch, error);
     fill_identity(&attempt, arena, row);
     if (attempt.places_only && attempt.sizes.stages) {
-        row->reason = "no number of ranks makes so many stages of it with so many microbatches";
+        row->reason =
+            arena_format(arena, "no number of ranks up to %u makes so many stages of it with so many microbatches",
+                         most_ranks(trial));
         return STATUS_OK;
     }
     if (status != STATUS_OK)
