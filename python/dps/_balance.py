@@ -10,9 +10,10 @@ from ._errors import UsageError, session
 class Balance(NamedTuple):
     """The result of balance(). The balance of a layer is the mean load of a GPU divided by the largest: 1 is perfect.
 
-    The placement before is `current`. If balance() got no `current`, it is experts 0, 1, 2, ... in order."""
+    The placement before is `current`. Without `current`, the placement before repeats experts 0, 1, 2, ... GPU after
+    GPU. If the number of groups is a multiple of the number of nodes, each node repeats the experts of its groups."""
 
-    placement: List[List[int]]  # [layer][physical expert, GPU after GPU]: number of the expert
+    placement: List[List[int]]  # [layer][physical expert]: number of its expert. Order: GPU after GPU
     before: List[float]  # balance of each layer in the placement before
     after: List[float]  # balance of each layer in `placement`
     bound: List[float]  # no placement of the layer has a larger balance
@@ -29,13 +30,14 @@ def _rows(table, length, what):
 
 def balance(loads, *, replicas, gpus, groups=1, nodes=1, method="best", current=None, moves=None, threshold=0.0,
             distinct=False) -> Balance:
-    """Places the replicas of the experts of each layer on GPUs, so that the fullest GPU has the least load.
+    """Places the replicas of the experts of each layer on GPUs, to make the largest load of a GPU small.
 
     loads           for each layer, the loads of its experts (a list of lists, or an array)
     replicas, gpus  number of physical experts of a layer (the replicas of all its experts), and number of GPUs
     groups, nodes   number of groups of experts with consecutive numbers, and number of nodes (consecutive GPUs). If
                     groups is a multiple of nodes, all replicas of an expert are on one node
-    method          "best", or "eplb": exactly the algorithm of DeepSeek's EPLB
+    method          "best", or "eplb": exactly the algorithm of DeepSeek's EPLB. With "eplb", `current` and
+                    `distinct` must not be given
     current         the current placement, in the form of Balance.placement. At most `moves` physical experts of a layer
                     then move to a GPU that does not hold the expert (None: any number), and a layer whose balance would
                     rise by less than `threshold` is not changed, unless `distinct` forbids its current placement

@@ -1,4 +1,4 @@
-"""Exceptions of this package. Their texts are the messages of dpc."""
+"""Exceptions of this package. If libdps finds the error, the text is the message of dpc."""
 
 import ctypes
 from contextlib import contextmanager
@@ -21,7 +21,8 @@ class Diagnostic(NamedTuple):
 
 
 class Error(Exception):
-    """Something is wrong. str() is what dpc prints, with source lines and help."""
+    """The base class of this package's exceptions. If libdps finds the error, str() is what dpc prints, with source
+    lines and help."""
 
     def __init__(self, words, diagnostics=()):
         super().__init__(words)
@@ -42,7 +43,7 @@ class Error(Exception):
 
 
 class ScheduleError(Error, ValueError):
-    """A schedule, a program file or a cost file is wrong."""
+    """A schedule, a program file, a cost file or the input of balance() is wrong, or such a file cannot be read."""
 
 
 class UsageError(Error, ValueError):

@@ -124,7 +124,8 @@ class Placement(Sized):
                 ("after", POINTER(c_double)), ("bound", POINTER(c_double)), ("moves", POINTER(c_uint32))]
 
 
-# {function: (type of its result, types of its arguments)}. A c_int is a status, except from dps_instruction_text.
+# {function: (type of its result, types of its arguments)}. A result c_int is a status, except that of
+# dps_instruction_text.
 FUNCTIONS = {
     "dps_version": (c_char_p, []),
     "dps_new": (c_void_p, [c_void_p]),
@@ -173,8 +174,8 @@ FUNCTIONS = {
 
 
 def _open():
-    """Loads libdps: the first that exists of $DPS_LIBRARY, the file in this package and the checkout's build, or else
-    the system's."""
+    """Loads libdps from the first of these files that exists: $DPS_LIBRARY, libdps.so in this package,
+    build/libdps.so in the checkout. If none exists, loads the system's libdps.so.0."""
     here = pathlib.Path(__file__).parent
     places = [os.environ.get("DPS_LIBRARY"), here / "libdps.so", here.parent.parent / "build" / "libdps.so"]
     path = next((str(place) for place in places if place and os.path.exists(place)), "libdps.so.0")

@@ -94,8 +94,8 @@ def _settings(value):
 
 
 def _cost_texts(costs):
-    """Costs as a list of the texts that libdps takes. costs: None, a text as for `dpc --cost`, a dict, the path of a
-    cost file, or a list of these."""
+    """Costs as a list of the texts that libdps takes. costs: None, a text as for `dpc --cost`, a dict, an os.PathLike
+    (the path of a cost file), or a list of these."""
     if costs is None:
         return []
     if isinstance(costs, (list, tuple)):
@@ -165,14 +165,14 @@ def compile(path_or_source, *, ranks=None, microbatches=None, params=None, costs
 
     path_or_source  a path (an os.PathLike, or a string without a newline), or the text of a schedule
     ranks, microbatches, params   replace the values in the schedule: params={"chunks": 2}
-    costs           times of passes and messages: "F=1,I=1,W=0.8", {"F": 1, "F[3]": 1.2}, the path of a cost file,
-                    or a list of these. They decide the order if the schedule uses cost() or `order auto`;
-                    predict() with other costs keeps this order
+    costs           times of passes and messages: "F=1,I=1,W=0.8", {"F": 1, "F[3]": 1.2}, a cost file as a
+                    pathlib.Path, or a list of these. They decide the order if the schedule uses cost(), `order auto`
+                    or `overlap F&B auto`; predict() with other costs keeps this order
     slot_bytes      sizes of the buffers: {"message": "8M", "context": "64M"}
     memory_limit    "40G", or "activations=8"
     name            the name of a text in error messages; if it ends in .csv, the text is an order
-    progress        called with (tried, planned, cost, bound) while dpc searches an `order auto`; if it returns a true
-                    value, the search ends with the best order so far
+    progress        called with (tried, planned, cost, bound) while libdps searches an `order auto`; if it returns a
+                    true value, the search ends with the best order so far
 
     Raises ScheduleError if the schedule is wrong: str() of it is what dpc prints; .line, .column, .help and
     .diagnostics have the same as data. Raises UsageError if an argument is wrong."""
@@ -195,7 +195,7 @@ def compile(path_or_source, *, ranks=None, microbatches=None, params=None, costs
 
 
 def load(path_or_bytes):
-    """Reads a program that Program.save or `dpc -o` wrote, and proves it again."""
+    """Reads a program that Program.save(), bytes(program) or `dpc -o` wrote, and proves it again."""
     made = ctypes.c_void_p()
     with session() as s:
         if isinstance(path_or_bytes, (bytes, bytearray, memoryview)):
@@ -310,9 +310,10 @@ class Program:
         return made
 
     def predict(self, costs=None) -> Prediction:
-        """Predicts how long a step takes, how long ranks are idle and, if the costs have sizes, bytes. `costs` do not
-        change the order of the program: a schedule with cost() or `order auto` keeps the order that compile() chose.
-        To predict the order for other costs, compile the schedule with these costs."""
+        """Predicts how long a step takes and how long ranks are idle. Also predicts bytes, if the costs have sizes or
+        compile() got slot_bytes. `costs` do not change the order of the program: a schedule with cost() or `order auto`
+        keeps the order that compile() chose. To predict the order for other costs, compile the schedule with these
+        costs."""
         info, rank, ranks = c.PredictionInfo(), c.RankPrediction(), []
         with session() as s:
             made = self._predicted(s, costs)
@@ -329,7 +330,7 @@ class Program:
         """What `dpc --emit=KIND` writes; kind: csv, comms, asm, stats, svg, html, text, trace, explain or overlap.
         width: of svg in pixels, of text in columns; 0: the default."""
         if kind not in c.FORMATS:
-            raise UsageError(f"there is no {kind!r}; there are {', '.join(c.FORMATS)}")
+            raise UsageError(f"kind: there is no {kind!r}; there are {', '.join(c.FORMATS)}")
         text, length = ctypes.c_void_p(), ctypes.c_size_t()
         with session() as s:
             made = self._predicted(s, costs)
@@ -364,7 +365,8 @@ class Program:
         return self.render("trace", costs)
 
     def explain(self, costs=None) -> str:
-        """For each rank and each step of the source: how often it ran, its passes, and the longest wait."""
+        """For each rank and each step of the source: how often the rank runs the step, the passes that these runs
+        contain, and the longest wait of the rank in the step."""
         return self.render("explain", costs)
 
     def _repr_svg_(self):

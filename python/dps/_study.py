@@ -32,8 +32,8 @@ def compare(paths, *, ranks=None, microbatches=None, params=None, costs=None, sl
     """Compares schedules (a list of paths, or one path) at the same numbers of ranks and microbatches: what
     `dpc compare --json` prints, as a dict. Its "schedules" is a list with a dict for each schedule, the shortest step
     first. Arguments are those of compile(); each schedule takes those of `params` that it has. replicas: the time of a
-    step then includes summing gradients over this many replicas of the pipeline, and `costs` needs "gradients", the
-    bytes of a stage's gradient."""
+    step then includes sums of gradients over this many replicas of the pipeline, as far as passes do not hide them;
+    `costs` then needs "gradients", the bytes of a stage's gradient."""
     options = _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, replicas=replicas)
     return _ask("dps_compare", paths, options)
 

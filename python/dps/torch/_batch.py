@@ -22,8 +22,8 @@ def cut(value, count, dimension, what):
 
 
 def inputs_of(values, numbers, dimension):
-    """Returns {microbatch: tuple of its inputs} for the microbatches `numbers`. values: each input as one batch of all
-    these microbatches, which is cut along `dimension`, or as a list of their parts."""
+    """Returns {microbatch: tuple of its inputs} for the microbatches `numbers`. values: the inputs. Each is one
+    batch of all these microbatches, which is cut along `dimension`, or a list with one part for each microbatch."""
     parts = [cut(value, len(numbers), dimension, f"input {i}") for i, value in enumerate(values)]
     return dict(zip(numbers, zip(*parts)))
 

@@ -56,7 +56,7 @@ class _Flying:
 
     def wait(self):
         """Waits until the message is sent or received, at most for the timeout of the group, which is the deadline.
-        Returns the received tensors; None for a send."""
+        Returns the received tensors; None for a send. Raises MessageFailed."""
         try:
             for work in self.works:
                 work.wait()
@@ -66,8 +66,8 @@ class _Flying:
 
 
 class _OnDevice:
-    """A message for a rank that computes on another device than the CPU. It is received into memory of the host;
-    wait() copies it to the device."""
+    """A received message for a rank that computes on another device than the CPU. Gloo or a link puts the message into
+    memory of the host; wait() copies it to the device."""
 
     __slots__ = ("flying", "device")
 
@@ -83,9 +83,10 @@ class Exchange:
     of its header follow from this number.
 
     In the first step the sender sends a header before each activation, with the form of the activation (form_of). Both
-    ends keep the form, so later steps send only the tensors. The gradient of an activation has a tensor for each tensor
-    of the activation that requires a gradient, of the same shape and dtype. Where there is a link (shared memory),
-    messages whose form is known go over it if they fit. All others go through NCCL or gloo.
+    ends keep the form until Pipeline.forget_shapes(), so later steps send only the tensors. The gradient of an
+    activation has a tensor for each tensor of the activation that requires a gradient, of the same shape and dtype.
+    Where there is a link (shared memory), messages whose form is known go over it if they fit. All others go through
+    NCCL or gloo.
 
     group   a gloo group (dps.torch._group.connect)
     links   {process: Link} for the processes on the same machine

@@ -10,7 +10,7 @@ from datetime import timedelta
 from .._errors import Error
 
 # Seconds in which a rank that fails writes the reason. If its connection closed and there is no reason after this time,
-# the rank has died.
+# the rank has died. Also the most seconds in which ranks write, after the deadline, that they wait (_who_hangs).
 _GRACE = 2.0
 
 
@@ -20,9 +20,9 @@ class PipelineError(Error, RuntimeError):
 
 
 class MessageFailed(Exception):
-    """A message was not received or not sent: the connection closed, or the deadline is over.
+    """A message was not received or not sent, or a sum failed: the connection closed, or the deadline is over.
 
-    other   the rank at the other end, such as "rank 2" """
+    other   the other rank in words, such as "rank 2" or "another rank that sums stage 3" """
 
     def __init__(self, other, error):
         super().__init__(str(error))
@@ -55,13 +55,15 @@ class Failures:
             return f"{words}. The process that holds the store of torch.distributed has ended too"
 
     def stage_raised(self, where, error):
-        """Tells the other ranks that an action of this rank, such as a pass, has raised `error`."""
+        """Tells the other ranks that an action of this rank, such as a pass, has raised `error`. Closes the
+        connections of this rank."""
         self.words = self._tell(f"rank {self.rank} failed in {where}: {type(error).__name__}: {error}")
         self.close()
 
     def message_failed(self, where, other, deadline, error):
         """Finds out why a message of this rank has failed: the reason that another rank has written or, if there is
-        none, a new reason, which this rank writes for the others. Returns a PipelineError with the reason.
+        none, a new reason, which this rank writes for the others. Closes the connections of this rank.
+        Returns a PipelineError with the reason.
 
         where   the action in which this rank was; other: the rank at the other end, in words"""
         late = "timed out" in str(error).lower()
@@ -89,9 +91,9 @@ class Failures:
             return None
 
     def _who_hangs(self, waited, deadline):
-        """Returns the reason, in words, when a message has passed its deadline. Each rank that waits
-        writes to the store that it waits; the ranks that do not write this are stuck in a pass. waited: what this rank
-        was doing, in words."""
+        """Returns the reason, in words, when a wait of this rank has passed the deadline. Each rank with such a
+        wait writes this to the store. The ranks that do not write it are stuck in a pass or, if is_silent, may have
+        ended. waited: what this rank was doing, in words."""
         try:
             self._count(f"late {self.rank}", 1)
             time.sleep(min(_GRACE, deadline / 4))

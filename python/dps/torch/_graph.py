@@ -3,15 +3,16 @@
 The trunk of a microbatch's graph is the nodes through which gradients flow to the inputs. All other nodes lead only to
 parameters. A fork is a node of the trunk with an edge out of the trunk; the matrix product of a Linear is one. I runs
 the trunk and keeps the gradient that arrives at each fork. W starts at the forks with these gradients, and asks for the
-parameters that they lead to. Autograd computes only what is asked for, so no operation runs in both halves.
+parameters that they lead to. Autograd computes only what is asked for. So only forks can run in both halves, and
+a fork computes different gradients in each half.
 
 In two cases I computes gradients of parameters, and W only adds them up. One is a torch.autograd.Function, which always
 computes all of its gradients. The other is a parameter that is used at two forks, one later in the forward than the
 other: from the later fork W would run through the trunk to the earlier one. A stage with checkpoints is not split: I is
-a full backward, and W is empty.
+a full backward, and W is empty. Non-reentrant checkpoints are noticed in the first backward, which is still split.
 
-If no input of a stage requires a gradient, the trunk begins at the floating-point inputs and at embeddings. So I and W
-of such a stage, too, take the time that the plan gives them.
+Embeddings belong to the trunk, too. If no input of a stage requires a gradient, the trunk begins at embeddings and at
+the floating-point inputs. So I and W of such a stage, too, take the time that the plan gives them.
 
 torch.distributed.pipelining splits graphs by the same idea. The code here is the project's own."""
 
@@ -59,10 +60,11 @@ def _replace(number, gradient, gradients):
 class _Fork(NamedTuple):
     """A place where the graph leaves the trunk.
 
-    node     the node of the trunk with edges out of the trunk; None: the fork is all outputs of the stage whose nodes
-             are themselves outside of the trunk
-    starts   the edges that lead to `node`: I computes their gradients, and W starts with these
-    exits    the edges from `node` to nodes outside of the trunk"""
+    node     the node of the trunk with edges out of the trunk; None: the fork has no node, and contains all outputs of
+             the stage whose nodes are outside of the trunk
+    starts   the edges that lead to `node`, or to the nodes of these outputs. I computes the gradients of these edges,
+             and W starts with them
+    exits    the edges from `node` to nodes outside of the trunk; without a node, the same edges as `starts`"""
 
     starts: Tuple
     exits: Tuple
@@ -199,8 +201,8 @@ class GraphSplitter:
         self.reported = False
 
     def begin(self, inputs):
-        """Call it before a forward. Returns the inputs for the forward, and a list of nodes at which the trunk begins.
-        The list is empty if an input requires a gradient: then the trunk begins at such inputs."""
+        """Call it before a forward. Returns the inputs for the forward, and a list of nodes at which the trunk begins,
+        besides embeddings. The list is empty if an input requires a gradient: then the trunk begins at such inputs."""
         if any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
             return inputs, []
         leaves = [x.detach().requires_grad_() if isinstance(x, torch.Tensor) and x.is_floating_point() else None

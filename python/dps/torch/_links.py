@@ -236,7 +236,7 @@ class Link:
         self._wake()
 
     def _take_in(self):
-        """Moves all messages that have come into `early`."""
+        """Moves all messages from the incoming ring to `early`."""
         while self.incoming.has_message():
             self._keep()
 
@@ -275,7 +275,8 @@ class Link:
         return happened
 
     def _notice(self):
-        """Reads what _wake() of the other process has sent, or that it has closed the connection."""
+        """Reads the bytes that _wake() of the other process has sent. Sets `ended` if the other process has closed the
+        connection."""
         try:
             while self.socket.recv(16):
                 pass
@@ -336,8 +337,9 @@ class Receiver:
 
 
 def plain(tensors):
-    """The tensors as the bytes of their elements, in order. The bytes of a view such as x.conj() are those of x; a bit
-    of the view says that its elements are conjugated (or negated)."""
+    """Returns contiguous tensors with the same elements, whose memory holds exactly these elements. The memory of a
+    view such as x.conj() holds the elements of x; a bit of the view says that its elements are conjugated (or
+    negated)."""
     return [t.contiguous().resolve_conj().resolve_neg() for t in tensors]
 
 

@@ -17,7 +17,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-_LOOK = 0.1  # seconds between two looks at the store, whether another process has closed the group
+_LOOK = 0.1  # seconds between two looks at the store: has another process closed the group, or completed the step?
 _PAUSE = 20e-6  # seconds between two looks at the GPU
 _LIMIT = 600  # PyTorch ends the process if an operation takes this many seconds longer than the deadline
 

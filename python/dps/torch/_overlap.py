@@ -9,11 +9,11 @@ def run_overlapped(forward, backward, forward_of, backward_of, function):
 
     forward, backward         the stages of the two passes (dps.torch._stage.Stage)
     forward_of                (inputs, targets, split) of the forward; split: its own backward will run in two halves
-    backward_of               (held, dy, is_input_half) of the backward; dy: the gradients of its outputs
+    backward_of               (held, dy, is_input_half) of the backward; dy: the gradients of the outputs of its stage
 
     Returns (held, outputs, dx): what the forward keeps for its own backward, the outputs of the forward, and the
-    gradients of the inputs of the backward. `function` runs a full backward. If the backward is an input half (I),
-    layers with a backward of their own defer their weight gradients (WeightGradStore)."""
+    gradients that the backward computes for the inputs of its stage. `function` runs a full backward. If the backward
+    is an input half (I), layers with a backward of their own defer their weight gradients (WeightGradStore)."""
     inputs, targets, split = forward_of
     held, dy, is_input_half = backward_of
     kept = Held()

@@ -221,8 +221,8 @@ class Pipeline(Actions):
     # --- times ---
 
     def _measured(self, caller, least):
-        """Returns the trace of the recorded steps of all ranks on rank 0; None on other ranks. All ranks must call
-        this. The caller needs `least` steps."""
+        """On rank 0, returns the trace of the recorded steps of all ranks; on other ranks, None. All ranks must call
+        this. caller: the name of the calling method, which needs at least `least` steps."""
         if len(self._recorded) < least:
             kind = "" if self.program.is_forward_only else " that trained"
             raise UsageError(f"{caller}() needs {least} step{'s'[:least - 1]}{kind}; there were {len(self._recorded)}")
@@ -273,7 +273,8 @@ class Pipeline(Actions):
         target     targets for loss_fn, for the microbatches self.plan.ends; None if `ends` is empty. A tuple gives
                    several targets
         arguments  keyword arguments of every stage on this rank: tensors and lists for all microbatches of the step;
-                   other values are the same for all microbatches
+                   other values are the same for all microbatches. A function that runs both halves of an F&B does not
+                   get these arguments
 
         Tensors are cut along batch_dim into microbatches; a list must have one part for each microbatch.
 

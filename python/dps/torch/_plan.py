@@ -94,8 +94,8 @@ class Plan:
         return self.first_of[instruction.pipe] + instruction.microbatch
 
     def _forward_half(self):
-        """The forwards of a step and their messages, in the order of the program. The whole step cannot deadlock, and
-        leaving out backwards and both ends of their messages cannot cause a deadlock."""
+        """The forwards of a step and their messages, in the order of the program. The whole step cannot deadlock. The
+        forwards alone cannot deadlock either, because each message that is left out is left out on both ranks."""
         flying = {}
         for action in self.training:
             instruction = action.instruction

@@ -10,9 +10,9 @@ _SMALL = 1 << 12  # outputs with fewer elements keep their data: freeing it earl
 
 
 def run_backward(tensors, gradients, keep_graph=False, inputs=(), accumulate=True):
-    """Runs a backward from `tensors` with their `gradients`. accumulate True: adds gradients to .grad, if `inputs` are
-    given only to those of `inputs`; False: returns the gradients of `inputs`. Calls the engine of autograd without the
-    checks of torch.autograd.backward, which take longer than a small stage."""
+    """Runs a backward from `tensors` with their `gradients`. accumulate True: adds gradients to .grad of all leaves or,
+    if `inputs` are given, of these alone. accumulate False: returns the gradients of `inputs`. Calls the engine of
+    autograd without the checks of torch.autograd.backward, which take longer than a small stage."""
     if tensors:
         return Variable._execution_engine.run_backward(tuple(tensors), tuple(gradients), keep_graph, False, inputs,
                                                        True, accumulate)
@@ -32,7 +32,8 @@ def _as_tuple(outputs):
 class Stage:
     """A module, with the functions that run its forward and its backward.
 
-    splitter  runs backwards in two halves (GraphSplitter or Splitter); None: only full backwards are needed"""
+    splitter  runs backwards in two halves (GraphSplitter or Splitter). None: the program does not split backwards of
+              this stage, or the module is no nn.Module with parameters; then I is a full backward"""
 
     def __init__(self, module, name, is_last, splitter):
         self.module, self.name, self.is_last, self.splitter = module, name, is_last, splitter
@@ -81,8 +82,8 @@ class Stage:
 
     def _roots(self, outputs):
         """Returns (roots, given). roots: the tensors at which the backward starts. given: the outputs for the next
-        stage, detached from the graph. The root of a large output does not keep its data, so the memory of the output
-        is free as soon as `given` is sent."""
+        stage, detached from the graph. The root of a large output does not keep its data. So the memory of the output
+        is free as soon as `given` is sent, unless the graph has saved the output."""
         roots, given = [], []
         for y in outputs:
             if not isinstance(y, torch.Tensor):

@@ -35,10 +35,10 @@ def fill_gradients(parameters):
 class Sum:
     """The sum of a tensor over processes, in place.
 
-    start   a function that starts the sum of a tensor, and returns the work of torch.distributed
+    start   a function that starts the sum of a tensor. It returns an object with wait() and is_completed()
 
-    A thread of gloo computes the sum, and lets go of the tensor some time after wait() has returned. If nothing else in
-    C++ still holds the tensor then, the thread needs the interpreter's lock for its Python object; and if the
+    With gloo, a thread computes the sum, and lets go of the tensor some time after wait() has returned. If nothing else
+    in C++ still holds the tensor then, the thread needs the interpreter's lock for its Python object; and if the
     interpreter is just ending, PyTorch aborts the process. So the thread gets another tensor with the same memory,
     which C++ keeps as the `grad` of a holder. Holders are used again. A sparse tensor has no holder."""
 

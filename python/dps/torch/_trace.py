@@ -22,7 +22,7 @@ class _Rank:
 
     def __init__(self, plan, spans, step, first_arrow):
         self.plan, self.spans, self.step, self.first_arrow = plan, spans, step, first_arrow
-        self.makers = {}  # {name of a pass: number of its instruction}
+        self.makers = {}  # {name of a pass, with B in place of I: number of its instruction}
         self.sums = {}  # {stage: [number of its REDUCE, number of its WAIT_REDUCE]}
         for action in plan.training:
             for name in action.name.split("&"):
@@ -102,7 +102,7 @@ def merge(program, plans, steps_of_ranks):
 
 def costs(trace):
     """The text of a cost file for `dpc --cost @FILE`: for each kind of pass and stage, the median time in ms over all
-    steps of the trace but the first."""
+    steps of the trace but the first. Leaves out the passes of an F&B or F&F whose halves were not timed."""
     # imported here, because the import takes 10 ms, and most programs never call costs()
     from statistics import median
 
