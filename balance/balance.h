@@ -57,12 +57,13 @@ typedef struct BalanceRequest {
     double threshold;
 } BalanceRequest;
 
-/* Finds a placement of a layer with a high balance. Without `from` and `distinct`, the balance is never lower than
-   that of balance_eplb, if balance_eplb accepts the shape. Of placements with the same largest load it prefers one
-   without an expert twice on a GPU. With `from`, experts that stay on a GPU stay in their slots, the number of
-   duplicates (balance_duplicates) does not grow, and of two placements whose balance differs by less than 0.001 the
-   one with fewer moves is taken. loads: [experts]; placement: [replicas]. *bound: no placement of this shape has a
-   higher balance. STATUS_BAD_USAGE, STATUS_BAD_INPUT: the request is impossible; the error says why. */
+/* Finds a placement of a layer with a high balance. Without `from` and `distinct`, the balance is never lower than that
+   of balance_eplb, if balance_eplb accepts the shape. Of placements with the same largest load it prefers one without
+   an expert twice on a GPU. With `from`, experts that stay on a GPU stay in their slots, and the number of duplicates
+   (balance_duplicates) does not grow. One candidate is then an improved copy of `from`, another is a placement made
+   without regard to `from`, if it needs at most `moves` moves; if their balances differ by less than 0.001, the one
+   with fewer moves is taken. loads: [experts]; placement: [replicas]. *bound: no placement of this shape has a higher
+   balance. STATUS_BAD_USAGE, STATUS_BAD_INPUT: the request is impossible; the error says why. */
 Status balance_best(const BalanceShape *shape, const BalanceRequest *request, const double *loads, uint32_t *placement,
                     double *bound, Arena *arena, Error *error);
 

@@ -28,8 +28,8 @@ static int by_share(const void *left, const void *right)
 }
 
 /* Lower bounds of the load of each replica if no GPU has a load above `largest`. least: [experts], sorted by this
-   bound, the largest first, each with its number of replicas; sums[i]: the sum over the first i replicas. False:
-   there are too few slots. */
+   bound, the largest first, each with its least number of replicas; the last expert also gets all slots that are left.
+   sums[i]: the sum over the first i replicas. False: there are too few slots. */
 static bool least_shares(const Domain *domain, double largest, Least *least, double *sums)
 {
     double needed = 0;

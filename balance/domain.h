@@ -9,7 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { BALANCE_STEPS = 300000 }; /* most steps of filling_exact for a layer, about ten milliseconds */
+/* Most steps of filling_exact for the GPUs of a layer, about ten milliseconds. groups_partitions may take as many. */
+enum { BALANCE_STEPS = 300000 };
 
 typedef struct Domain {
     uint32_t experts, gpus, slots;
@@ -59,9 +60,10 @@ bool filling_holds(const Domain *domain, const Filling *filling, uint32_t gpu, u
 bool filling_is_distinct(const Domain *domain, const Filling *filling);
 void filling_swap(const Domain *domain, Filling *filling, uint32_t slot, uint32_t other);
 
-/* Makes a first filling. Chooses the number of replicas of each expert as EPLB does. Then puts each replica, the
-   largest load first, on the GPU with the least load that has room. Puts an expert twice on a GPU only if no exchange
-   with another replica avoids it. */
+/* Makes a first filling. Chooses the number of replicas of each expert as EPLB does, but gives no expert more replicas
+   than there are GPUs, if the slots can be filled so. Then puts each replica, the largest load first, on the least
+   loaded GPU that has room and does not hold the expert. Puts an expert twice on a GPU only if no exchange with another
+   replica avoids it. */
 void filling_start(const Domain *domain, Filling *filling, Arena *arena);
 
 /* A lower bound of the largest load of a GPU over all fillings. `known`: the largest load of some filling, which the
@@ -72,8 +74,8 @@ double domain_bound(const Domain *domain, double known, Arena *arena);
    is at most `goal`, when nothing helps, or when the effort is spent. The largest load never grows. */
 void filling_improve(const Domain *domain, Filling *filling, double goal, Arena *arena);
 
-/* Like filling_improve, for a filling that at the beginning is the current placement, domain->held. Takes at most
-   domain->moves moves. Each step is the swap or change that reduces the largest load most per move; at the end
+/* Like filling_improve, for a filling near the current placement, domain->held. At the end the filling has at most
+   domain->moves moves from it. Each step is the swap or change that reduces the largest load most per move; at the end
    filling_improve's own steps use the moves that are left. */
 void filling_improve_held(const Domain *domain, Filling *filling, double goal, Arena *arena);
 /* The number of moves from the current placement: slots with an expert that their GPU does not hold in domain->held. */

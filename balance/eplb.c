@@ -117,7 +117,8 @@ static void radix_sort(uint64_t *keys, uint64_t *spare, uint32_t count)
 
 /* --- the steps --- */
 
-/* Packs items by descending weight, each into the lightest pack that has room. out: [count], pack after pack. */
+/* Packs items by descending weight, each into the lightest pack that has room; but if each pack has room for only one
+   item, item i goes into pack i. out: [count], pack after pack. */
 static void pack(const Workspace *w, const float *weights, uint32_t count, uint32_t packs, uint32_t *out)
 {
     const uint32_t each = count / packs;

@@ -9,7 +9,8 @@
 
 enum {
     /* the effort that filling_improve may spend for each slot of the domain. Comparing two slots costs 1; considering
-       a GPU costs the number of GPUs */
+       the swaps with a GPU also costs the number of GPUs. Considering a change costs the number of GPUs plus the
+       replicas of both experts */
     EFFORT = 200,
     EFFORT_LEAST = 50000,
     CHANGES_TRIED = 6,
@@ -257,8 +258,8 @@ static double load_after_swap(const Descent *d, const Swap *swap)
     return largest;
 }
 
-/* Makes the best swap or the best change, whichever reduces the largest load more per move. False: neither reduces
-   it. */
+/* Makes the best swap or the best change, whichever reduces the largest load more per move. False: no swap lowers the
+   load of the fullest GPU, and no change reduces the largest load. */
 static bool step(Descent *d, const Chains *chains)
 {
     const double largest = filling_largest(d->domain, d->filling);

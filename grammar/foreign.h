@@ -13,7 +13,8 @@ int foreign_operator(Reader *reader, Span span);
 /* Whether the `//` at `span` is a division; otherwise it begins a comment up to the end of the line. */
 bool foreign_divides(const Reader *reader, Span span);
 void foreign_comment(Reader *reader, Span span);
-/* Reports a number such as 12.5 or 1e9. Returns its integer part, or INT64_MAX if it is too large. */
+/* Reports a number such as 12.5 or 1e9. Returns its integer part, or INT64_MAX if it has too many digits for 64 bits.
+   */
 int64_t foreign_number(Reader *reader, Span span);
 /* Whether the `if` at `span` belongs to Python's `a if c else b`. If so, reports it. */
 bool foreign_choice(Reader *reader, Span span);
@@ -21,8 +22,8 @@ bool foreign_choice(Reader *reader, Span span);
 /* Each of these functions either reports the error and returns true, or returns false because it is an error of another
    kind. */
 bool foreign_word(Reader *reader, const SyntaxError *error);  /* a word in an expression: and, or, not, mod, 80G ... */
-bool foreign_count(Reader *reader, const SyntaxError *error); /* w*nF, 4 F, 1F1B, F*4 */
-bool foreign_call(Reader *reader, const SyntaxError *error);  /* F(c), F(c, m), F[c, m] */
+bool foreign_count(Reader *reader, const SyntaxError *error); /* w*nF, 4 F, 1F1B, F*4, F x 4 */
+bool foreign_call(Reader *reader, const SyntaxError *error);  /* F(c), F(c, m), F[c, m], F{c, m} */
 
 /* A help for an item that begins with this word of another language: what to write instead. NULL: the word is
    unknown. */

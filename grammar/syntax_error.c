@@ -38,7 +38,7 @@ static const struct {
 enum { ITEMS = (int)(sizeof items / sizeof *items) };
 
 /* Words and punctuation that the parser may expect, as messages name them. Operators of expressions are left out,
-   because they fit nearly everywhere. */
+   because they fit nearly everywhere; `<` is here for `repeat i < M`. */
 static const Word others[] = {
     {TOKEN_SCHEDULE, "`schedule NAME;`"},
     {TOKEN_TITLE, "the schedule's name"},

@@ -84,7 +84,7 @@ static Status balance_body(dps *d, void *arguments)
         return error_set(&d->error, STATUS_BAD_USAGE, STRUCT_REFUSED, "dps_placement");
     const BalanceShape shape = shape_of(&experts);
     if (!experts.loads)
-        return error_set(&d->error, STATUS_BAD_USAGE, "dps_experts has no loads");
+        return error_set(&d->error, STATUS_BAD_USAGE, "dps_experts.loads is NULL");
     if (experts.eplb && (experts.current || experts.distinct))
         return error_set(&d->error, STATUS_BAD_USAGE,
                          "dps_experts: `eplb` cannot be combined with `current` or `distinct`");

@@ -41,7 +41,7 @@ static Status take_parameters(const dps_options *options, Arena *arena, Paramete
     for (uint32_t i = 0; i < options->parameter_count; i++) {
         const dps_parameter *given = &options->parameters[i];
         if (!given->name)
-            return error_set(error, STATUS_BAD_USAGE, "parameter %u of %u has no name", i, options->parameter_count);
+            return error_set(error, STATUS_BAD_USAGE, "dps_options.parameters[%u] has no name", i);
         parameters_set(parameters, arena, arena_format(arena, "%s", given->name), given->value);
     }
     return STATUS_OK;

@@ -28,7 +28,7 @@
 
        cc example.c $(pkg-config --cflags --libs dps)
 
-   Handles. `dps` is a session: it holds your allocator and the words of the last error. `dps_program` is a proven
+   Handles. `dps` is a session: it holds your allocator and the text of the last error. `dps_program` is a proven
    program, `dps_prediction` the times of one, `dps_rank` a rank that runs, `dps_threads` the threads that run ranks
    together. You free what you were given: dps_free, dps_program_free, dps_prediction_free, dps_rank_free,
    dps_threads_free, and dps_release for text and bytes.
@@ -38,10 +38,11 @@
    gives nothing to be freed. The functions dps_get_* only read and set no error text: they fail when an index is out of
    range or a `size` is not set.
 
-   Threads. Different sessions may be used by different threads at the same time; one session, by one thread at a time.
+   Threads. Different threads may use different sessions at the same time. Only one thread at a time may use a session.
    Programs and predictions never change: any number of threads may read them. They do not need the session that made
    them any more. The library has no global state, installs no signal handlers, reads no environment variables, prints
-   nothing and never ends the process. It changes no locale, and writes numbers with a decimal point in every locale.
+   nothing and never ends the process. A call with a session gives its thread the C locale, so that numbers have a
+   decimal point, and gives back the thread's own locale when it returns.
 
    Versions. Every struct except dps_parameter begins with its size: set it to sizeof before the call. Then programs and
    libraries of different versions work together: a member that the library does not know must be 0, one that the caller
@@ -72,9 +73,9 @@ typedef struct dps_prediction dps_prediction;
 
 typedef enum dps_status {
     DPS_OK = 0,
-    DPS_BAD_INPUT = 1, /* a schedule, a program or a file of costs is wrong */
+    DPS_BAD_INPUT = 1, /* a schedule, a program, a file of costs, or loads or a placement of experts is wrong */
     DPS_BAD_USAGE = 2, /* an argument of the call is wrong */
-    DPS_FAILED = 3,    /* the system or a function of yours failed */
+    DPS_FAILED = 3,    /* the system, a transfer or a function of yours failed */
     DPS_NO_MEMORY = 4,
 } dps_status;
 
@@ -89,8 +90,9 @@ typedef struct dps_host {
     void *user; /* passed to each of these functions and to dps_options.progress */
     /* `allocate` returns memory aligned for any type, or NULL: the call then fails with DPS_NO_MEMORY. Set both
        functions or neither; if neither is set, the library uses malloc and free. Handles, text and working memory of
-       compilations come from `allocate`; memory of the C library's streams does not. The library calls both functions
-       in the thread that called it, and dps_advise also in threads of its own. */
+       compilations come from `allocate`; memory of the C library's streams, and the buffer in which dps_encode and
+       dps_save build their bytes, do not. The library calls both functions in the thread that called it, and dps_advise
+       also in threads of its own. */
     void *(*allocate)(void *user, size_t size);
     void (*release)(void *user, void *memory);
 } dps_host;
@@ -105,8 +107,8 @@ void dps_release(dps *d, void *memory);
 
 /* --- errors --- */
 
-/* The error text of the last call with this session, with all diagnostics, as `dpc` prints it, without a line break at
-   its end. "" if the call succeeded. Valid until the next call with this session. Never NULL. */
+/* The error text of the last call with this session, with all diagnostics, as `dpc` prints it. "" if the call
+   succeeded. Valid until the next call with this session. Never NULL. */
 const char *dps_error(const dps *d);
 
 typedef enum dps_severity {
@@ -125,8 +127,8 @@ typedef struct dps_diagnostic {
 } dps_diagnostic;
 
 /* The number of diagnostics of the last call: the errors that it found in a source, in source order, each followed by
-   its notes. 0 if the error has no position in a source; then only dps_error describes it. The texts live as long as
-   that of dps_error. */
+   its notes. 0 if the error has no position in a source, and always after dps_load, dps_compare and dps_advise; then
+   only dps_error describes the error. The texts live as long as that of dps_error. */
 size_t dps_diagnostic_count(const dps *d);
 dps_status dps_get_diagnostic(const dps *d, size_t index, dps_diagnostic *diagnostic);
 
@@ -157,8 +159,8 @@ typedef struct dps_options {
     /* sizes of buffers, as for `dpc --slot-bytes`: "message=8M,context=64M,..."; NULL: not known */
     const char *slot_bytes;
     const char *memory_limit; /* as for `dpc --memory-limit`: "40G", or "activations=8"; NULL: none */
-    /* Called repeatedly during the search of an `order auto`. Return a nonzero value to end it with the best order so
-       far. NULL: not called */
+    /* Called repeatedly during the search of an `order auto`. Return a nonzero value to end the search with the best
+       order so far. dps_compare and dps_advise do not call it. NULL: not called */
     int (*progress)(void *user, const dps_progress *progress);
     /* For dps_compare and dps_advise: number of replicas of the pipeline over which gradients are summed. Then `costs`
        must have gradients=N, the bytes of a stage's gradient. 0: sums are not counted. For other functions it must be
@@ -168,15 +170,17 @@ typedef struct dps_options {
 
 /* Compiles and proves a schedule. If the path ends in .csv, the file is an order in the text form of
    torch.distributed.pipelining (one row per rank), and ranks, microbatches and parameters must not be set. `options`
-   may be NULL. DPS_BAD_INPUT: the diagnostics say what is wrong. */
+   may be NULL. DPS_BAD_INPUT: the schedule or a file of costs is wrong, the program exceeds options->memory_limit, or a
+   file cannot be read. */
 dps_status dps_compile_file(dps *d, const char *path, const dps_options *options, dps_program **program);
 /* Compiles `length` bytes of text, like dps_compile_file. Messages call the text `name`; if `name` ends in .csv, the
    text is an order. name NULL: the text is a schedule, and messages call it <text>. */
 dps_status dps_compile_text(dps *d, const char *text, size_t length, const char *name, const dps_options *options,
                             dps_program **program);
 
-/* Reads a program that dps_encode, dps_save or `dpc -o` wrote, and proves it again: for all other bytes it returns
-   DPS_BAD_INPUT. The program has no source text: its diagnostics and pictures name lines only. */
+/* Reads a program that dps_encode, dps_save or `dpc -o` wrote, and proves it again. DPS_BAD_INPUT: the file cannot be
+   read, or the bytes are not a valid program. The program has no source text; its errors and pictures give only the
+   numbers of source lines. */
 dps_status dps_load(dps *d, const void *bytes, size_t length, dps_program **program);
 dps_status dps_load_file(dps *d, const char *path, dps_program **program);
 
@@ -209,8 +213,8 @@ typedef enum dps_slot_class {
     DPS_SLOT_CONTEXT = 1,  /* what a forward saves for the input half of its backward */
     DPS_SLOT_STASH = 2,    /* what a forward saves for the weight half of its backward */
     DPS_SLOT_GRADIENT = 3, /* what a DPS_BACKWARD_INPUT saves for its DPS_BACKWARD_WEIGHT */
-    /* a version of a chunk's weights. Slot c has weights of chunk c; only asynchronous programs have more slots than
-       chunks */
+    /* a version of a chunk's weights. At the beginning and end of a step, slot c has the weights of chunk c. Only
+       asynchronous programs have more slots than chunks */
     DPS_SLOT_WEIGHTS = 4,
     DPS_SLOT_CLASSES = 5,
 } dps_slot_class;
@@ -220,8 +224,8 @@ typedef struct dps_rank_info {
     uint32_t chunks;
     uint32_t instructions;
     uint32_t slots[DPS_SLOT_CLASSES]; /* number of slots of each class that the rank needs */
-    /* most activations that the rank holds at once, one per microbatch and stage, from the forward to the end of the
-       backward */
+    /* most activations that the rank holds at once, one per microbatch and stage, from the start of the F to the end of
+       the B or W. 0 if the program is forward-only */
     uint32_t peak_activations;
     uint32_t messages_sent, messages_received; /* per step */
 } dps_rank_info;
@@ -239,7 +243,8 @@ dps_status dps_get_pipe_info(const dps_program *program, uint32_t pipe, dps_pipe
 typedef struct dps_chunk_info {
     size_t size;
     uint32_t stage, pipe;
-    /* index of the group of this stage: its copies, which sum their weight gradients; -1: the stage has one copy */
+    /* index of the group that the copies of this stage form; they sum their weight gradients. -1: the stage has one
+       copy */
     int32_t group;
 } dps_chunk_info;
 
@@ -255,23 +260,25 @@ typedef struct dps_group_member {
 dps_status dps_get_group_member(const dps_program *program, uint32_t group, uint32_t member, dps_group_member *info);
 
 /* What an instruction does. `x` is the input of its stage, `y` the output; `dx` and `dy` are their gradients. "Fills" a
-   slot: it was free and now holds a tensor. "Takes" a slot: reads it, and it is free afterwards. */
+   slot: it was free and now holds a tensor. "Takes" a slot: reads it, and it is free afterwards. "Scratch": the slot is
+   free before and after the instruction, which may use it for itself. */
 typedef enum dps_opcode {
     DPS_FORWARD = 0,         /* F: reads x; fills y, context, stash */
     DPS_FORWARD_ONLY = 1,    /* F of a forward-only program: takes x; fills y; context, stash are scratch */
     DPS_BACKWARD = 2,        /* B, a full backward: takes x, context, stash, dy; fills dx; gradient is scratch */
     DPS_BACKWARD_INPUT = 3,  /* I, its input half: reads x, stash, dy; takes context; fills dx, gradient */
     DPS_BACKWARD_WEIGHT = 4, /* W, its weight half: takes x, stash, dy, gradient; adds to the chunk's gradient */
-    /* F&B: the F, half 0, and the B or I, half 1, may run at the same time. If a recipe computes some weight gradients
-       after the F&B (after: attention(W)), half 1 is an I, and its W, the next pass of the rank, computes all of
-       them */
+    /* F&B: the F, half 0, and the B or I, half 1, may run at the same time. If the recipe of the F&B puts off some
+       weight gradients (its list `after`), half 1 is an I, and the next pass of the rank is the W of the same
+       microbatch. Your W then computes all weight gradients, also those that are not in the list */
     DPS_OVERLAP = 5,
     DPS_SEND_FORWARD = 6,    /* starts to send the activation in slot `message` to rank `peer` */
     DPS_RECEIVE_FORWARD = 7, /* starts to receive an activation into slot `message` from rank `peer` */
     DPS_SEND_BACKWARD = 8,   /* starts to send the gradient in slot `message` to rank `peer` */
     DPS_RECEIVE_BACKWARD = 9,
     DPS_WAIT = 10, /* waits until the message in slot `message` is received, or sent, which frees the slot */
-    /* starts to sum the chunk's weight gradient over the members of its group; does nothing if there is no group */
+    /* starts to sum the chunk's weight gradient over the members of its group; `group` -1: the stage has one copy, so
+       there is nothing to sum */
     DPS_REDUCE = 11,
     /* waits until the sum that DPS_REDUCE started is complete. Between the two no pass adds to the gradient */
     DPS_WAIT_REDUCE = 12,
@@ -327,9 +334,10 @@ typedef struct dps_rank_options {
     /* number of ranks that you run. The call fails if the program has another number of ranks; 0: not checked */
     uint32_t ranks;
     /* Not 0: the instructions are reordered. Each send comes right after the pass that fills its slot, and each receive
-       as soon as its slot is free. Transports that do not block at a post (MPI_Isend, threads) then hide more of a
-       message's time. 0: sends and receives stay in the order of the program. Transports that handle messages strictly
-       in the order of their posts (NCCL, blocking calls) need 0: with early receives they may deadlock. */
+       right after the instruction that frees its slot. Messages with the same sender and receiver keep their order.
+       Transports that do not block at a post (MPI_Isend, threads) then hide more of a message's time. 0: sends and
+       receives stay in the order of the program. Transports that handle messages strictly in the order of their posts
+       (NCCL, blocking calls) need 0: with early receives they may deadlock. */
     int32_t post_early;
 } dps_rank_options;
 
@@ -340,7 +348,9 @@ dps_status dps_rank_open(dps *d, const dps_program *program, uint32_t rank, cons
 void dps_rank_free(dps_rank *rank);
 
 /* The text of this rank's last error: rank, instruction, source line and reason, such as "rank 1, instruction 5 (F1 m0
-   ..., dualpipe.dps:30): out of memory". "" if there was none. Valid until the next call with this rank. */
+   ..., dualpipe.dps:30): out of memory". The text has no instruction and no line after dps_join, after dps_gather and
+   after a call that was not allowed (DPS_BAD_USAGE). "" if there was no error. Valid until the next call with this
+   rank. */
 const char *dps_rank_error(const dps_rank *rank);
 
 /* Makes the forward half of a program, for evaluation or inference: a forward-only program with slots of its own. It
@@ -358,7 +368,8 @@ dps_status dps_forward_half(dps *d, const dps_program *program, dps_program **fo
    dps_done; the next call begins another step. An F&B (DPS_OVERLAP) and an F&F (DPS_OVERLAP_FORWARD) have their half 1
    in `second`; you may run the halves one after the other. The action lives as long as the rank: you may keep pointers
    to it. A library that is newer than your dps.h returns longer structs, an older one shorter ones: action->size tells.
-   DPS_BAD_USAGE: the previous action is not done. After a failure dps_next returns the status of that failure. */
+   DPS_BAD_USAGE: the previous action is not done, or dps_step is running this rank. After a failure dps_next returns
+   the status of that failure. */
 dps_status dps_next(dps_rank *rank, const dps_instruction **action);
 /* Reports that the action which dps_next returned has run, or is enqueued on a device that keeps the order. A `status`
    other than DPS_OK says that it failed: dps_done returns it, dps_rank_error says at which instruction, and the rank
@@ -401,7 +412,7 @@ typedef struct dps_functions {
 
 /* Runs a step of the rank. This thread calls every function, in the order of the instructions. DPS_FAILED: a
    function or a transfer failed; dps_rank_error says at which instruction, and the rank can only be freed.
-   DPS_BAD_USAGE: a function that the rank needs is NULL, or a step has begun with dps_next. */
+   DPS_BAD_USAGE: a function that the rank needs is NULL, or a step of the rank has begun and not ended. */
 dps_status dps_step(dps_rank *rank, const dps_functions *functions);
 
 /* --- ranks that are threads --- */
@@ -411,7 +422,8 @@ dps_status dps_step(dps_rank *rank, const dps_functions *functions);
 typedef struct dps_threads dps_threads;
 
 /* `deadline`: seconds after which a rank that waits for another one fails; 0: it waits forever. All ranks of the
-   program must join. The channels between the threads come from malloc, not from your allocator. */
+   program must join. The channels between the threads come from malloc, not from your allocator. The threads refer to
+   the program: free the threads before the program. */
 dps_status dps_threads_new(dps *d, const dps_program *program, double deadline, dps_threads **made);
 /* Before this call, free all ranks that have joined these threads. */
 void dps_threads_free(dps_threads *threads);
@@ -452,8 +464,10 @@ void dps_prediction_free(dps_prediction *prediction);
 /* Times are in the unit of the costs. */
 typedef struct dps_prediction_info {
     size_t size;
-    double makespan;    /* time of a step, from the first start to the last end */
-    double bound;       /* no order of this placement within this memory has a smaller makespan; 0: not known */
+    double makespan; /* time of a step, from the first start to the last end */
+    /* a lower bound of the makespan of all orders of this placement that keep the memory limits. Without limits: of
+       those that hold no more activations on each rank than this order does. 0: not known */
+    double bound;
     double seconds;     /* seconds per unit of time; 0: the costs do not say */
     double cost;        /* largest time of a rank from its first start to its last end */
     double work;        /* mean of the times that ranks are busy */
@@ -505,11 +519,11 @@ dps_status dps_render(dps *d, const dps_prediction *prediction, dps_format forma
 /* --- several schedules --- */
 
 /* Returns what `dpc compare --json` prints: `count` schedules with the same numbers of ranks and microbatches, the
-   shortest step first. Times and sizes in the costs are for 1/ranks of the model; a schedule with more stages than
-   ranks has smaller stages. With `replicas`, makespans include the sums of gradients as far as passes do not hide them.
-   Each schedule takes those parameters of `options` that it has; `progress` is not called. If a schedule cannot have
-   these numbers of ranks and microbatches, its row says why. DPS_BAD_INPUT: a file is wrong. Free the text with
-   dps_release. */
+   shortest step first. Times and sizes in the costs are for 1/ranks of the model, unless the costs are given for
+   another number of stages (stages=N). A schedule with more stages has smaller stages. With `replicas`, makespans
+   include the sums of gradients as far as passes do not hide them. Each schedule takes those parameters of `options`
+   that it has; `progress` is not called. If a schedule cannot have these numbers of ranks and microbatches, its row
+   says why. DPS_BAD_INPUT: a file is wrong. Free the text with dps_release. */
 dps_status dps_compare(dps *d, const char *const *paths, size_t count, const dps_options *options, char **json,
                        size_t *length);
 
@@ -535,7 +549,7 @@ typedef struct dps_experts {
        multiple of the number of nodes, all replicas of an expert are placed on one node. 0 means 1 */
     uint32_t groups, nodes;
     const double *loads; /* [layers][experts], each at least 0 */
-    /* [layers][replicas]: the current placement, of which most shall stay; NULL: none */
+    /* [layers][replicas]: the current placement, from which moves are counted; NULL: none */
     const uint32_t *current;
     /* with `current` and limit_moves: most moves per layer. A move is a physical expert on a GPU that does not hold
        this expert in `current` */
@@ -545,15 +559,17 @@ typedef struct dps_experts {
        this placement */
     double threshold;
     int32_t distinct; /* not 0: no expert twice on a GPU */
-    int32_t eplb;     /* not 0: exactly the algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB) */
+    /* not 0: exactly the algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB); then `current` must be NULL and
+       `distinct` 0 */
+    int32_t eplb;
 } dps_experts;
 
 /* The result, in arrays of yours; NULL: not needed. */
 typedef struct dps_placement {
     size_t size;
     uint32_t *placement; /* [layers][replicas]: the expert of each physical expert, GPU after GPU */
-    /* [layers]: the balance of each layer. before: the balance of `current`; if `current` is NULL, the balance of the
-       experts in the order 0, 1, 2, ... after: the balance of `placement` */
+    /* [layers]: the balance of each layer. before: the balance of `current`; if `current` is NULL, the balance of a
+       placement of experts 0, 1, 2, ... repeatedly, GPU after GPU. after: the balance of `placement` */
     double *before, *after;
     double *bound; /* [layers]: no placement of this layer has a larger balance */
     /* [layers]: the number of physical experts on a GPU that did not hold their expert before */

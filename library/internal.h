@@ -87,7 +87,7 @@ struct dps_threads {
     const Program *program;
     _Atomic bool *joined; /* [ranks] */
     /* [stages]: number of elements of the stage's gradient and bytes of an element, packed into one number. The first
-       copy of the stage that calls dps_join sets it; 0: no copy has called dps_join */
+       copy of the stage that calls dps_join sets it; 1: its gradients are not summed; 0: no copy has called dps_join */
     _Atomic uint64_t *sums;
     World **members; /* [ranks] */
 };
@@ -137,8 +137,8 @@ void host_release(const MemoryFunctions *memory, void *block);
 /* --- structs of any version (structs.c) --- */
 
 /* Copies a caller's struct, which begins with its size, to the library's struct of `known_size` bytes. The sizes may
-   differ. Members that the caller's struct does not have become 0. False: the size is not set, or the caller's struct
-   has a member that the library's struct does not have and that is not 0. */
+   differ. Members that the caller's struct does not have become 0. False: `given` is NULL, the size is not set, or the
+   caller's struct has a member that the library's struct does not have and that is not 0. */
 bool struct_in(void *known, size_t known_size, const void *given);
 /* Copies the library's struct to the caller's, as many bytes as both have, except the member `size`. The rest of the
    caller's struct becomes 0. False: `size` of the caller's struct is not set. */
@@ -175,7 +175,8 @@ const char *host_path(const char *path);
 /* Adds costs given as texts to `costs`. The arena owns what is added. */
 Status costs_take(Costs *costs, const char *const *texts, size_t count, Arena *arena, Error *error);
 
-/* Reads sizes, parameters, costs and memory sizes from options. The caller has set the defaults of `costs`. */
+/* Reads the numbers of ranks and microbatches, parameters, costs, sizes of slots and the memory limit from options. The
+   caller has set the defaults of `costs`. */
 Status options_take(const dps_options *options, Arena *arena, Parameters *parameters, Costs *costs, Memory *memory,
                     Error *error);
 

@@ -94,7 +94,9 @@ static Status advise_body(dps *d, void *arguments)
     Advice advice = {.diagnostics = NULL};
     TRY(take_request(d, request, &options));
     if (!options.parameters.has_ranks || !options.parameters.has_microbatches)
-        return error_set(&d->error, STATUS_BAD_USAGE, "advice needs to know the numbers of ranks and microbatches");
+        return error_set(&d->error, STATUS_BAD_USAGE,
+                         "dps_advise needs the numbers for which to compare the schedules: set dps_options.ranks and "
+                         "dps_options.microbatches");
     const Status status = advise(&options, &control, &d->working, &advice, &d->error);
     if (status != STATUS_OK)
         return fail(d, status, advice.diagnostics);

@@ -18,7 +18,9 @@ Status costs_take(Costs *costs, const char *const *texts, size_t count, Arena *a
 {
     for (size_t i = 0; i < count; i++) {
         if (strcmp(texts[i], "@-") == 0)
-            return error_set(error, STATUS_BAD_USAGE, "--cost: a library has no standard input to read costs from");
+            return error_set(error, STATUS_BAD_USAGE,
+                             "costs: the library does not read \"@-\", the standard input: write the costs to a file "
+                             "and give \"@FILE\"");
         TRY(costs_set(costs, texts[i], arena, error));
     }
     return STATUS_OK;

@@ -100,11 +100,12 @@ static const char *refusal(const dps_rank *rank, dps_threads *threads, const dps
     if (rank->walk.program != threads->program)
         return "dps_join: these threads run another program: make threads for this one with dps_threads_new";
     if (!buffers->messages && rank->own.slots[SLOT_MESSAGE])
-        return "dps_join: dps_buffers has no messages";
+        return "dps_join: dps_buffers has no `messages`, but this rank has message slots";
     if (buffers->gradients && (!buffers->elements || (buffers->element_bytes != 4 && buffers->element_bytes != 8)))
-        return "dps_join: dps_buffers has gradients, but no elements, or of another size than 4 or 8 bytes";
+        return "dps_join: dps_buffers has gradients: set `elements` too, and set `element_bytes` to 4 or 8";
     if (!sums_agree(rank, threads, buffers))
-        return "dps_join: another copy of one of its stages sums another number of elements, or of another size";
+        return "dps_join: another copy of a stage of this rank has other `elements` or `element_bytes`: all copies "
+               "need the same";
     return NULL;
 }
 

@@ -212,7 +212,7 @@ static void check(const Memory *memory, uint64_t limit, bool activations, const 
                   rank->slots[SLOT_MESSAGE], rank->slots[SLOT_CONTEXT], rank->slots[SLOT_STASH],
                   rank->slots[SLOT_GRADIENT], counted(rank->chunk_count, "stage").text, versions);
     if (others)
-        diag_help(diagnostics, "it is exceeded on %u more of the %u ranks", others, schedule->ranks);
+        diag_help(diagnostics, "the limit is exceeded on %u more of the %u ranks", others, schedule->ranks);
 }
 
 bool memory_check(const Memory *memory, const Schedule *schedule, const Program *program, Diagnostics *diagnostics)

@@ -29,9 +29,9 @@ Status memory_check_options(const Memory *memory, Error *error);
 
 static inline bool memory_is_limited(const Memory *memory) { return memory->limit || memory->limit_activations; }
 
-/* Converts the sizes and limits of a model cut into `from` stages to those of the same model cut into `to` stages.
-   The bytes of a stage and of its saved activations are multiplied by from/to, a limit in activations by to/from;
-   messages keep their size. costs_resolve does the same for costs. */
+/* Converts the sizes and limits of a model cut into `from` stages to those of the same model cut into `to` stages. The
+   bytes of a stage's weights and of all slots except messages are multiplied by from/to, a limit in activations by
+   to/from. Messages and a limit in bytes keep their size. costs_resolve does the same for costs. */
 Memory memory_recut(const Memory *memory, uint32_t from, uint32_t to);
 
 uint64_t memory_bytes(const Memory *memory, const RankProgram *rank);

@@ -118,7 +118,8 @@ static Status check_complete(const BalanceOptions *options, Error *error)
             error, STATUS_BAD_USAGE, "%s: dpc balance --replicas R --gpus N LOADS.csv; dpc balance --help says more",
             options->loads ? "--replicas (the physical experts of a layer) and --gpus are needed" : "no loads given");
     if (options->from && strcmp(options->from, "-") == 0 && strcmp(options->loads, "-") == 0)
-        return error_set(error, STATUS_BAD_USAGE, "standard input is either the loads or the placement");
+        return error_set(error, STATUS_BAD_USAGE,
+                         "LOADS.csv and --from are both -: standard input can be only one of them");
     return STATUS_OK;
 }
 

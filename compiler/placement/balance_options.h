@@ -24,7 +24,8 @@ typedef struct BalanceOptions {
 
 void balance_help(FILE *stream);
 
-/* STATUS_BAD_USAGE: `error` says what is wrong. With `help` the other options are not checked. */
+/* STATUS_BAD_USAGE: `error` says what is wrong. With `help` each option is checked by itself, but not whether options
+   are missing or exclude each other. */
 Status balance_options_parse(int argc, char **argv, Arena *arena, BalanceOptions *options, Error *error);
 
 #endif

@@ -2,8 +2,8 @@
 
 #include "runtime/program/deadlock.h"
 
-/* Proves that no rank waits forever. In prove_order a rank waits for passes of other ranks and for the U on the other
-   copies of a stage; in prove_program it also waits for the other ends of messages. */
+/* Proves that no rank waits forever. In prove_order a rank waits for passes, of other ranks or later in its own order,
+   and for the U on the other copies of a stage; in prove_program it also waits for the other ends of messages. */
 
 enum { TEXT = 48 };
 
@@ -32,8 +32,8 @@ static void report(const Schedule *schedule, const Deadlock *deadlock, Diagnosti
 
 /* --- the passes of the orders --- */
 
-/* What a stopped rank waits for: the inputs of its pass, or of both halves of its F&B, or the U on the other copies of
-   its stage. position[rank] is where each rank stopped. */
+/* What a stopped rank waits for: the inputs of its pass, or of both halves of its F&B or F&F, or the U on the other
+   copies of its stage. position[rank] is where each rank stopped. */
 static WaitList *list_waits(const Schedule *schedule, const PassTable *table, const uint32_t *position, uint32_t rank,
                             Arena *arena)
 {

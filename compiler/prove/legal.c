@@ -11,7 +11,7 @@ typedef struct Check {
     PassTable *table;
     uint32_t rank;
     const Order *order;
-    bool early; /* on this rank, some pass comes before a pass that it needs */
+    bool early; /* on this rank, some pass comes before a pass that it needs, or that pass is missing */
     bool good;
 } Check;
 
@@ -59,7 +59,8 @@ static bool in_place(Check *check, const Action *pass)
     const PlacedPipe *pipe = &schedule->pipes[pass->pipe];
     const bool is_update = pass->kind == ACTION_U;
     if (!is_update && pass->microbatch >= pipe->microbatches) {
-        diag_pass_error(check->diagnostics, pass->span, "rank %u: %s: microbatch %u of %u", check->rank,
+        diag_pass_error(check->diagnostics, pass->span,
+                        "rank %u: %s: there is no microbatch %u, because the pipe has %u", check->rank,
                         text(check, pass, here), pass->microbatch, pipe->microbatches);
         diag_help(check->diagnostics, "microbatches are numbered 0..%u here", pipe->microbatches - 1);
         return check->good = false;

@@ -51,9 +51,9 @@ static uint32_t *message_entry(const Schedule *schedule, const MessageTable *mes
     return &of[message->pipe][pass_index(pipe, producer, message->microbatch)];
 }
 
-/* Checks that the stages of a message exist, that its other end is on another rank, that the rank has the message once,
-   and that a SEND comes after the pass that computes the value and a RECV before the pass that needs it. False: it
-   reported an error. */
+/* Checks that the stages and the microbatch of a message exist, that its stage is on this rank and its other end on
+   another rank, that the rank has the message once, and that a SEND comes after the pass that computes the value and a
+   RECV before the pass that needs it. False: it reported an error. */
 static bool check_message(const Schedule *schedule, const PassTable *table, MessageTable *messages, uint32_t rank,
                           uint32_t position, Diagnostics *diagnostics)
 {

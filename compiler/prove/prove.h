@@ -14,10 +14,10 @@
    microbatches, those of an F&F two F of different microbatches. Fills in the table. */
 bool prove_passes(const Schedule *schedule, Arena *arena, Diagnostics *diagnostics, PassTable *table);
 
-/* For a schedule without U: no pipe names versions of the weights. For one with U (copies_find): all pipes name
-   versions or none does; when an F runs, the version of the weights that its microbatch uses exists (the plan keeps it
+/* For a schedule without U: no pipe names versions of the weights. For one with U: all pipes name versions or none
+   does; when an F runs, the version of the weights that its microbatch uses exists (the assignment of slots keeps it
    for the backward); every version is made on all copies of the stage, from at least one gradient; and every gradient
-   is used by one U. */
+   is used by one U. copies_find must have been called. */
 bool prove_versions(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics);
 
 /* Proves that all passes can run: no ranks wait for each other's passes in a cycle. Computes the times for F = I = W =

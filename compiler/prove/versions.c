@@ -72,8 +72,9 @@ static void take_update(Check *check, const Action *update)
         char here[TEXT];
         action_text(check->schedule, update, here, sizeof here);
         check->good = false;
-        diag_error(check->diagnostics, update->span, "rank %u: %s makes version %u", check->rank, here,
-                   weights->newest + 1);
+        diag_error(check->diagnostics, update->span,
+                   "rank %u: %s makes version %u of the weights, so its number must be %u", check->rank, here,
+                   weights->newest + 1, weights->newest + 1);
         diag_help(check->diagnostics, "the U's of a stage are numbered 1, 2, 3, ... in their order");
     }
     weights->newest++;
@@ -145,8 +146,9 @@ static void check_copies(Check *check, uint32_t stage)
         action_text(schedule, alone, here, sizeof here);
         check->good = false;
         diag_error(check->diagnostics, alone->span,
-                   "rank %u: %s makes version %u of stage %u, but rank %u, which has a copy, makes %s%u", most.rank,
-                   here, versions + 1, stage, fewest.rank, versions ? "only " : "", versions);
+                   "rank %u: %s makes version %u of the weights of stage %u, but the copy of this stage on rank %u has "
+                   "no U that makes it",
+                   most.rank, here, versions + 1, stage, fewest.rank);
         if (last) {
             action_text(schedule, last, there, sizeof there);
             diag_note(check->diagnostics, last->span, "%s is the last U of stage %u on rank %u", there, stage,
