@@ -168,7 +168,7 @@ static size_t list_pairs(const Calibration *calibration, Pair **listed)
         const Trace *trace = &calibration->inputs[t].trace;
         for (size_t i = 0; calibration->inputs[t].gives_passes && i + 1 < trace->count; i++) {
             const TraceEvent *forward = &trace->events[i], *backward = forward + 1;
-            if (forward->overlap)
+            if (forward->overlap && backward->kind != ACTION_F) /* an F&F is no F&B */
                 pairs[count++] = (Pair){forward->stage, backward->stage,
                                         backward->kind, forward->end - forward->start + forward->after,
                                         {0, 0},         1};
