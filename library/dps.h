@@ -107,8 +107,8 @@ void dps_release(dps *d, void *memory);
 
 /* --- errors --- */
 
-/* The error text of the last call with this session, with all diagnostics, as `dpc` prints it. "" if the call
-   succeeded. Valid until the next call with this session. Never NULL. */
+/* The error text of the last call with this session, with all diagnostics, as `dpc` prints it, without a line break at
+   its end. "" if the call succeeded. Valid until the next call with this session. Never NULL. */
 const char *dps_error(const dps *d);
 
 typedef enum dps_severity {

@@ -6,6 +6,8 @@
 #include "compiler/command/compare.h"
 #include "compiler/command/trial.h"
 
+#include <string.h>
+
 typedef struct Request {
     const char *const *paths;
     size_t count;
@@ -45,13 +47,14 @@ static Status take_request(dps *d, const Request *request, Options *taken)
     return trial_check_replicas(options.replicas, &taken->costs, &d->error);
 }
 
-/* Returns `status` of a failed call. Sets the error text to `diagnostics`, unless these are NULL or empty. */
+/* Returns `status` of a failed call. Sets the error text to `diagnostics` without the last line break, unless these are
+   NULL or empty. */
 static Status fail(dps *d, Status status, const char *diagnostics)
 {
     if (status == STATUS_RUN_FAILED) /* only a lack of memory can cause this */
         longjmp(d->exhausted, 1);
     if (diagnostics && *diagnostics)
-        d->words = arena_format(&d->report, "%s", diagnostics);
+        d->words = arena_text(&d->report, diagnostics, strlen(diagnostics) - 1);
     return status;
 }
 

@@ -56,6 +56,7 @@ static void schedules_are_compared(void **state)
     assert_int_equal(dps_compare(d, wrong, 2, NULL, &json, NULL), DPS_BAD_INPUT);
     assert_null(json);
     assert_non_null(strstr(dps_error(d), "HACKING.md:5:1: error: "));
+    assert_int_not_equal(dps_error(d)[strlen(dps_error(d)) - 1], '\n');
     assert_int_equal(dps_advise(d, wrong, 2, &sizes, 1, 0, &json, NULL), DPS_BAD_INPUT);
     assert_non_null(strstr(dps_error(d), "HACKING.md:5:1: error: "));
     assert_int_equal(dps_advise(d, wrong, 1, NULL, 1, 0, &json, NULL), DPS_BAD_USAGE);

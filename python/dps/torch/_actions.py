@@ -121,7 +121,10 @@ class Actions:
         return self._overlap(i, overlapped) if overlapped else in_turn
 
     def _overlapped_of(self, i):
-        """The user's function that runs both halves of an F&B; None: the halves run one after the other."""
+        """The user's function that runs both halves of the F&B `i`. None: the halves run one after the other, or `i` is
+        no F&B."""
+        if i.opcode != "OVERLAP" or i.second is None:
+            return None
         first, second = self.modules[i.chunk], self.modules[i.second.chunk]
         if type(first) is type(second) and hasattr(type(first), "overlapped_forward_backward"):
             return type(first).overlapped_forward_backward

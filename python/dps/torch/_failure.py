@@ -101,8 +101,8 @@ class Failures:
         except Exception:
             stuck = []
         names = " and ".join(f"rank {rank}" for rank in stuck)
-        where = "in a pass, or has ended" if self.is_silent else "in a pass"
-        reason = f"{names} did not wait, so it is stuck {where}" if stuck else "all ranks waited"
+        where = "in a pass, or ended" if self.is_silent else "in a pass"
+        reason = f"{names} did not wait: stuck {where}" if stuck else "all ranks waited"
         return f"{waited} for {deadline:g} s, which is the deadline; {reason}"
 
 

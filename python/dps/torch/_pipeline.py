@@ -79,6 +79,7 @@ class Pipeline(Actions):
         self.plan = Plan(program, self.rank)
         self.modules = _modules(program, self.plan, self.rank, stages)
         replicas = _group.global_ranks(replicate_group) if replicate_group is not None else [dist.get_rank()]
+        self._has_overlapped = any(self._overlapped_of(action.instruction) for action in self.plan.training)
         self.loss_scale = 1 / (program.microbatches * len(replicas)) if loss_scale is None else loss_scale
         self._stages = [self._stage(chunk) for chunk in range(len(self.modules))]
         self.device = self._device_of_parameters() if device is None else torch.device(device)
@@ -273,8 +274,8 @@ class Pipeline(Actions):
         target     targets for loss_fn, for the microbatches self.plan.ends; None if `ends` is empty. A tuple gives
                    several targets
         arguments  keyword arguments of every stage on this rank: tensors and lists for all microbatches of the step;
-                   other values are the same for all microbatches. A function that runs both halves of an F&B does not
-                   get these arguments
+                   other values are the same for all microbatches. None are allowed in training steps if one function
+                   runs both halves of F&Bs
 
         Tensors are cut along batch_dim into microbatches; a list must have one part for each microbatch.
 
@@ -306,6 +307,9 @@ class Pipeline(Actions):
             raise UsageError(f"rank {self.rank} runs the last stage of microbatches {plan.ends}: step() needs their "
                              "target")
         step.targets = _batch.targets_of(target, plan.ends, self.batch_dim) if target is not None else {}
+        if mode and arguments and self._has_overlapped:
+            raise UsageError(f"{', '.join(arguments)}: a function that runs both halves of an F&B takes no keyword "
+                             "arguments; give them to the stages as inputs")
         step.arguments = _batch.arguments_of(arguments, self.program.microbatches, self.batch_dim)
         step.losses, step.outputs = {}, {} if return_outputs else None
         for stage in self._stages:

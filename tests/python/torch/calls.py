@@ -173,6 +173,11 @@ def arguments_and_shapes():
         if losses is not None:
             wanted = [part.sum() for part in (x * by ** 4).tensor_split(3)]
             assert torch.allclose(losses, torch.stack(wanted)), (losses, wanted)
+    program = dps.compile(dps.schedule("dualpipe"), ranks=2, microbatches=4)
+    pipeline = dps.torch.Pipeline(program, [Scaled(), Scaled()], lambda y, target: (y - target).sum(),
+                                  overlapped=lambda *_: None)
+    x = torch.randn(4, 2)
+    refused("by, power: a function that runs both halves of an F&B takes no", pipeline.step, x, target=x, by=x, power=2)
 
 
 main()
