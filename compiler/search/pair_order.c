@@ -221,8 +221,8 @@ static int64_t fill_gap(const PairProblem *problem, const PairLine *line, uint32
     return free_at;
 }
 
-/* Runs a rank until it has to wait or ends. True: it waits for rank `*blocker`, or, with `fills`, its next F would
-   exceed the memory limit. */
+/* Runs a rank until it has to wait or ends. True: it waits for rank `*blocker`. It waits for itself, and so forever, if
+   its next pass needs a later one of its own or, with `fills`, more memory. */
 static bool run_rank(const PairProblem *problem, const PairLine *line, uint32_t rank, uint32_t *blocker)
 {
     const uint32_t first = problem->base->ranks[rank].first_node;
@@ -247,8 +247,10 @@ static bool run_rank(const PairProblem *problem, const PairLine *line, uint32_t 
         if (start != NEVER && problem->fills) {
             free_at = fill_gap(problem, line, rank, i, forward, start, free_at);
             start = free_at > start ? free_at : start;
-            if (forward && lacks_memory(problem, rank))
+            if (forward && lacks_memory(problem, rank)) {
                 start = NEVER;
+                *blocker = rank;
+            }
         }
         waits = start == NEVER;
         if (waits)
@@ -293,6 +295,8 @@ bool pair_run(const PairProblem *problem, PairOrder *order, int64_t most)
         const uint32_t rank = problem->ready[--ready], before = problem->position[rank];
         uint32_t blocker = 0;
         if (run_rank(problem, &order->lines[rank], rank, &blocker)) {
+            if (blocker == rank)
+                return false;
             problem->next_waiter[rank] = problem->waiter[blocker];
             problem->waiter[blocker] = rank + 1;
             waiting++;
