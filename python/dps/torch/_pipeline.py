@@ -113,7 +113,7 @@ class Pipeline(Actions):
 
     def share(self, inputs, target):
         """Cuts a whole batch along batch_dim. Returns (input, target) for step() on this rank: lists of the parts of
-        its microbatches, or None where the rank needs no input or no target."""
+        its microbatches, or None where the rank needs no input or no target. All ranks must give the same batch."""
         count, plan = self.program.microbatches, self.plan
         x, y = (_batch.cut(value, count, self.batch_dim, "the batch") for value in (inputs, target))
         return [x[m] for m in plan.given] or None, [y[m] for m in plan.ends] or None
