@@ -350,7 +350,7 @@ static const Option rows[] = {
      .help = "writes the program that dprun executes; dpc calibrate writes the costs"},
     {"ranks", "N", take_ranks, FIELD(number), FOR(COMPILE | COMPARE | ADVISE | DIFF), .least = 1, .most = INT64_MAX,
      .help = "ranks, instead of the file's own number"},
-    {"stages", "N", option_count, FIELD(options.stages), FOR(COMPARE), .least = 1, .most = INT64_MAX,
+    {"stages", "N", option_count, FIELD(options.stages), FOR(COMPARE), .least = 1, .most = PROGRAM_STAGES_MAX,
      .excludes = "ranks", .because = "compares schedules at the same number of stages, not of ranks",
      .help = "every schedule cuts the model into so many stages"},
     {"microbatches", "N", take_microbatches, FIELD(number), FOR(COMPILE | COMPARE | ADVISE | DIFF), .least = 1,
