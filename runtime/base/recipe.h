@@ -14,8 +14,8 @@
    B of the component after it, and W needs the B of its own component. B is the input half of a backward, W the weight
    half. Components that communicate have no W.
 
-   The recipe of an F&B may put weight gradients off: the W in its third list, `after`, do not run in the pair. A rank
-   runs them right after the pair, once it has posted the pair's messages.
+   The recipe of an F&B may put weight gradients off: the W in its third list, `after`, do not run in the F&B. A rank
+   runs them right after the F&B, once it has posted the messages of the F&B.
 
    In an F&F, the shared experts need attention, and the next layer needs them. The streams describe one round of a loop
    over the layers. In an F&F, an entry that comes before an entry that it needs is late, and so is every entry that
@@ -28,7 +28,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* The lists of entries: the two streams of a pair, and the W that are put off. */
+/* The lists of entries: the two streams, and the W that are put off. */
 typedef enum RecipeStream {
     RECIPE_COMPUTE,
     RECIPE_COMM,
@@ -75,21 +75,21 @@ uint16_t recipe_put_off(const Recipe *recipe);
 /* Finds the entry of the same layer that `entry` needs; false: it needs none. */
 bool recipe_needs(const Recipe *recipe, RecipeEntry entry, RecipeEntry *needed);
 
-/* The half of a pair that an entry with this pass belongs to: 0 or 1. The backward of an F&B is half 1. */
+/* The half of an F&B or F&F that an entry with this pass belongs to: 0 or 1. The backward of an F&B is half 1. */
 uint8_t recipe_half(uint8_t pass);
 
 /* The late entries of an F&F. A late entry belongs to the layer of the round before, and is issued before the entries
-   that begin the layer of this round. If there are late entries, a pair needs one round more than it has layers. */
+   that begin the layer of this round. If there are late entries, the F&F needs one round more than it has layers. */
 typedef struct RecipeLate {
     bool late[RECIPE_NAMES][RECIPE_HALVES];
     bool any;
 } RecipeLate;
 RecipeLate recipe_late(const Recipe *recipe);
 
-/* A walk over the entries of a whole pair, in an order in which they can be issued one at a time: each after the entry
-   that it needs. Entries of a stream keep their order. An entry of comm is issued as early as possible. So comm may
-   begin the next layer while compute has not ended the present one: with the recipe of dualpipe.dps, combine(B) of the
-   next layer is issued before attention(W). */
+/* A walk over the entries of a whole F&B or F&F, in an order in which they can be issued one at a time: each after the
+   entry that it needs. Entries of a stream keep their order. An entry of comm is issued as early as possible. So comm
+   may begin the next layer while compute has not ended the present one: with the recipe of dualpipe.dps, combine(B) of
+   the next layer is issued before attention(W). */
 typedef struct RecipeWalk {
     const Recipe *recipe;
     RecipeLate late;

@@ -15,7 +15,7 @@ typedef struct ChunkRecipe {
 
 /* All recipes are those of F&Bs, or all are those of F&Fs. */
 typedef struct Recipes {
-    Recipe *common;   /* the recipe of all pairs whose chunks have none in `own`; NULL: not given */
+    Recipe *common;   /* the recipe of all F&Bs (or F&Fs) whose chunks have none in `own`; NULL: not given */
     ChunkRecipe *own; /* [count]: recipes for certain chunks, at most one for the same two chunks */
     uint32_t count;
 } Recipes;
@@ -26,14 +26,15 @@ bool recipes_any(const Recipes *recipes);
 bool recipes_are_forward(const Recipes *recipes);
 /* Whether any recipe puts weight gradients off. */
 bool recipes_put_off(const Recipes *recipes);
-/* The index in `own` of the recipe of a pair of these chunks; `count`: the pair follows the common recipe. */
+/* The index in `own` of the recipe of an F&B or F&F of these chunks; `count`: it follows the common recipe. */
 uint32_t recipes_find(const Recipes *recipes, uint32_t first, uint32_t second);
-/* The components whose weight gradients the recipe of a pair of these chunks puts off, as bits 1 << ModelPart; 0: none,
+/* The components whose weight gradients the recipe of an F&B of these chunks puts off, as bits 1 << ModelPart; 0: none,
    or there is no recipe. */
 uint16_t recipes_pair_put_off(const Recipes *recipes, uint32_t first, uint32_t second);
-/* The recipe that a pair of these chunks follows: its own, otherwise the common one; NULL if neither is given. */
+/* The recipe that an F&B or F&F of these chunks follows: its own, otherwise the common one; NULL if neither is
+   given. */
 const Recipe *recipes_of_pair(const Recipes *recipes, uint32_t first, uint32_t second);
-/* Writes the pairs that follow recipe `index`: "F0&B1"; "F&B" for the common recipe (index `count`). If the recipes are
+/* Writes which F&Bs follow recipe `index`: "F0&B1"; "F&B" for the common recipe (index `count`). If the recipes are
    those of F&Fs: "F0&F1" and "F&F". */
 void recipes_pair_text(const Recipes *recipes, uint32_t index, char *text, size_t size);
 

@@ -89,7 +89,7 @@ static Status run_half(Executor *executor, const Instruction *half, Execute *exe
     return status;
 }
 
-/* Runs the first half of a pair, then the second, for a host without `overlap`. */
+/* Runs the first half of an F&B or F&F, then the second, for a host without `overlap`. */
 static Status run_in_turn(Executor *executor, const Instruction *pair, Error *error)
 {
     TRY(run_half(executor, pair, execute_FORWARD, error));

@@ -41,7 +41,7 @@ typedef struct ForwardHalf {
     uint8_t half, pass; /* half: 0 or 1; pass: RecipeEntry.pass of this half's entries */
 } ForwardHalf;
 
-/* State while the merged list of a pair is made. */
+/* State while the merged list of an F&B or F&F is made. */
 typedef struct Overlap {
     const StagePair *pair;
     const Recipe *recipe;
@@ -243,7 +243,7 @@ static void finish_forward(Overlap *o, ForwardHalf *half)
 
 /* --- B and W --- */
 
-/* Appends B of components o->backward - 1 down to `end`, none of which the recipe names. If the pair computes weight
+/* Appends B of components o->backward - 1 down to `end`, none of which the recipe names. If the F&B computes weight
    gradients, also appends W of each. */
 static void append_backward(Overlap *o, size_t end)
 {

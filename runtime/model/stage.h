@@ -74,7 +74,7 @@ bool stage_joins(const Stage *stage, size_t index);
    core. */
 size_t stage_core(const Stage *stage, const Part *part);
 
-/* Finds the merged list of a pair, or makes it at the first call. The forward stage owns it. */
+/* Finds the merged list of an F&B or F&F, or makes it at the first call. The forward stage owns it. */
 Status stage_pair_list(const StagePair *pair, const Recipe *recipe, PairList **list, Error *error);
 /* Lets the device bind a list to `bases` if the list is prepared; otherwise *bound is NULL. */
 Status stage_bind_list(Device *device, const OpList *list, void *const *bases, BoundPass **bound, Error *error);

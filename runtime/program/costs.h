@@ -11,7 +11,7 @@
      FF                    the time of an F&F
      F[3] = 1.2            the time of an F of stage 3 only; likewise I[3] and so on. All copies of a stage have the
                            same costs
-     overlap = 0.8         if FB or FF is not given: the time of a pair, as a share of the sum of its halves
+     overlap = 0.8         if FB or FF is not given: the time of an F&B or F&F over the sum of its halves
      memory_I = 34M        the bytes of a stage that a microbatch holds from its F to the end of its I or B
      memory_W = 32M        the bytes of a stage that a microbatch holds from the end of its I to the end of its W
      comm = 0.1            the latency of a message between two ranks
@@ -48,7 +48,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The costs that may be given per stage. The first seven are times: of passes, of U, and of pairs (FB, FF). */
+/* The costs that may be given per stage. The first seven are times: of passes, of U, and of F&Bs and F&Fs (FB, FF). */
 typedef enum StageCost {
     COST_F,
     COST_B,
@@ -100,7 +100,7 @@ struct Costs {
     /* communication within a layer takes the given time on this many multiprocessors or more; 0: on any number */
     double multiprocessors;
     double compute_share; /* the share of the multiprocessors on which computation was measured; 0: all */
-    /* set by costs_resolve: the time of each pair follows from its recipe and the times of `parts` */
+    /* set by costs_resolve: the time of each F&B or F&F follows from its recipe and the times of `parts` */
     bool follows_recipe;
     uint32_t said;              /* bits 1 << StageCost: which costs of `all` were given, and are no default */
     const DerivedCost *derived; /* [derived_count], owned by the arena; set by costs_resolve */
@@ -127,8 +127,8 @@ double costs_given(const Costs *costs, uint32_t stage, StageCost cost);
 /* The time of a pass. If no B is given for the stage or for all stages, the time of a B is I + W. < 0: `kind` is FB or
    FF, and it is not given. */
 double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);
-/* The costs that hold for a pair whose halves are of these chunks: an element of with_recipes if the chunks have a
-   recipe of their own, otherwise `costs`. */
+/* The costs that hold for an F&B or F&F whose halves are of these chunks: an element of with_recipes if the chunks have
+   a recipe of their own, otherwise `costs`. */
 const Costs *costs_of_pair(const Costs *costs, uint32_t first_chunk, uint32_t second_chunk);
 /* The time of an F&B or F&F: the F of stage `forward` and a B, I (F&B) or F (F&F) of stage `backward`. The time of an
    F&B is the sum of the times of its halves, each multiplied by FB / (F + B) of its stage, or by `overlap` if that FB

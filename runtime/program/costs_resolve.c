@@ -286,7 +286,7 @@ static double recut_cost(const Costs *costs, uint32_t to, uint32_t stage, StageC
 static void recut(Costs *costs, uint32_t to, Arena *arena)
 {
     const Costs whole = *costs;
-    /* if FB or FF is not given, it stays so, and `overlap` determines the time of pairs */
+    /* if FB or FF is not given, it stays so, and `overlap` determines the time of F&Bs or F&Fs */
     const bool none[STAGE_COSTS] = {[COST_FB] = !costs_have(costs, COST_FB), [COST_FF] = !costs_have(costs, COST_FF)};
     costs->stages = arena_array(arena, to, sizeof *costs->stages);
     costs->stage_count = to;

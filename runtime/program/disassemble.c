@@ -108,7 +108,7 @@ static void disassemble_rank(const Program *program, uint32_t r, FILE *stream)
     }
 }
 
-/* Each line of a recipe begins with the pairs that have this recipe, such as F0&B1. */
+/* Each line of a recipe begins with the F&Bs or F&Fs that have this recipe, such as F0&B1. */
 static void put_recipes(const Recipes *recipes, FILE *stream)
 {
     for (uint32_t i = 0; i <= recipes->count; i++) {

@@ -23,8 +23,8 @@ typedef enum Opcode {
 /* An F&B or F&F. Only these instructions have a second half. */
 static inline bool opcode_is_pair(uint8_t opcode) { return opcode == OP_OVERLAP || opcode == OP_OVERLAP_FORWARD; }
 
-/* Whether the instruction is an F, or a pair that begins with an F: F, the F of a forward-only program (FORWARD_ONLY),
-   an F&B or an F&F. */
+/* Whether the instruction is an F or begins with one: F, the F of a forward-only program (FORWARD_ONLY), an F&B or an
+   F&F. */
 static inline bool opcode_is_forward(uint8_t opcode)
 {
     return opcode == OP_FORWARD || opcode == OP_FORWARD_ONLY || opcode_is_pair(opcode);
@@ -98,8 +98,8 @@ typedef struct Instruction {
         uint16_t slot[SLOT_OPERANDS]; /* the slots above, indexed by Operand.slot, for code that walks operands */
     };
     uint32_t line; /* source line, from 1; 0: none */
-    /* the second half of a pair, with its own operands and line: in an F&B (OVERLAP) the B or I, in an F&F
-       (OVERLAP_FORWARD) the second F, a FORWARD_ONLY. The first F is the instruction itself. NULL: no pair */
+    /* the second half of an F&B or F&F, with its own operands and line: in an F&B (OVERLAP) the B or I, in an F&F
+       (OVERLAP_FORWARD) the second F, a FORWARD_ONLY. The first F is the instruction itself. NULL: neither */
     struct Instruction *second;
 } Instruction;
 _Static_assert(sizeof(Instruction) == 40, "the interpreter walks these: keep them small");
@@ -161,8 +161,9 @@ typedef struct RankProgram {
 typedef struct StageCopies {
     uint32_t count; /* 0: only one */
     uint16_t *of;   /* [Program.microbatches]: the copy that a microbatch uses, as an index in the stage's group */
-    /* [Program.microbatches]: the same for sharded parameters, of which several consecutive replicas together hold one
-       copy (`shards` of program_reference). The microbatches of all these replicas use the copy of the first replica */
+    /* [Program.microbatches]: like `of`, but for sharded parameters: several consecutive replicas together hold one
+       copy of them (`shards` of program_reference). The microbatches of all these replicas use the copy of the first
+       one */
     uint16_t *sharded_of;
 } StageCopies;
 
@@ -233,7 +234,7 @@ void program_describe_opcodes(FILE *stream);
 
 /* The program without I, B, W, the messages of gradients, sums, NORM and updates: each F becomes a FORWARD_ONLY, also
    the F of an F&B. Slots are assigned anew, because far fewer are live at once. The result is not asynchronous, and has
-   no recipes. Also for a forward-only program the result has no pairs: an F&F becomes two FORWARD_ONLY. */
+   no recipes. An F&F of a forward-only program becomes two FORWARD_ONLY. */
 Status program_forward_only(const Program *program, Arena *arena, Program **derived, Error *error);
 /* All stages on one rank, microbatch after microbatch in the order of the step: every F in stage order, then every I
    from the last stage back. The W of a stage run in the order in which the program runs them, usually right after their

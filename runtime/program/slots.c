@@ -41,7 +41,7 @@ typedef struct Allocator {
     uint32_t first_sent, sent_count;
     bool *receiving;          /* [message slot] */
     uint32_t passes;          /* number of passes that have run */
-    Instruction *next_second; /* memory for the second halves of pairs */
+    Instruction *next_second; /* memory for the second halves of F&Bs and F&Fs */
 } Allocator;
 
 static uint16_t pop(FreeSlots *free) { return free->slots[--free->count]; }
@@ -270,7 +270,7 @@ static bool open_allocator(Allocator *allocator, const Instruction *instructions
     allocator->next_second = arena_array(arena, seconds, sizeof *allocator->next_second);
     allocator->sent = arena_array(scratch, messages, sizeof *allocator->sent);
     allocator->receiving = arena_array(scratch, (size_t)count + seconds, sizeof *allocator->receiving);
-    /* each instruction takes at most one slot of a class, a pair two */
+    /* each instruction takes at most one slot of a class, an F&B or F&F two */
     for (int class = 0; class < SLOT_WEIGHTS; class ++)
         if (!(allocator->free[class].slots = arena_array(scratch, (size_t)count + seconds, sizeof(uint16_t))))
             return false;
@@ -281,8 +281,8 @@ static bool open_allocator(Allocator *allocator, const Instruction *instructions
 
 /* --- the run --- */
 
-/* Assigns slots to an instruction and appends it. The halves of a pair run at once, so slots are freed only after both
-   halves have got theirs. */
+/* Assigns slots to an instruction and appends it. The halves of an F&B or F&F run at once, so slots are freed only
+   after both halves have got theirs. */
 static void assign(Allocator *allocator, Instruction instruction)
 {
     find(allocator, &instruction);

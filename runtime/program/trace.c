@@ -85,7 +85,7 @@ static const char *pass_text(const Writer *writer, const Instruction *instructio
     return text;
 }
 
-/* Writes the version of the weights that an F, B or I reads, or that a U makes; two versions for a pair. */
+/* Writes the version of the weights that an F, B or I reads, or that a U makes; two versions for an F&B. */
 static void put_version(const Writer *writer, const Instruction *instruction)
 {
     const uint32_t *versions = writer->versions;
@@ -100,7 +100,7 @@ static void put_version(const Writer *writer, const Instruction *instruction)
         fprintf(writer->stream, ",\"version\":%u", versions[instruction->weights]);
 }
 
-/* Writes the name of the instruction: 3F5 for a pass, 3F5&7B2 for a pair, 3SEND_F5 for a message, 3U1 for a U. False:
+/* Writes the name of the instruction: 3F5 for a pass, 3F5&7B2 for an F&B, 3SEND_F5 for a message, 3U1 for a U. False:
    other instructions have no such name. */
 static bool pass_name(const Writer *writer, const Instruction *instruction, char name[NAME_BYTES])
 {
@@ -290,7 +290,7 @@ static bool is_same(const TracePart *one, const TracePart *other)
     return one->layer == other->layer && one->part == other->part && one->pass == other->pass;
 }
 
-/* Consecutive spans of one component in one pass are one event. */
+/* Writes one event for consecutive spans of the same component, layer and pass. */
 static void put_components(const Writer *writer, TraceParts components, bool in_turn)
 {
     const TracePart *next = components.entries, *end = next + components.count;

@@ -47,8 +47,8 @@ typedef struct ChunkState {
     uint32_t reductions; /* how many REDUCEs this copy has reached */
     /* of an asynchronous program */
     uint32_t newest; /* version of the chunk's weights: the number of U so far */
-    /* number of microbatches whose gradients no U has used yet: those of this copy; from the REDUCE on, those of all
-       copies */
+    /* number of microbatches whose gradients no U has used yet: those of this copy of the stage; from its REDUCE on,
+       those of all copies */
     uint32_t gathered;
     uint32_t *versions;     /* [microbatches]: the version that the F used */
     const uint32_t *wanted; /* Pipe.versions */
@@ -152,7 +152,7 @@ Status verifier_run_second(const Verifier *verifier, uint32_t rank, const Instru
    the recipe puts weight gradients off, the second half of the F&B may not be a B. Call it for each instruction of the
    rank, before its operands are checked. */
 Status verifier_check_put_off(Verifier *verifier, uint32_t rank, const Instruction *instruction);
-/* Records the pass of an instruction or of one half of a pair; other instructions change nothing. */
+/* Records the pass of an instruction or of one half of an F&B or F&F; other instructions change nothing. */
 void verifier_record_pass(const Verifier *verifier, RankState *state, const Instruction *instruction);
 /* Refuses the program if no WAIT_REDUCE of the chunk has run since its last U. */
 Status verifier_check_reduced(const Verifier *verifier, uint32_t rank, uint32_t chunk);

@@ -80,7 +80,7 @@ static const struct {
 } pass_table[OPCODE_COUNT] = {
     [OP_FORWARD] = {PASS_F, 0},
     [OP_FORWARD_ONLY] = {PASS_F, 0},
-    [OP_OVERLAP] = {PASS_F, 0}, /* the first half of a pair is an F */
+    [OP_OVERLAP] = {PASS_F, 0}, /* the first half of an F&B is an F */
     [OP_OVERLAP_FORWARD] = {PASS_F, 0},
     [OP_BACKWARD] = {PASS_I | PASS_W, PASS_F},
     [OP_BACKWARD_INPUT] = {PASS_I, PASS_F},

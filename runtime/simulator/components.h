@@ -15,14 +15,14 @@ typedef struct PassRange {
 /* `cost` says the pass of the stage: COST_F, COST_B, COST_I or COST_W. */
 PassRange pass_range(StageCost cost);
 
-/* Notes a span in half `half` of a pair; half 0 for a pass that is no pair. */
+/* Notes a span in half `half` of an F&B or F&F; 0 for a pass alone. */
 void components_note(const Simulator *simulator, uint8_t half, PartSpan span);
 /* Notes the components of a pass that takes `units` units of the costs and began at `begun` (ns). Each component takes
    the time that its cost says. They run in the order of a real stage: F from the first component to the last, I and W
    in reverse. Notes nothing if `units` is not the sum of these times, because then the pass has a cost of its own. */
 void components_note_pass(const Simulator *simulator, uint32_t stage, StageCost cost, double units, int64_t begun);
-/* Like components_note_pass, but notes only the components outside the layers, in half `half` of a pair. Returns when
-   the last of them ended (ns). */
+/* Like components_note_pass, but notes only the components outside the layers, in half `half` of an F&B or F&F. Returns
+   when the last of them ended (ns). */
 int64_t components_note_outside(const Simulator *simulator, uint32_t stage, StageCost cost, uint8_t half,
                                 int64_t begun);
 

@@ -18,7 +18,7 @@ typedef struct PairOp {
     double time;    /* of the computation or the transfer, in units of the costs; 0 for a wait */
 } PairOp;
 
-/* What all pairs with one recipe and the same costs have in common. */
+/* What all F&Bs (or F&Fs) with one recipe and the same costs have in common. */
 typedef struct PairOrder {
     RecipeWalk entries; /* a walk of the recipe that has not begun; pair_walk sets the numbers of layers */
     RecipeSteps steps;
@@ -36,7 +36,7 @@ typedef struct PairWalk {
     bool waits[2];    /* [half] pair_next has not returned the wait for that post yet */
 } PairWalk;
 
-/* Begins a walk over the operations of one pair. `weights`: the backward is a B, not an I alone. */
+/* Begins a walk over the operations of one F&B or F&F. `weights`: the backward is a B, not an I alone. */
 PairWalk pair_walk(const PairOrder *order, uint32_t first_layers, uint32_t second_layers, bool weights);
 /* Writes the next operation; false: there is none. */
 bool pair_next(PairWalk *walk, PairOp *op);

@@ -27,8 +27,8 @@ void simulator_begin(void)
 
 size_t simulator_orders(const Program *program) { return program->recipes.count + 1; }
 
-/* The order in which pairs with this recipe are walked. `of_pairs`: the costs of these pairs. If each of these pairs is
-   one sleep, the recipe of the result is NULL. */
+/* The order in which F&Bs or F&Fs with this recipe are walked. `of_pairs`: their costs. If each of them is one sleep,
+   the recipe of the result is NULL. */
 static PairOrder order_of_recipe(const Recipe *recipe, const Costs *costs, const Costs *of_pairs)
 {
     return recipe && of_pairs->follows_recipe ? pair_order(recipe, costs) : (PairOrder){.entries.recipe = NULL};
@@ -144,14 +144,14 @@ static Status backward_weight(void *host, const PassSlots *slots, Error *error)
 
 /* --- an F&B or F&F --- */
 
-/* The order in which a pair of these chunks is walked; NULL: the pair is one sleep. */
+/* The order in which an F&B or F&F of these chunks is walked; NULL: it is one sleep. */
 static const PairOrder *order_of(const Simulator *simulator, uint32_t first_chunk, uint32_t second_chunk)
 {
     const PairOrder *order = &simulator->orders[recipes_find(simulator->recipes, first_chunk, second_chunk)];
     return order->entries.recipe ? order : NULL;
 }
 
-/* The cost of the pass that is the second half of a pair. */
+/* The cost of the pass that is the second half of an F&B or F&F. */
 static StageCost second_pass(const PassPair *pair)
 {
     return pair->both_forward ? COST_F : pair->weights ? COST_B : COST_I;
@@ -164,7 +164,7 @@ static Status run_whole(const Simulator *simulator, const PassPair *pair, Error 
     return sleep_for(simulator, clock_nanoseconds(), units, error);
 }
 
-/* The time of both halves of a pair in the parts of their stages that the recipe does not order, in units of the
+/* The time of both halves of an F&B or F&F in the parts of their stages that the recipe does not order, in units of the
    costs. */
 static double time_outside(const Simulator *simulator, const PassPair *pair, const Recipe *recipe)
 {
@@ -176,7 +176,7 @@ static double time_outside(const Simulator *simulator, const PassPair *pair, con
     return time;
 }
 
-/* The link on which a pair's communications run. Times in ns. */
+/* The link on which the communications of an F&B or F&F run. Times in ns. */
 typedef struct PairLink {
     int64_t free;            /* when the link has finished everything that was posted */
     int64_t arrival[2];      /* [half] when its latest post arrives */
@@ -259,7 +259,7 @@ static Status run_operation(const Simulator *simulator, const PairWalk *walk, co
     return STATUS_OK;
 }
 
-/* The walk over a pair whose halves are of these stages. */
+/* The walk over an F&B or F&F whose halves are of these stages. */
 static PairWalk walk_of(const Simulator *simulator, const PairOrder *order, uint32_t first, uint32_t second,
                         bool weights)
 {

@@ -14,8 +14,8 @@
    operation that computes sleeps for its time. The walk posts communications without waiting for them. They run one
    after the other on the link of the rank. A wait ends when its communication has ended.
 
-   A trace shows the components of a pass if the time of the pass is the sum of their costs. A pass that is no pair is
-   one sleep, which the trace divides as the costs say. */
+   A trace shows the components of a pass if the time of the pass is the sum of their costs. A pass alone is one sleep,
+   which the trace divides as the costs say. */
 
 #include "runtime/base/flights.h"
 #include "runtime/base/part_spans.h"
@@ -32,9 +32,9 @@ typedef struct Simulator {
     /* [2]: the clock comparisons by which this rank converts its time to rank 0's clock; messages hold times of that
        clock */
     const ClockSample *compared;
-    const Recipes *recipes; /* the recipes of the program's pairs */
+    const Recipes *recipes; /* the recipes of the program's F&Bs or F&Fs */
     /* [simulator_orders]: the order of each recipe, the common one last. If the recipe of an order is NULL, each of its
-       pairs is one sleep */
+       F&Bs or F&Fs is one sleep */
     const PairOrder *orders;
     uint32_t stages;       /* number of stages of the model */
     Flights *flights;      /* where to note the times of communications; NULL: not wanted */
@@ -56,10 +56,10 @@ extern const StageTable simulator_stages;
 ChunkPlan simulator_chunk(const Program *program);
 /* Call it once in the thread of each rank: it lowers the timer slack of the thread, so that sleeps end on time. */
 void simulator_begin(void);
-/* The number of communications that the instruction posts: none unless it is a pair whose inside is walked. */
+/* The number of communications that the instruction posts: none unless it is an F&B or F&F whose inside is walked. */
 size_t simulator_flights(const Simulator *simulator, const Instruction *instruction);
-/* The most spans that this pass or half of a pair notes in `components`. For a B: the most that each of its two passes,
-   I and W, notes. */
+/* The most spans that this pass, or half of an F&B or F&F, notes in `components`. For a B: the most that each of its
+   two passes, I and W, notes. */
 size_t simulator_spans_most(const Simulator *simulator, const Instruction *pass);
 /* Which costs affect the times of the program, as bits 1 << StageCost. */
 uint32_t simulator_costs_used(const Program *program);

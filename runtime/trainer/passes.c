@@ -81,8 +81,8 @@ static const Recipes *recipes_of(const Rank *rank) { return &rank->session->load
 
 static const Recipe *recipe_of(const Rank *rank, const PassPair *work)
 {
-    /* for pairs without a recipe: the merged list has the first half and then the second half, and the device overlaps
-       what it can */
+    /* for F&Bs and F&Fs without a recipe: the merged list has the first half and then the second half, and the device
+       overlaps what it can */
     static const Recipe unsaid;
     const Recipe *recipe = recipes_of_pair(recipes_of(rank), work->forward.chunk, work->backward.chunk);
     return recipe ? recipe : &unsaid;
@@ -97,7 +97,7 @@ static Status overlap(void *host, PassPair *work, Error *error)
     return passes_of(rank)->overlap(&pair, recipe_of(rank, work), error);
 }
 
-/* Whether the halves of pairs run together, as their recipes say. A device that overlaps operations by itself
+/* Whether the halves of F&Bs and F&Fs run together, as their recipes say. A device that overlaps operations by itself
    (DeviceFusion) needs no recipe. */
 static bool overlaps(const Rank *rank)
 {

@@ -1,4 +1,4 @@
-/* Costs of stages, pairs and links; which cost counts if several are given, and which texts are refused. */
+/* Costs of stages, F&Bs, F&Fs and links; which cost counts if several are given, and which texts are refused. */
 
 #include "runtime/program/costs_resolve.h"
 #include "tests/search/costs_of.h"
@@ -307,7 +307,7 @@ static void test_parts_and_others(void **state)
     assert_true(shared.follows_recipe && !costs_resolve(&costs, 2, NULL, &arena).follows_recipe);
     const Costs pair = costs_from("model_layers=3,mlp.F=1,mlp.B=2,mlp.W=3,FB[1]=9");
     assert_false(costs_resolve(&pair, 2, &recipes, &arena).follows_recipe);
-    /* components that the recipe does not order add their time to the pair, as the head does */
+    /* components that the recipe does not order add their time to the F&B, as the head does */
     const Costs more = costs_from("model_layers=3,mlp.F=1,mlp.B=2,mlp.W=3,attention.F=4,attention.W=5,head.F=10");
     const Costs beside = costs_resolve(&more, 2, &recipes, &arena);
     assert_true(costs_pair(&beside, 0, 0, COST_B) == 2 * (2 * 6 + 9) &&

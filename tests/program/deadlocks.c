@@ -81,8 +81,8 @@ static void a_long_cycle_is_cut_short(void **state)
         rank->instructions = arena_array(&arena, 4, sizeof *rank->instructions);
         rank->chunk_count = rank->slots[SLOT_WEIGHTS] = r < RING ? 2 : 1;
         rank->chunks = arena_array(&arena, 2, sizeof *rank->chunks);
-        /* stages 0..7 are on the ranks of the ring, and 8..15 once more, so that rank 0 has a previous rank, too; stage
-           16 is on the ninth rank */
+        /* rank r of the ring has stages r and r + 8. So rank 0 has stage 8, which waits for stage 7 on rank 7: the ring
+           is closed. Stage 16 is on rank 8 */
         for (uint32_t c = 0; c < rank->chunk_count; c++)
             rank->chunks[c].stage = (uint16_t)(r < RING ? r + c * RING : 2 * RING);
         rank->slots[SLOT_MESSAGE] = 1;

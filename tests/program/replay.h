@@ -151,8 +151,8 @@ static inline bool recur_half(const Program *program, Recurrence *tables, uint32
     return true;
 }
 
-/* Runs an instruction; false: it has to wait. If the second half of a pair has to wait, the first half runs again
-   later, with the same result. */
+/* Runs an instruction; false: it has to wait. If the second half of an F&B or F&F has to wait, the first half runs
+   again later, with the same result. */
 static inline bool recur(const Program *program, Recurrence *tables, uint32_t rank, const Instruction *instruction)
 {
     for (const Instruction *half = instruction; half; half = half->second)
