@@ -163,8 +163,9 @@ static void place_groups(const Workspace *w, const BalanceShape *shape, uint32_t
             w->experts[g * size + i] = w->groups[g] * size + i;
 }
 
-/* Lists `replicas` replicas of the `experts` experts that begin at position `first`: first one replica of each expert,
-   then further replicas, each of the expert that has the largest load per replica at this point. */
+/* Fills w->items with `replicas` replicas of the experts at positions first to first + experts - 1 of w->experts. Each
+   item is such a position. One replica of each expert comes first; each further replica is of the expert that has the
+   largest load per replica so far. */
 static void replicate(const Workspace *w, uint32_t first, uint32_t experts, uint32_t replicas)
 {
     const uint32_t size = tournament_size(experts);

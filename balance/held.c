@@ -28,7 +28,7 @@ static Domain domain_of(const BalanceShape *shape, const BalanceRequest *request
     return domain;
 }
 
-/* Gives the slot another expert: the one with which the largest load of a GPU is smallest. False: no other expert may
+/* Gives the slot another expert: the one that makes the largest load of all GPUs smallest. False: no other expert may
    be in this slot. */
 static bool replace_duplicate(const Domain *domain, Filling *filling, uint32_t slot)
 {

@@ -103,7 +103,7 @@ static void descend(Descent *d)
 
 /* --- counts --- */
 
-/* A change: the slot gets another expert. */
+/* A change: the slot gets another expert. So two experts get another number of replicas; in a swap none does. */
 typedef struct Change {
     uint32_t slot, expert;
     double largest; /* the largest load of all GPUs after the change */

@@ -85,7 +85,7 @@ Status compile(Compilation *c, Error *error)
         TRY(parameters_check(c->tree, c->parameters, "-D", error));
         PASS(place(c->tree, c->parameters, arena, diagnostics, schedule));
     }
-    REACHED(c, FORM_SCHEDULE); /* in this call the caller may still change *c->costs */
+    REACHED(c, FORM_SCHEDULE); /* in this call of c->reached the caller may still change *c->costs */
     const Costs *const costs = c->costs ? c->costs : &costs_unit;
     if (ast_searches_recipe(c->tree))
         PASS(recipe_auto(c->tree->recipe, costs, diagnostics, schedule, &c->recipe_found));

@@ -128,7 +128,7 @@ static bool is_comparison(int token)
            token == TOKEN_EQUAL || token == TOKEN_UNEQUAL;
 }
 
-/* Whether the text is a word of passes with wrong capitals: nf0b1 or NF0B1 for nF0B1. */
+/* Whether the text is a word of passes if capitals are ignored: nf0b1 or NF0B1, meant as nF0B1. */
 static bool is_pass_in_small(const char *text)
 {
     const char *letters = text + (text[0] == 'n' || text[0] == 'N');

@@ -85,7 +85,7 @@ dps_status dps_get_group_member(const dps_program *handle, uint32_t group, uint3
 #include "runtime/program/opcodes.def"
 
 /* The member of `found` for an operand that is a slot. A few kinds of operands have a member of their own. For all
-   others the operand's index in Instruction.slot decides: x, y, dx, ... */
+   others operand->slot selects the member: x, y, dx, ... */
 static int32_t *slot_member(dps_instruction *found, uint8_t opcode, const Operand *operand)
 {
     switch ((OperandKind)operand->kind) {

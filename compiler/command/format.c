@@ -15,8 +15,8 @@ typedef enum Column {
     COLUMN_LAST,     /* a pipe's microbatches */
     COLUMN_OF,       /* the `of` in a pipe's `M of N microbatches` */
     COLUMN_MODIFIER, /* the first modifier of a step */
-    COLUMN_REQUIRE,  /* a require after another item on its line; or a comment after anything but such a require */
-    COLUMN_COMMENT,  /* a comment after such a require */
+    COLUMN_REQUIRE,  /* a require that is not first on its line; on a line without one, a comment that is not first */
+    COLUMN_COMMENT,  /* a comment after a require of COLUMN_REQUIRE */
     COLUMNS
 } Column;
 

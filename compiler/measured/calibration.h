@@ -54,9 +54,9 @@ Status calibration_read(int count, char *const *paths, uint32_t fastest, Arena *
 Status calibration_of(const Trace *trace, uint32_t fastest, Arena *arena, Calibration *calibration, Error *error);
 
 void samples_add(Samples *samples, double value, Arena *arena);
-/* The mean of the samples without the smallest tenth and the largest tenth; NAN: there are no samples. Sorts the
-   samples. Predictions add up times, so the median of skewed samples would be too short; the plain mean would count
-   single delays of a process. */
+/* The mean of the samples without the smallest 10 % and the largest 10 %; NAN: there are no samples. Sorts the samples.
+   Predictions add up times, so the median of skewed samples would be too short; the plain mean would count single
+   delays of a process. */
 double samples_typical(const Samples *samples);
 
 /* The typical time of a pass of a stage. For a B that was not measured, the sum of I and W. */

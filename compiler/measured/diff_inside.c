@@ -60,8 +60,9 @@ static size_t find_start(const TraceComponent *const *sorted, size_t count, uint
     return low;
 }
 
-/* Finds the F&Bs of the step whose halves have `layers` layers each. If some of them have no components outside the
-   layers (such as embedding and head), finds only those F&Bs. Returns the number of F&Bs found. */
+/* Finds the F&Bs of the step whose halves have `layers` layers each and whose backward is a B, not an I. If some of
+   them have no components outside the layers (such as embedding and head), finds only those. Returns the number of F&Bs
+   found. */
 static size_t find_insides(const Comparison *comparison, const TraceComponent *const *sorted, size_t count,
                            uint32_t layers, Inside *insides)
 {

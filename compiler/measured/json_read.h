@@ -53,9 +53,11 @@ typedef struct JsonReader {
 /* Opens the file; "-" is standard input. STATUS_BAD_INPUT: it cannot be opened. Call json_close in any case. */
 Status json_open(JsonReader *reader, const char *path, Arena *arena, Error *error);
 JsonKind json_next(JsonReader *reader);
-/* Skips the rest of the innermost open object or array. Of the skipped text only brackets and quotes are checked. */
+/* Skips the rest of the innermost open object or array. In the skipped text brackets are only counted, and strings must
+   end; other errors are not noticed. */
 void json_leave(JsonReader *reader);
-/* Skips the rest of a value. `kind`: its first token, which was read last. Only brackets and quotes are checked. */
+/* Skips the rest of a value. `kind`: its first token, which was read last. An object or array is skipped as by
+   json_leave. */
 void json_skip(JsonReader *reader, JsonKind kind);
 /* Ends the stream because the caller has found an error: json_next returns JSON_END from now on. */
 void json_stop(JsonReader *reader);

@@ -14,8 +14,8 @@
 Status kineto_calibrate(const KinetoMap *map, int count, char *const *paths, const char *output, Arena *arena,
                         Error *error);
 
-/* Times of a component over all its runs, in microseconds. The means leave out the smallest and the largest tenth of
-   the times (samples_typical). */
+/* Times of a component over all its runs, in microseconds. The means leave out the smallest 10 % and the largest 10 %
+   of the times (samples_typical). */
 typedef struct ComponentTime {
     uint8_t subject;
     uint32_t count;

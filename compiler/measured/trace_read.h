@@ -87,7 +87,7 @@ const TraceComponent **trace_step_components(const Trace *trace, uint32_t step,
 /* Removes the events of all steps except the `count` given ones. `steps`: ascending; the trace keeps the array. */
 void trace_keep_steps(Trace *trace, uint32_t *steps, uint32_t count);
 
-/* Finds the events of one step by what they are. */
+/* Finds an event of one step by its kind, pipe, stage and microbatch, and a U by its rank, stage and version. */
 typedef struct TraceIndex {
     const Trace *trace;
     /* [kind of action][pipe, stage and microbatch]: the event; NULL: there is none. The U are in `updates` instead */

@@ -110,14 +110,14 @@ static bool measure(const Communicator *c, const uint32_t *known, uint32_t rank,
     return true;
 }
 
-/* Computes the paths of all passes, on each rank from the last pass to the first. Works like timeline_run, but
-   backwards in time. */
+/* Computes the length of the critical path of each pass (`path`), on each rank from the last pass to the first. Works
+   like timeline_run, but backwards in time. */
 static void measure_paths(Communicator *c, Arena *arena)
 {
     const uint32_t ranks = c->schedule->ranks;
     uint32_t *known = arena_array(arena, ranks, sizeof *known);
     uint32_t *ready = arena_array(arena, ranks, sizeof *ready);
-    /* [rank]: 1 + the first rank that waits for a path of this rank; 0: no rank waits */
+    /* [rank]: 1 + the first rank that waits until the path of a pass of this rank is known; 0: no rank waits */
     uint32_t *waiter = arena_array(arena, ranks, sizeof *waiter);
     uint32_t *next_waiter = arena_array(arena, ranks, sizeof *next_waiter);
     uint32_t ready_count = ranks;

@@ -12,9 +12,10 @@ enum {
     VISITS = 30 * 1000000,
     ORDERS = 200 * 1000,
     SMALL = 400,
-    TINY = 128, /* most passes of a schedule that gets filled rounds; they did not help 4 ranks with 8 microbatches */
+    /* most passes of a schedule for which anneal_filled_rounds runs; it did not help 4 ranks with 8 microbatches */
+    TINY = 128,
     SMALL_STEPS = 8,
-    FILLED_ROUNDS = 32, /* number of filled rounds; each takes half a step */
+    FILLED_ROUNDS = 32, /* number of rounds of anneal_filled_rounds; each takes half a step */
     REPORT = 1 << 10,   /* orders tried between two progress reports */
 };
 
@@ -462,7 +463,7 @@ void search_pairs(Schedule *schedule, const SearchTask *task, const SearchContro
     s.bound = bound_of(schedule, task, problem.ticks, scratch);
     s.whole = &s.best;
     s.whole_bound = (double)s.bound / problem.ticks;
-    /* with the short rounds of small schedules and the filled rounds of tiny ones */
+    /* with anneal_short_rounds of small schedules and anneal_filled_rounds of tiny ones */
     s.planned = orders_planned(&problem, task->effort + (problem.passes <= SMALL) + (problem.passes <= TINY ? 2 : 0));
     try_seeds(&s, schedule, task, scratch);
     const uint32_t few_microbatches = problem.stages + 2;

@@ -1,7 +1,7 @@
 #include "compiler/search/pair_seed.h"
 
-/* Writes the passes of a rank, one after another. The rules need a least number of microbatches; passes of microbatches
-   that the pipe does not have are left out. */
+/* Writes the passes of a rank, one after another. The rules are written for a least number of microbatches. If a pipe
+   has fewer, the passes of the missing ones are left out. */
 typedef struct Writer {
     const SearchNode *nodes[2]; /* nodes[0] has the earlier stage of the rank, nodes[1] the later one */
     uint8_t chunks[2];
@@ -74,7 +74,7 @@ static void put_pair(Writer *w, int forward, int backward)
         put_full(w, backward);
 }
 
-/* A variant of DualPipe's last phase. */
+/* A variant of DualPipe's order: how its last phase runs, and the first B of the rank with the two middle stages. */
 typedef struct End {
     /* the rank with the two middle stages runs its first B together with an F as an F&B; false: the F, then the B */
     bool first;

@@ -30,7 +30,8 @@ Recipe recipe_published(uint32_t components);
    nodes_max partial orders (usually RECIPE_NODES_MAX). It is deterministic: the limit counts work, not seconds. */
 RecipeFound recipe_search(const Recipe *start, const Costs *costs, uint64_t nodes_max);
 
-/* The shortest recipe of these components: never longer than the published one. share, whole: as in Recipe. */
+/* The shortest recipe of these components that recipe_search finds. It starts from recipe_published, so the result is
+   never longer than that. share, whole: as in Recipe. */
 RecipeFound recipe_shortest(uint32_t components, uint16_t share, uint16_t whole, const Costs *costs);
 
 #endif

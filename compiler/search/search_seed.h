@@ -10,12 +10,12 @@ typedef struct SeedMaker SeedMaker;
 /* `schedule` is the schedule that the problem was made from. */
 SeedMaker *seed_maker_new(const SearchProblem *problem, const Schedule *schedule, const SearchTask *task, Arena *arena);
 
-/* The result of seed_make, which fills in the passes of order `number`. Each pass comes exactly once; ranks may
-   deadlock. */
+/* The result of seed_make, which fills `order` with the order that has index `number` (0, 1, ...). The order has each
+   pass exactly once, but its ranks may deadlock. */
 typedef enum SeedResult {
     SEED_MADE,
     SEED_UNFIT, /* the order needs more memory than a rank may hold, or its rule gives no order for this placement */
-    SEED_NONE,  /* there is no order of this number */
+    SEED_NONE,  /* no order has this index */
 } SeedResult;
 SeedResult seed_make(SeedMaker *maker, uint32_t number, SearchOrder *order);
 

@@ -106,7 +106,7 @@ typedef struct WrittenEntry {
     Span span;
     Name component;
     ActionKind pass;
-    int chunk; /* NO_CHUNK is right; recipe_read reports any other value */
+    int chunk; /* must be NO_CHUNK: recipe_read reports an entry that names a chunk */
     /* in a recipe of F&Fs: 0 or 1, the half in attention(1); NO_HALF: the entry names a pass, as in a recipe of F&Bs */
     int64_t half;
     struct WrittenEntry *next;

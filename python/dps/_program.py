@@ -171,8 +171,9 @@ def compile(path_or_source, *, ranks=None, microbatches=None, params=None, costs
     slot_bytes      sizes of the buffers: {"message": "8M", "context": "64M"}
     memory_limit    "40G", or "activations=8"
     name            the name of a text in error messages; if it ends in .csv, the text is an order
-    progress        called with (tried, planned, cost, bound) while libdps searches an `order auto`; if it returns a
-                    true value, the search ends with the best order so far
+    progress        called with (tried, planned, cost, bound) while libdps searches an `order auto`: how many orders it
+                    has tried, how many it will try, the cost of the best order so far, and a lower bound of the cost.
+                    If it returns a true value, the search ends with the best order so far
 
     Raises ScheduleError if the schedule is wrong: str() of it is what dpc prints; .line, .column, .help and
     .diagnostics have the same as data. Raises UsageError if an argument is wrong."""

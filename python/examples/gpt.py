@@ -102,7 +102,7 @@ def loss_of(scores, target):
 
 
 def train(program, steps, folder):
-    """Prints the mean loss of some steps, and writes the schedule's picture and the trace of this run."""
+    """Trains for `steps` steps. Prints the loss about five times, and writes the schedule's picture and the trace."""
     tokens, vocabulary = text()
     pipeline = dps.torch.Pipeline(program, lambda number: make_stage(number, program.stages, vocabulary), loss_of)
     optimizer = torch.optim.AdamW(pipeline.parameters(), lr=1e-3)

@@ -10,7 +10,8 @@ typedef struct ArenaBlock ArenaBlock;
 
 /* Where the blocks of an arena come from. */
 typedef struct MemoryFunctions {
-    void *(*allocate)(void *user, size_t size); /* aligned for any type; NULL: there is no memory */
+    /* returns a block that is aligned for any type, or NULL if there is no memory */
+    void *(*allocate)(void *user, size_t size);
     void (*release)(void *user, void *block);
     void *user;
 } MemoryFunctions;

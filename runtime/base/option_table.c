@@ -157,8 +157,8 @@ static Status unknown_option(const OptionTable *table, const char *written, Erro
                         : name_error(table, error, "unknown option --%s", written);
 }
 
-/* Fails because of an unknown option of a single letter. `written`: the argument with the letter or, if getopt_long is
-   through with that argument, the next one; "" if there is none. */
+/* Fails because of an unknown option of a single letter. `written`: the argument with the letter or, if getopt_long has
+   read all of that argument, the next one; "" if there is none. */
 static Status unknown_letter(const OptionTable *table, char letter, const char *written, Error *error)
 {
     const bool has_letter = written[0] == '-' && written[1] == letter && written[2];

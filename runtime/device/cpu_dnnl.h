@@ -37,7 +37,7 @@ static inline dnnl_status_t dnnl_eltwise_forward_primitive_desc_create(
     const_dnnl_primitive_attr_t attributes)
 {
     dnnl_eltwise_desc_t operation;
-    (void)result; /* 2.x takes the source's descriptor for both */
+    (void)result; /* oneDNN 2.x takes one descriptor, that of the source; the result has the same */
     const dnnl_status_t status = dnnl_eltwise_forward_desc_init(&operation, kind, algorithm, &source, alpha, beta);
     return status != dnnl_success ? status
                                   : dnnl_primitive_desc_create(described, &operation, attributes, engine, NULL);

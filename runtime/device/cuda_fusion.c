@@ -1,7 +1,8 @@
 /* Runs lists of operations as fused launches, each of one table (kernels.h, Fused). A table lists operations, each with
    the operations that it depends on. A list is prepared once. Binding it to addresses makes its table (several for a
    long list) and copies it to the GPU, where it stays until the device is closed. A run is then one launch for each
-   table: it looks up, allocates and copies nothing. */
+   table: it looks up, allocates and copies nothing. If the tables do not fit in the memory for bound lists, a run
+   launches the operations of the list one after the other. */
 
 #include "runtime/device/cuda.h"
 #include "runtime/device/fused.h"
@@ -37,7 +38,7 @@ struct CudaBound {
 struct CudaFusion {
     CudaBound *binding; /* the list that is being bound; NULL: none */
     bool exceeds;       /* the tables of `binding` do not fit in the memory for bound lists */
-    size_t index;       /* the operation of the list whose kernels are being collected */
+    size_t index;       /* index in the list of the operation whose kernels are being collected */
     /* count: number of kernels in the table that is being made. previous: 1 + the index in this table of the last
        kernel of the present operation; 0: the operation has no kernel in this table */
     unsigned count, previous;

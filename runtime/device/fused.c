@@ -5,7 +5,7 @@
 
 /* --- what tiles cost --- */
 
-/* What a tile costs is a time. Its unit is a byte: the time in which one multiprocessor transfers a byte while all
+/* The cost of a tile is a time. The unit is the time in which one multiprocessor transfers a byte while all
    multiprocessors transfer. The ratios below are those of a GPU with TMA and wgmma. */
 enum {
     TILE_BYTES = 40000, /* overhead of a tile, in this unit */

@@ -228,10 +228,10 @@ static void keep(const char *path, const Key *key, const JitImage *image)
         file_abandon(&file);
 }
 
-/* Locks the folder while this process compiles; the lock ends when the descriptor is closed or the process ends. If
-   another process holds the lock for longer than LOCK_WAIT_MILLISECONDS, this process compiles without the lock, which
-   is safe: files of the cache appear whole or not at all. Returns the descriptor of the lock file, with or without the
-   lock; -1: the file cannot be opened. */
+/* Locks the cache folder while this process compiles; the lock ends when the descriptor is closed or the process ends.
+   If another process holds the lock for longer than LOCK_WAIT_MILLISECONDS, this process compiles without the lock,
+   which is safe: files of the cache appear whole or not at all. Returns the descriptor of the lock file, with or
+   without the lock; -1: the file cannot be opened. */
 enum { LOCK_WAIT_MILLISECONDS = 60000 };
 static int lock(const char *folder)
 {

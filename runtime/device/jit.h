@@ -55,8 +55,8 @@ Status jit_compile(const Nvrtc *nvrtc, const char *folder, size_t count, const J
    or "" if HOME is not set. */
 void jit_folder(char *path, size_t size);
 
-/* Deletes .cubin files of the folder, the least recently used first, until those that are left have at most
-   `most_bytes` bytes in all. */
+/* Deletes .cubin files in `folder`, the least recently used first, until those that are left have at most `most_bytes`
+   bytes in all. */
 void jit_trim(const char *folder, size_t most_bytes);
 enum { JIT_FOLDER_BYTES = 64 << 20 };
 

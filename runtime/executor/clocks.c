@@ -36,9 +36,9 @@ static ClockName clock_name(void)
     return name;
 }
 
-/* Asks rank 0 for its time QUESTIONS times and keeps the quickest answer. A question is two gathers of all ranks: rank
-   0 reads its clock between them and sends the time in the second one. So rank 0 read its clock after this rank began
-   the first gather, and before this rank finished the second. */
+/* Asks rank 0 for its time QUESTIONS times and keeps the quickest answer. For each question all ranks call `gather`
+   twice: rank 0 reads its clock between the two calls and sends the time in the second one. So rank 0 read its clock
+   after this rank began the first call, and before this rank finished the second. */
 static Status ask(World *world, int64_t *times, ClockSample *sample, Error *error)
 {
     int64_t shortest = INT64_MAX;

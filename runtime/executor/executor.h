@@ -78,7 +78,7 @@ typedef struct PassSlots {
     void *x, *y;
     void *dx, *dy;  /* their gradients */
     void *context;  /* activations saved for the input gradient */
-    void *stash;    /* activations saved for the weight gradient */
+    void *stash;    /* activations saved for the weight gradient; I may read them, too */
     void *gradient; /* what I saves for the deferred weight gradient (W) */
     /* W only: the components of a layer whose weight gradients the recipe of an F&B puts off, as bits 1 << ModelPart;
        0: none. A W within the F&B computes all others; the W after the F&B computes these alone (only_put_off) */

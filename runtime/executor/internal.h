@@ -1,7 +1,7 @@
 #ifndef EXECUTOR_INTERNAL_H
 #define EXECUTOR_INTERNAL_H
 
-/* The inside of an executor, for the files of this folder. */
+/* The inside of an executor, for the files in runtime/executor. */
 
 #include "runtime/device/device.h"
 #include "runtime/executor/exchange.h"

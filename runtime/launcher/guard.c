@@ -63,7 +63,8 @@ bool guard_begin(const ProgressWords *words, int expected_member, Progress **pro
     if (shared == MAP_FAILED)
         return false; /* runs without a guard */
     progress_reset(shared, -1);
-    signal(SIGCHLD, SIG_DFL); /* if a parent ignores it, the kernel does not report the end of the child */
+    /* a parent that ignores SIGCHLD passes this on: then the kernel would not report the end of the child */
+    signal(SIGCHLD, SIG_DFL);
     sigset_t watched, before;
     sigemptyset(&watched);
     sigaddset(&watched, SIGCHLD);

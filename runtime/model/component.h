@@ -21,7 +21,7 @@ typedef enum Tally {
     /* how many tokens chose each expert. The parameter is the router's bias: after each step the bias of an expert
        rises by ModelConfig.bias_rate if fewer tokens than the mean chose the expert, and falls if more did */
     TALLY_LOADS,
-    TALLY_SUM /* one sum that the run reports; the parameter stays 0 */
+    TALLY_SUM /* a sum over the step that the run reports: the balance loss. The parameter stays 0 */
 } Tally;
 
 typedef struct Parameter {

@@ -258,7 +258,7 @@ Status stage_copy_expert(const Stage *stage, size_t index, uint32_t slot, void *
 
 /* --- data.c --- */
 typedef struct Dataset Dataset;
-/* Opens the data. gpt, moe: the bytes of a file; path NULL: a text that every Debian has. The last tenth is held out,
+/* Opens the data. gpt, moe: the bytes of a file; path NULL: a text that every Debian has. The last 10 % are held out,
    but at least sequence + 1 bytes. mlp: seeded noise; STATUS_BAD_USAGE if there is a path. STATUS_BAD_INPUT: the file
    cannot be read, or is shorter than 2 * (sequence + 1) bytes; the error says how long it must be. */
 Status dataset_open(const ModelConfig *config, const char *path, Dataset **opened, Error *error);

@@ -1,4 +1,4 @@
-/* The input of the mlp model: float rows, unchanged. */
+/* The first component of the mlp model: converts the input rows from float to the COMPUTE_TYPE. */
 
 #include "runtime/model/component.h"
 

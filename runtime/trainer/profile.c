@@ -1,13 +1,16 @@
 /* --profile: measures the parts of the model and the transfers, and writes a cost file from which dpc predicts every
    schedule of this model.
 
-   The program trains as usual, and its stages measure their parts. So the times are those of training: other ranks
-   compute at the same time, caches hold what earlier passes left, and an activation was computed by another processor.
-   A part that is measured alone in a loop would be faster.
+   The parts are measured while the program trains as usual. So their times are those of training: other ranks compute
+   at the same time, caches hold what earlier passes left, and an activation was computed by another processor. A part
+   that is measured alone in a loop would be faster.
 
-   Only the tenth of the steps with the shortest makespans is used: on a shared machine these are the least disturbed
-   ones. Of these steps every sample is used. With only the fastest samples of each part, dpc would predict a step in
-   which all parts are fastest at once. */
+   Only the 10 % of the steps that have the shortest makespans are used: on a shared machine these are the least
+   disturbed ones. Of these steps every sample is used. With only the fastest samples of each part, dpc would predict a
+   step in which all parts are fastest at once.
+
+   The transfers are measured after the last step, by round trips between neighbouring ranks. The fastest 10 % of them
+   are used. */
 #include "runtime/trainer/rank.h"
 
 #include "runtime/base/clock.h"
@@ -112,8 +115,8 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Moves the tenth of the steps with the shortest makespans to the front. The first step of the run is not used, unless
-   it is the only one. All ranks know the same makespans, so they choose the same steps. */
+/* Moves the 10 % of the steps that have the shortest makespans to the front. The first step of the run is not used,
+   unless it is the only one. All ranks know the same makespans, so they choose the same steps. */
 static void choose_steps(Profile *profile)
 {
     const bool first = profile->count > 1 && profile->count <= STEPS_KEPT;

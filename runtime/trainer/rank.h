@@ -188,10 +188,11 @@ struct Session {
     uint32_t microbatches; /* microbatches of a step, all replicas together */
     World **members;       /* [members of the mesh]; NULL: the member is in another process */
     Dataset *dataset;
-    uint64_t held_out;                    /* over how many windows the held-out loss is averaged */
-    const char *device;                   /* the device's name */
-    Rank *ranks;                          /* [members]; only the entries of this process's ranks are used */
-    Progress *own_progress;               /* [members]; not used with hooks.progress */
+    uint64_t held_out;  /* over how many windows the held-out loss is averaged */
+    const char *device; /* the device's name */
+    Rank *ranks;        /* [members]; only the entries of this process's ranks are used */
+    /* [members]: progress of each member, for the watchdog; not used if hooks.progress is given */
+    Progress *own_progress;
     WatchedRank *watched;                 /* [members]: the rank threads of this process, for the watchdog */
     uint32_t longest_stream, most_chunks; /* instructions of the longest stream, and most chunks, of any rank */
     /* [stages]: the copy of each stage that norms and saved weights use: in pipe 0, on the lowest rank, in replica 0.

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    PIECES_BYTES = 1 << 20,      /* about the size of the buffer in which a rank gathers pieces from all ranks */
+    PIECES_BYTES = 1 << 20,      /* about the size of the buffer that receives pieces from all ranks */
     KEPT_STEPS = 16,             /* most steps that a trace shows without --trace-steps */
     KEPT_INSTRUCTIONS = 1 << 16, /* about how many instructions of a rank a trace shows at most without --trace-steps */
     /* the least deadline while processes start and end: they load libraries then, and machines may be busy */

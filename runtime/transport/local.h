@@ -162,7 +162,8 @@ bool local_sum_has_work(const LocalMember *member);
 
 /* --- local_all_to_all.c --- */
 
-/* Allocates the entries of all-to-alls in the shared part; nothing if `config` has none. False: no memory. */
+/* Allocates the entries of all-to-alls in `shared`. Does nothing if `config` announces no all-to-alls. False: no
+   memory. */
 bool local_all_to_all_prepare(LocalShared *shared, const CommunicatorConfig *config);
 /* The bytes of LocalShared.posted and LocalShared.states that count as memory of one member: its own entries, and the
    states of the pieces that it sends. */

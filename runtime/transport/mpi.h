@@ -150,8 +150,8 @@ Status mpi_sums_advance(MpiWorld *world, Error *error);
 
 /* --- mpi_all_to_all.c --- */
 
-/* Allocates the transfers of the all-to-alls that may be in flight, and adds the communicator to the world's list. Does
-   nothing if there are no all-to-alls. */
+/* Allocates the transfers of the all-to-alls that may be in flight, and adds the communicator to
+   MpiWorld.with_all_to_alls. Does nothing if `config` announces no all-to-alls. */
 Status mpi_all_to_all_prepare(MpiCommunicator *side, const CommunicatorConfig *config, Error *error);
 /* Removes the communicator from MpiWorld.with_all_to_alls, if it is in this list. It has no all-to-alls in flight. */
 void mpi_all_to_all_remove(const MpiCommunicator *side);

@@ -1,4 +1,4 @@
-/* The world of processes: pulses, waits, transfers, gathers, the abort of a run, and the barrier at the end of a good
+/* The world of processes: pulses, waits, transfers, `gather`, the abort of a run, and the barrier at the end of a good
    run. */
 #include "runtime/transport/mpi.h"
 

@@ -21,12 +21,12 @@ typedef struct WorldConfig {
     /* [size]: process i is member map[i]; NULL: member i. Used only if members are processes. Outlives the world */
     const int *map;
     /* seconds after which a wait fails; <= 0: never. If members are processes, the progress of any other member
-       restarts this time */
+       restarts this time, but not while a call of NCCL is waited for */
     double deadline;
     const char *deadline_option; /* option that sets the deadline, for messages; NULL: there is none */
     /* the deadline in seconds while processes start and end, when no progress of members can be noticed */
     double quiet_deadline;
-    /* The network that communicators imitate for transfers in the host's memory. Gathers are not delayed. If a network
+    /* The network that communicators imitate for transfers in the host's memory. `gather` is not delayed. If a network
        is given, all processes must be on one machine */
     LinkModel link;
 } WorldConfig;

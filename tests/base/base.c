@@ -262,7 +262,8 @@ static void links_are_followed(void **state)
     assert_int_equal(unlink(link), 0);
 }
 
-/* A check leaves no file, and does not open a pipe: the reader would take its closing as the end of the data. */
+/* file_check leaves no file. It does not open a pipe: whoever reads the pipe would take the closing as the end of the
+   data. */
 static void a_check_opens_no_pipe(void **state)
 {
     (void)state;

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Runs dprun's code in this process, with a pipeline of one chunk per rank. A failure ends the bench, with its name. */
+/* Runs dprun's code in this process, with a pipeline of one chunk per rank. If it fails, prints `bench` and the error,
+   and ends the program. */
 static inline void run_pipeline(const char *bench, uint32_t ranks, uint32_t microbatches, bool reference,
                                 const SessionHooks *hooks, int count, char **arguments)
 {

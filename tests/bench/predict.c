@@ -1,6 +1,6 @@
-/* Does one profile predict every schedule? dprun --profile measures the parts of a model with one schedule, two
-   ranks on two cores. From that file dpc predicts the makespan of five schedules, and dprun runs them: the mean
-   of the fastest tenth of their steps is compared with the prediction.
+/* Does one profile predict every schedule? dprun --profile measures the parts of a model with one schedule, two ranks
+   on two cores. From that file dpc predicts the makespan of five schedules, and dprun runs them: the mean of the
+   fastest 10 % of their steps is compared with the prediction.
 
    Passes are faster if few activations are live, because more of them fit in the processor's caches. A sum over parts
    does not contain this: with layers of hidden size 64 to 208, predictions were 3 % too short to 6 % too long. The
@@ -8,8 +8,8 @@
    more activations live than 1F1B, fewer than GPipe, and F&Bs.
 
    On a shared machine the speed changes, often for longer than a run takes. So the profile and the five runs are
-   repeated in turn, with real-time priority where that is allowed, and the fastest tenth of the predictions is compared
-   with the fastest tenth of the measurements. The quartiles of the errors of single rounds say how steady the speed
+   repeated in turn, with real-time priority where that is allowed, and the mean of the smallest 10 % of the predictions
+   is compared with that of the measurements. The quartiles of the errors of single rounds say how steady the speed
    was. */
 
 #include "tests/bench/numbers.h"
@@ -65,7 +65,7 @@ static int predict(double *makespans)
     return 1;
 }
 
-/* The mean of the smallest tenth of the values. Sorts a copy of them. */
+/* The mean of the smallest 10 % of the values. Sorts a copy of them. */
 static double fastest_tenth(const double *values, int count)
 {
     double sorted[ROUNDS + STEPS], sum = 0;

@@ -37,7 +37,7 @@ static double measure(const char *build, const char *priority, const char *folde
 
 /* Makespans of many steps of one run, and the one that dpc predicts, in the unit of the costs. */
 typedef struct Makespans {
-    double fastest, tenth, median; /* makespans in ms: of the fastest step, the mean of the fastest tenth, the median */
+    double fastest, tenth, median; /* makespans in ms: the shortest, the mean of the shortest 10 %, the median */
     double predicted;
 } Makespans;
 

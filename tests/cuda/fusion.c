@@ -228,9 +228,9 @@ static void change(Work *work, int what, const void *other_weights)
     }
 }
 
-/* A repeated F&B is one call of the CUDA runtime, and so is a repeated single pass. If an input has changed there are
-   more calls; changes that need no new table are exceptions (is_known). The numbers equal those of the operations run
-   one after the other. */
+/* An F&B or a single pass that runs again with the same inputs is one call of the CUDA runtime. The first run after a
+   change of an input takes more calls, unless the change needs no new table (is_known). The numbers equal those of the
+   operations run one after the other. */
 static void test_tables_stay(void **state)
 {
     (void)state;

@@ -17,7 +17,7 @@ function expand(text, prefix, rest, parts, count, i)
     return text
 }
 
-# The row of a file: the nearest folder above it.
+# The folder whose row of the map a file belongs to: the nearest one above the file.
 function home(path)
 {
     while (sub(/\/[^\/]*$/, "", path))

@@ -66,8 +66,7 @@ static void test_people(void **state)
     assert_non_null(strstr(output, "held out"));
     assert_non_null(strstr(output, "/weights\n"));
     assert_non_null(strstr(diagnostics, "step 1/20  "));
-    /* the output is not a terminal, so dprun does not print a line for every step, only for every tenth part of the
-       run */
+    /* the output is not a terminal, so dprun prints lines only for step 1 and after every 10 % of the run */
     assert_null(strstr(diagnostics, "step 3/20  "));
     expect(finish(start("%s --steps 1 --save %s/weights --set layers=8 %s %s", dprun, folder, small, program)), 0,
            "step 1/1  ");

@@ -50,7 +50,8 @@ static void divided_experts_equal_the_reference(void **state)
     globfree(&found);
 }
 
-/* On four ranks: with one and with two stages per rank, and with several copies of each stage. */
+/* On four ranks: one stage per rank (1f1b), two stages per rank (zb-v), and each stage on two ranks of a replica
+   (chimera). */
 static void four_ranks_equal_the_reference(void **state)
 {
     (void)state;

@@ -56,7 +56,7 @@ static void profile(const char *model)
     assert_non_null(strstr(output, head));
 }
 
-/* Checks the number of samples of `key`. Of the steps after the first, the fastest tenth counts, here one step, with
+/* Checks the number of samples of `key`. The fastest 10 % of the steps after the first one count: here one step, with
    the samples of all ranks. */
 static void expect_samples(const char *key, int count)
 {
@@ -67,8 +67,8 @@ static void expect_samples(const char *key, int count)
         fail_msg("no \"%s\" after %s in:\n%s", words, key, output);
 }
 
-/* The bytes of gradients that the default model has with the sizes of `small`: of embeddings, layers and head, each
-   parameter once although its stage may have copies. */
+/* Checks the bytes of the gradients of the default model with the sizes of `small`: of embeddings, layers and head.
+   Each parameter counts once, even if several ranks hold its stage. */
 static void check_gradients(const Costs *costs)
 {
     enum { HIDDEN = 16, SEQUENCE = 8, VOCABULARY = 256, LAYER = 12 * HIDDEN * HIDDEN + 13 * HIDDEN };

@@ -124,7 +124,7 @@ static void test_replicas(void **state)
     assert_int_equal(shell("rm -r %2$s", folder), 0);
 }
 
-/* A trace of --reference has all stages on one rank. dpc diff refuses to compare it with a schedule, and says why. It
+/* A trace of --reference has all stages on one rank. dpc diff refuses to compare it with a schedule, and says why, but
    compares the trace with itself. */
 static void test_reference(void **state)
 {

@@ -96,7 +96,7 @@ within() { # seconds command...: output to out.txt and err.txt; what became of i
     esac
 }
 
-check() { # name seconds command...: passes when the command does
+check() { # name seconds command...: passes if the command exits with 0
     local name=$1 began
     began=$(date +%s)
     shift
@@ -116,7 +116,7 @@ losses() { # FILE seconds options...: the losses of a run, one a line
     sed -n 's/.*"loss":\([^,]*\),.*/\1/p' out.txt > "$file"
 }
 
-reference() { # NAME options...: the CPU's, in b.txt; once for a kit
+reference() { # NAME options...: the losses of the CPU, in b.txt; computed once for a kit
     local name=$1
     shift
     mkdir -p reference

@@ -70,7 +70,8 @@ struct Fiber {
     bool products_begun = false;
     unsigned fences = 0;  /* how many async_fence this thread has executed */
     bool counted = false; /* this thread has read counters of other blocks and has executed no fence since */
-    unsigned polls = 0;   /* how often this thread has polled a value that another thread has not changed yet */
+    /* number of times that this thread has read a value and found that no other thread had changed it yet */
+    unsigned polls = 0;
     unsigned registers = 0;
     void *fake_stack = nullptr;
 };

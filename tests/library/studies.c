@@ -33,7 +33,8 @@ static void replicas_sum_gradients(void **state)
     dps *d = dps_new(NULL);
     char *json;
     assert_int_equal(dps_compare(d, paths, 1, &options, &json, NULL), DPS_OK);
-    assert_non_null(strstr(json, "\"sums_bytes\": 48")); /* 2 ranks send 2 * 3/4 * 8 bytes for each of 2 stages */
+    /* each of 2 ranks sends 2 * 3/4 * 8 bytes for each of 2 stages, which have 4 copies */
+    assert_non_null(strstr(json, "\"sums_bytes\": 48"));
     dps_release(d, json);
     assert_int_equal(dps_advise(d, paths, 1, &options, 600, 0, &json, NULL), DPS_OK);
     assert_non_null(strstr(json, "\"sums_bytes\": 48"));

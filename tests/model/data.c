@@ -50,7 +50,7 @@ static void test_microbatches(void **state)
             assert_int_equal(targets[i], inputs[i] + 1);
             if (i % SEQUENCE)
                 assert_int_equal(inputs[i], inputs[i - 1] + 1);
-            assert_true(targets[i] < 180); /* the last tenth is held out */
+            assert_true(targets[i] < 180); /* the last 10 % are held out */
             seen[inputs[i]] = seen[targets[i]] = true;
         }
         dataset_microbatch(again, step, 2, other, NULL);

@@ -165,8 +165,8 @@ static void foreign_words_may_be_names(void **state)
     front_close(&front);
 }
 
-/* A line of 1 MiB of such mistakes is refused. Time that grows with the square of the length would be noticed: the test
-   would not end. */
+/* A line of 1 MiB that repeats one mistake is refused. If the time grew with the square of the length, the test would
+   not end. */
 static void long_lines(void **state)
 {
     (void)state;

@@ -43,7 +43,7 @@ static const struct Published {
     const char *schedule;
     /* whether the published generator and the schedule admit this size; from 1 to 4P microbatches are tried */
     bool (*admits)(Size size);
-    bool chunks;            /* true: with 1, 2 and 3 chunks */
+    bool chunks;            /* the schedule has the parameter `chunks`; 1, 2 and 3 are tried */
     uint32_t rows_left_out; /* how many of the last ranks are not compared */
     uint32_t crc[RANKS];    /* [i]: for i + 1 ranks; 0: no size is admitted */
 } published[] = {

@@ -336,7 +336,7 @@ static void half_facts(const Run *run, Size size)
     controllable_facts(run, size, 2 * ((size.ranks + 2) / 2), size.ranks == 2);
 }
 
-/* Of the values of `tide` only 1 is checked here: half-tide's own order. */
+/* half-tide is checked here only with tide=1: with tide=0 its order is that of V-Half. */
 static bool tide_fits(Size size) { return size.parameter == 1; }
 
 static void tide_facts(const Run *run, Size size)

@@ -273,7 +273,7 @@ static void test_two_timelines(void **state)
     free(run("rm -r %s", folder));
 }
 
-/* Every picture has as many shades of F as chunk numbers occur on its ranks. */
+/* Every picture has one shade of F for each chunk of the rank that has most chunks. */
 static void test_chunks_have_shades(void **state)
 {
     (void)state;

@@ -108,8 +108,8 @@ static void double_buffering_keeps_two(void **state)
             }
 }
 
-/* SOSP 2019, section 3.3: with vertical sync every stage keeps as many versions as the first. A split backward uses its
-   version until I. */
+/* PipeDream (SOSP 2019), section 3.3: with vertical sync every stage keeps as many versions as the first stage. A split
+   backward uses its version until I. */
 static void versions_named_by_the_pipe_are_kept(void **state)
 {
     (void)state;

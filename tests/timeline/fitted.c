@@ -221,7 +221,7 @@ static void test_published_formulas(void **state)
     uint64_t seed = 1;
     const char *name;
     for (size_t row = 0; (name = published_schedule(row)); row++) {
-        if (strncmp(name, "v-", 2) == 0) /* v-half and v-min have a bound, not a bubble */
+        if (strncmp(name, "v-", 2) == 0) /* for v-half and v-min the formula is a bound of the bubble, not the bubble */
             continue;
         char path[100];
         snprintf(path, sizeof path, "schedules/%s.dps", name);

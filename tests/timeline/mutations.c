@@ -37,7 +37,8 @@ static Costs random_costs(uint64_t *seed)
     return costs;
 }
 
-/* False: the file does not admit the size. */
+/* Compiles the schedule up to its order, which is then in *c. False: the schedule refuses this number of ranks or
+   microbatches. */
 static bool order_of(const char *path, int64_t ranks, int64_t microbatches, const Costs *costs, Arena *arena,
                      Compilation *c)
 {

@@ -139,7 +139,7 @@ static inline bool exchange_at_random(Communicator *everybody, int rank, int ran
     return true;
 }
 
-/* --- gathers and sums --- */
+/* --- gather and sums --- */
 
 /* The values differ much in size, so the order of a sum shows in its bits. Doubles are not representable as floats. */
 static inline void fill(void *values, bool doubles, size_t count, uint64_t seed)
@@ -634,8 +634,8 @@ static inline bool transfers_take_their_time(Communicator *everybody, int rank, 
 static const char abort_reason[] = "the disk is on fire";
 static const char abort_message[] = "rank 1 ended the run: the disk is on fire";
 
-/* Waits for a message of rank 1, which aborts instead; then waits for a send and gathers, which must both fail with the
-   same text. */
+/* Waits for a message from rank 1, which aborts instead. Then waits for a send, and then calls gather. All three must
+   fail with abort_message. */
 static inline bool be_aborted(Communicator *everybody, int rank, int ranks)
 {
     Error error = {""};

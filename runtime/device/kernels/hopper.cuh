@@ -32,7 +32,7 @@ struct HopperRing {
     /* one barrier per stage. full: the bytes of the stage have arrived. empty: the computing warps of all blocks of the
        cluster, eight per block, have read the stage */
     Arrivals *full, *empty;
-    unsigned position; /* how many stages the thread of this copy has filled or read so far */
+    unsigned position; /* how many stages the thread that owns this struct has filled or read so far */
     unsigned blocks;   /* number of blocks of the cluster */
 
     DEVICE HopperRing of(char *stages, Arrivals *arrivals, unsigned position, unsigned blocks)

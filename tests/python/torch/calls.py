@@ -100,7 +100,7 @@ class Scaled(nn.Module):
 
 
 def small_messages():
-    """From the second step on, small messages go over links, and others through gloo."""
+    """From the second step on, small messages go through shared memory (_links.py), and others through gloo."""
     program, rank = dps.compile(dps.schedule("1f1b"), ranks=2, microbatches=4), dist.get_rank()
     width = dps.torch._ring.LARGEST // 4
     for rows, posts in ((1, 0), (2, 8)):

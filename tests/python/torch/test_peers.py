@@ -18,8 +18,8 @@ CHANGES = (("from dualpipe import", "from dps.torch import"), ("from dualpipe.ut
            ("backend='nccl'", "backend='gloo'"), ("torch.cuda.set_device(rank)", "torch.set_num_threads(1)"),
            ('torch.set_default_device(f"cuda:{rank}")', 'torch.set_default_device("cpu")'),
            ("torch.cuda.device_count()", "4"))
-# Gloo gathers only into tensors whose first dimension is that of all parts together, so these calls
-# gather into a list.
+# With gloo, all_gather_into_tensor only takes a tensor whose first dimension is that of all parts together. So these
+# calls are replaced by all_gather, which takes a list of tensors.
 GATHERS = tuple((f"dist.all_gather_into_tensor({name}, ", f"dist.all_gather(list({name}), ")
                 for name in ("p0all", "p1all"))
 

@@ -215,7 +215,7 @@ class Pages(Ranks):
             self.assertNotIn("--nproc-per-node", text)
 
     def test_example(self):
-        """Three schedules train the same model to the same loss. The example makes the folder."""
+        """The example trains the same model with three schedules, to the same loss. It makes the folder of --folder."""
         with tempfile.TemporaryDirectory() as above:
             folder = os.path.join(above, "new", "folder")
             first, _ = self.run_ranks("../../../python/examples/gpt.py", 2, "--steps", "5", "--folder", folder)
