@@ -142,7 +142,7 @@ SizesText schedule_sizes(const Schedule *schedule);
 bool schedule_runs_forward_only(const Schedule *schedule);
 
 /* The costs that the schedule uses, as bits 1 << StageCost: those of the kinds of passes in its orders, and FB or FF if
-   there are pairs. A schedule without B, for example, does not use the costs of B. The memory costs are always
+   there are F&Bs or F&Fs. A schedule without B, for example, does not use the costs of B. The memory costs are always
    included. */
 uint32_t schedule_costs_used(const Schedule *schedule);
 

@@ -11,7 +11,7 @@ typedef struct Job {
     JobKind kind;
     uint32_t rank, chunk, pipe, stage, microbatch;
     int time;             /* ticks of the F, I or W when it runs alone */
-    int least;            /* least ticks, alone or in a pair; 0 for a W that may be part of a B */
+    int least;            /* least ticks, alone or in an F&B or F&I; 0 for a W that may be part of a B */
     int earliest, latest; /* in ticks: the earliest start and the latest end */
     bool may_be_whole;    /* of a backward: it may be a B; of a W: it may be part of a B */
     bool may_be_paired;

@@ -25,8 +25,8 @@ static void add_times(OptimumModel *model, uint32_t j)
         ladder_follows(&model->clauses, start, end, job_whole_time(&model->jobs, job), model->paired[j], -whole);
 }
 
-/* Adds the clauses that the halves of a pair start together, and that neither half ends before the time of the pair has
-   passed. */
+/* Adds the clauses that the halves of an F&B or F&I start together, and that neither half ends before the time of the
+   whole has passed. */
 static void add_pair(OptimumModel *model, uint32_t p)
 {
     const JobPair *pair = &model->jobs.pairs[p];
@@ -47,7 +47,7 @@ static void add_pair(OptimumModel *model, uint32_t p)
         clause_implies(&model->clauses, -apart, whole);
 }
 
-/* Writes the literals of the pairs of which a job may be a half. Returns their number. */
+/* Writes the literals of the F&Bs and F&Is of which a job may be a half. Returns their number. */
 static uint32_t pairs_of(const OptimumModel *model, uint32_t j, int *literals)
 {
     uint32_t count = 0;
@@ -57,8 +57,9 @@ static uint32_t pairs_of(const OptimumModel *model, uint32_t j, int *literals)
     return count;
 }
 
-/* Adds the clauses that a job is half of at most one pair, and that `paired` is true only if it is half of one. If a B
-   without an F takes at least as long as I and W, also adds the clause that this backward may be a B only in an F&B. */
+/* Adds the clauses that a job is half of at most one F&B or F&I, and that `paired` is true only if it is half of one.
+   If a B without an F takes at least as long as I and W, also adds the clause that this backward may be a B only in an
+   F&B. */
 static void add_choice(OptimumModel *model, uint32_t j, int *literals)
 {
     const Job *job = &model->jobs.jobs[j];

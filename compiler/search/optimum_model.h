@@ -20,7 +20,7 @@ typedef struct OptimumModel {
     Clauses clauses;
     Ladder *start, *end; /* [jobs] */
     Ladder time;         /* time of the whole order */
-    int *whole, *paired; /* [jobs]: literals "this backward is a B", "this job is half of a pair" */
+    int *whole, *paired; /* [jobs]: literals "this backward is a B", "this job is half of an F&B or F&I" */
     int *pair;           /* [pairs]: literal */
     int **before;        /* [rank][a * jobs of the rank + b]: literal "a ends before b starts" */
 } OptimumModel;

@@ -35,7 +35,7 @@ static Place place_of(const OptimumModel *model, uint32_t rank, uint32_t j)
     return place;
 }
 
-/* The other half of the job's pair; NULL: the job is in no pair. */
+/* The other half of the job's F&B or F&I; NULL: the job is in none. */
 static const Job *partner(const OptimumModel *model, uint32_t j)
 {
     for (uint32_t p = 0; p < model->jobs.pair_count; p++) {

@@ -161,7 +161,7 @@ static void add_memory(const Rank *rank, Arena *arena)
     }
 }
 
-/* The least ticks of a backward that is in no pair: as I and W, or as a B. */
+/* The least ticks of a backward that is in no F&B or F&I: as I and W, or as a B. */
 static int least_alone(const Jobs *jobs, const Job *backward)
 {
     const int apart = backward->time + job_other(jobs, backward, JOB_W)->time, whole = job_whole_time(jobs, backward);
@@ -185,8 +185,8 @@ static int most_saved(const Rank *rank)
     return most;
 }
 
-/* Adds the clauses that enough F of the rank are in pairs: with fewer, its work would not fit in the time of the order.
-   The other clauses imply these, but the solver deduces that slowly. */
+/* Adds the clauses that enough F of the rank are in F&Bs or F&Is: with fewer, its work would not fit in the time of the
+   order. The other clauses imply these, but the solver deduces that slowly. */
 static void add_work(const Rank *rank, Arena *arena)
 {
     OptimumModel *model = rank->model;

@@ -1,8 +1,8 @@
 #ifndef SEARCH_OPTIMUM_RANK_H
 #define SEARCH_OPTIMUM_RANK_H
 
-/* The clauses of one rank: its jobs run one after the other, except the halves of a pair, and it keeps to its memory
-   limits. */
+/* The clauses of one rank: its jobs run one after the other, except the halves of an F&B or F&I, and it keeps to its
+   memory limits. */
 
 #include "compiler/search/optimum_model.h"
 

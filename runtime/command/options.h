@@ -11,7 +11,7 @@ typedef struct CommandLine {
     const char *program; /* the path of the prog.bin */
     bool forward_only, reference, check, json;
     bool help, version; /* the option was given: the caller prints the help or the version and runs nothing */
-    uint64_t replicas;  /* copies of the pipeline; 0: one */
+    uint64_t replicas;  /* number of data-parallel replicas; 0: one */
     /* how many replicas divide the experts of a layer among them; 0: each replica has all experts */
     uint64_t shards;
     RunOptions run;

@@ -29,14 +29,14 @@ typedef struct LoadedProgram {
        (LoadOptions.forward_only) */
     Program *program;
     Program *forward;  /* the forward half of `program`; equal to `program` if that is forward-only */
-    uint32_t replicas; /* copies of the pipeline that run the program; 1 for a reference */
+    uint32_t replicas; /* number of data-parallel replicas; 1 for a reference */
     uint32_t shards;   /* LoadOptions.shards, but at least 1; also for a reference */
     Mesh reference; /* for a reference: the mesh of the run that the reference repeats on one rank; otherwise zeros */
 } LoadedProgram;
 
 /* How to run a program. All zero: the program of the file, by one pipeline. */
 typedef struct LoadOptions {
-    uint32_t replicas; /* how many copies of the pipeline train together; 0: one */
+    uint32_t replicas; /* number of data-parallel replicas; 0: one */
     /* consecutive replicas that together hold one copy of sharded parameters (those of experts); it divides `replicas`.
        0: one */
     uint32_t shards;

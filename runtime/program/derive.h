@@ -12,7 +12,7 @@ Program *derive_begin(const Program *program, Arena *arena);
    STATUS_RUN_FAILED: out of memory. */
 Status derive_slots(const Program *derived, RankProgram *rank, const Instruction *instructions, uint32_t count,
                     Arena *arena, Error *error);
-/* replicate.c: one program with the passes of `replicas` copies of the pipeline. Only program_reference may read it:
+/* replicate.c: one program with the passes of `replicas` data-parallel replicas. Only program_reference may read it:
    each replica has the instruction streams of `program`, so PEER operands still number the ranks within one replica. It
    shares memory with `program`. NULL: out of memory. */
 Program *derive_mesh(const Program *program, uint32_t replicas, Arena *arena);

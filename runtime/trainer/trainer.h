@@ -50,7 +50,7 @@ typedef struct RunOptions {
 /* What the run reports when every rank is ready. */
 typedef struct RunFacts {
     const Program *program;
-    uint32_t replicas; /* copies of the pipeline that train together */
+    uint32_t replicas; /* number of data-parallel replicas */
     uint32_t shards;   /* how many consecutive replicas together hold the experts of a layer */
     Mesh reference;    /* LoadedProgram.reference */
     const ModelConfig *model;
