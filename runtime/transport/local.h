@@ -11,9 +11,11 @@
 
 enum {
     CACHE_LINE = 64,
-    /* values of LocalMember.parked. COLLECTIVE: the thread waits for a gather or a sum; PIECES: for an all-to-all */
+    /* values of LocalMember.parked. COLLECTIVE: the thread waits for a gather or a sum; PIECES: for an all-to-all;
+       ARRIVAL: for the time at which a transfer arrives over the imitated network */
     COLLECTIVE = 0x7fffffff,
     PIECES = 0x7ffffffe,
+    ARRIVAL = 0x7ffffffd,
 };
 
 typedef struct Local Local;
@@ -24,7 +26,7 @@ typedef struct LocalMember {
     World world; /* must be first: a World with the table world_local is cast to LocalMember */
     Local *local;
     LocalCommunicator *summing; /* list of communicators with a sum that this member has posted and not waited for */
-    /* 0 while the thread is awake. While it sleeps, what it waits for: the number of a request, COLLECTIVE or PIECES.
+    /* 0 while the thread is awake. While it sleeps, what it waits for: the number of a request, COLLECTIVE, PIECES or ARRIVAL.
        Another member sets `parked` to 0 and wakes the thread if it completes what the thread waits for, makes a sum
        ready to be added up, or aborts the run. Only sleeping and waking make system calls. */
     alignas(CACHE_LINE) _Atomic uint32_t parked;
@@ -73,7 +75,7 @@ Status local_failure(const LocalMember *member, int missing, Error *error);
    network. `ready`: the time at which both members had posted. Returns `ready` if no network connects the two, or if
    `bytes` is 0. The caller holds Local.network. */
 int64_t local_carry(const LocalMember *member, int from, int to, bool all_to_all, int64_t ready, size_t bytes);
-/* Waits until the time `arrival` (ns). Meanwhile this thread helps to add up sums. False: the run was aborted. */
+/* Sleeps until the time `arrival` (ns). Meanwhile this thread helps to add up sums. False: the run was aborted. */
 bool local_rest(LocalMember *member, int64_t arrival);
 
 LocalBarrier *local_barrier(int count); /* NULL: no memory */

@@ -40,14 +40,12 @@ static bool aborted(const Local *local) { return atomic_load(&local->state) == A
 
 static bool can_help(const LocalMember *member) { return member->summing && local_sum_has_work(member); }
 
-/* Sleeps until `counter` is at least `target`, and meanwhile adds up units of the sums that become ready. False: the
-   deadline has passed, or the run was aborted. No wake-up is lost: this thread sets `parked`, then reads the counter;
-   the other one raises the counter, then reads `parked`; all accesses are sequentially consistent. The same holds for a
-   sum that becomes ready. */
-static bool park(LocalMember *member, _Atomic uint64_t *counter, uint64_t target, uint32_t cause)
+/* Sleeps until `counter` is at least `target` or the time `until` (ns; 0: no limit) has passed. Meanwhile this thread
+   adds up units of the sums that become ready. Returns whether the counter has reached the target; false also if the run
+   was aborted. No wake-up is lost: this thread sets `parked`, then reads the counter; the other one raises the counter,
+   then reads `parked`; all accesses are sequentially consistent. The same holds for a sum that becomes ready. */
+static bool park(LocalMember *member, _Atomic uint64_t *counter, uint64_t target, uint32_t cause, int64_t until)
 {
-    const double deadline = member->world.config.deadline;
-    const int64_t until = clock_nanoseconds() + (int64_t)(deadline * 1e9);
     const struct timespec limit = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
     bool late = false;
     for (;;) {
@@ -55,7 +53,7 @@ static bool park(LocalMember *member, _Atomic uint64_t *counter, uint64_t target
         const bool reached = atomic_load(counter) >= target, over = reached || late || aborted(member->local);
         if (!over && !can_help(member)) {
             const long slept = syscall(SYS_futex, &member->parked, FUTEX_WAIT_BITSET_PRIVATE, cause,
-                                       deadline > 0 ? &limit : NULL, NULL, FUTEX_BITSET_MATCH_ANY);
+                                       until > 0 ? &limit : NULL, NULL, FUTEX_BITSET_MATCH_ANY);
             late = slept != 0 && errno == ETIMEDOUT;
             continue;
         }
@@ -75,7 +73,9 @@ bool local_await(LocalMember *member, _Atomic uint64_t *counter, uint64_t target
         if (!member->summing || !local_sum_help(member))
             pause_processor();
     }
-    return park(member, counter, target, cause);
+    const double deadline = member->world.config.deadline;
+    const int64_t until = deadline > 0 ? clock_nanoseconds() + (int64_t)(deadline * 1e9) : 0;
+    return park(member, counter, target, cause, until);
 }
 
 Status local_failure(const LocalMember *member, int missing, Error *error)
@@ -98,14 +98,9 @@ int64_t local_carry(const LocalMember *member, int from, int to, bool all_to_all
 
 bool local_rest(LocalMember *member, int64_t arrival)
 {
-    /* the longest sleep before the thread checks again whether the run was aborted */
-    enum { NAP_NANOSECONDS = 1000000 };
-    for (int64_t now; (now = clock_nanoseconds()) < arrival && !aborted(member->local);) {
-        const int64_t wake = arrival < now + NAP_NANOSECONDS ? arrival : now + NAP_NANOSECONDS;
-        const struct timespec time = {.tv_sec = wake / 1000000000, .tv_nsec = wake % 1000000000};
-        if (!member->summing || !local_sum_help(member))
-            clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
-    }
+    _Atomic uint64_t never = 0;
+    if (clock_nanoseconds() < arrival)
+        park(member, &never, 1, ARRIVAL, arrival);
     return !aborted(member->local);
 }
 

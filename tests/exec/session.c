@@ -408,6 +408,22 @@ static void test_deadline(void **state)
     release(&patient);
 }
 
+/* A message that takes hours over the imitated network does not keep a run alive. */
+static void test_slow_network(void **state)
+{
+    (void)state;
+    const Passes passes = {
+        .forward = empty_forward, .backward_input = empty_backward, .backward_weight = empty_backward};
+    const Setting setting = {.ranks = 2,
+                             .pipes = 1,
+                             .microbatches = 1,
+                             .passes = &passes,
+                             .arguments = {"--steps=1", "--deadline=0.2", "--model=mlp", "--link=bandwidth=1"}};
+    expect_failure(&setting,
+                   (const char *const[]){"no rank has made progress for 0.2 s (--deadline): rank 0 at instruction",
+                                         "rank 1 at instruction", NULL});
+}
+
 static void test_long_pass(void **state)
 {
     (void)state;
@@ -545,6 +561,7 @@ int main(void)
         cmocka_unit_test(test_divergence),
         cmocka_unit_test(test_infinite_weights),
         cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_slow_network),
         cmocka_unit_test(test_long_pass),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_unwritable),
