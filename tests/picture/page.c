@@ -292,6 +292,7 @@ static const char said_by_page[] =
     "svg: svg true 8 ranks\n"
     "png: true 255,255,255,255\n"
     "saved: dualpipe.svg true\n"
+    "faint numbers: true #111\n"
     "none: true no tip\n"
     "typed: microbatch 7 of pipe a: 19 passes from 20.5 to 74.5\n"
     "home: p0:0F0 | "

@@ -39,6 +39,8 @@ say("svg:", svg.querySelector("parsererror") ? "not well-formed" : root.tagName,
 say("png:", canvas.width / 2 === +root.getAttribute("width"), canvas.getContext("2d").getImageData(1, 1, 1, 1).data.join());
 HTMLAnchorElement.prototype.click = function () { say("saved:", this.download, this.href.startsWith("blob:")); };
 $("svg").click();
+const faint = [...svg.querySelectorAll("text[fill-opacity]")].map(text => text.getAttribute("fill"));
+say("faint numbers:", faint.length > 100, ...new Set(faint));
 press("Escape");
 say("none:", panel.note === "" && $("microbatch").value === "", tip());
 $("microbatch").value = "7";

@@ -190,8 +190,8 @@ class Drawing {
         if (Math.floor(x) === column) continue;
         column = Math.floor(x);
       }
-      const [fill, ink] = coloursOf(data, r, i);
-      pen.globalAlpha = this.faint(r, i) ? FAINT : 1;
+      const [fill, ink] = coloursOf(data, r, i), faint = this.faint(r, i);
+      pen.globalAlpha = faint ? FAINT : 1;
       pen.fillStyle = fill;
       pen.fillRect(x, y, Math.max(width, 1), this.row);
       if (width > 4) {
@@ -199,7 +199,7 @@ class Drawing {
         pen.lineWidth = 0.6;
         pen.strokeRect(x, y, width, this.row);
       }
-      this.drawNumber(rank.kinds[i], String(rank.microbatch[i]), x, y, width, ink);
+      this.drawNumber(rank.kinds[i], String(rank.microbatch[i]), x, y, width, faint ? theme.ink : ink);
     }
     pen.globalAlpha = 1;
     this.drawFrames(r);
