@@ -131,6 +131,8 @@ def main():
     options = options.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     dps.torch.start()
+    if dist.get_world_size() != 2:
+        raise SystemExit(f"gpt.py runs on 2 ranks, not on {dist.get_world_size()}: mpirun -n 2 python3 gpt.py")
     torch.set_num_threads(1)
     for schedule in (dps.schedule("dualpipe"), dps.schedule("zb-v"), OWN):
         train(dps.compile(schedule, ranks=2, microbatches=MICROBATCHES), options.steps, options.folder)
