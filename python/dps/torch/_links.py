@@ -194,7 +194,7 @@ class Link:
             words[ASLEEP] = 0
             try:
                 self.socket.send(b"!")
-            except BlockingIOError:  # earlier bytes wake the process
+            except BlockingIOError:  # the socket is full of earlier bytes: they wake the other process
                 pass
             except OSError:
                 self.ended = True
