@@ -26,26 +26,28 @@ static Status check_pipes(const Verifier *verifier)
     uint64_t first = 0;
     for (uint32_t p = 0; p < program->pipe_count; p++) {
         if (program->pipes[p].first != first)
-            return refuse(verifier, "pipe %u begins at microbatch %u of the step, the pipes before it end at %llu", p,
+            return refuse(verifier, "pipe %u begins at microbatch %u of the step, but must begin at %llu", p,
                           program->pipes[p].first, (unsigned long long)first);
         first += program->pipes[p].microbatches;
         if (program->pipes[p].microbatches == 0 || first > PROGRAM_MICROBATCHES_MAX)
-            return refuse(verifier, "pipe %u has %u microbatches: each needs one, all together at most %d", p,
-                          program->pipes[p].microbatches, PROGRAM_MICROBATCHES_MAX);
+            return refuse(verifier, "pipe %u has %u microbatches: a pipe needs one, and all pipes together can have %d",
+                          p, program->pipes[p].microbatches, PROGRAM_MICROBATCHES_MAX);
     }
     if (program->asynchronous && program->forward_only)
         return refuse(verifier, "a program cannot be both asynchronous and forward-only");
     for (uint32_t p = 0; p < program->pipe_count; p++) {
         if (!program->asynchronous && program->pipes[p].versions)
-            return refuse(verifier, "a pipe names versions of weights, but only an asynchronous program has several");
+            return refuse(verifier,
+                          "pipe %u names versions of weights, but only an asynchronous program has several versions",
+                          p);
         if (!program->pipes[p].versions != !program->pipes[0].versions)
-            return refuse(verifier, "pipe %u %s which versions of the weights its microbatches use, pipe 0 %s", p,
+            return refuse(verifier, "pipe %u %s which versions of the weights its microbatches use, but pipe 0 %s", p,
                           program->pipes[p].versions ? "says" : "does not say",
                           program->pipes[p].versions ? "does not" : "does");
     }
     if (first != program->microbatches)
-        return refuse(verifier, "the pipes have %llu microbatches, the program %u", (unsigned long long)first,
-                      program->microbatches);
+        return refuse(verifier, "the pipes have %llu microbatches together, but the program has %u",
+                      (unsigned long long)first, program->microbatches);
     return STATUS_OK;
 }
 
@@ -78,7 +80,7 @@ static Status check_recipes(const Verifier *verifier)
         if (recipes_find(recipes, own->first, own->second) < i)
             return refuse(verifier, "%s has two recipes", pairs);
         if (!has_chunk(verifier->program, own->first) || !has_chunk(verifier->program, own->second))
-            return refuse(verifier, "a recipe is of %s, but no rank has a chunk of that number", pairs);
+            return refuse(verifier, "the recipe of %s names a chunk that no rank has", pairs);
         TRY(check_recipe(verifier, &own->recipe, pairs));
     }
     recipes_pair_text(recipes, recipes->count, pairs, sizeof pairs);
@@ -91,8 +93,8 @@ static Status place_stages(Verifier *verifier)
     uint64_t chunks = 0;
     for (uint32_t r = 0; r < program->rank_count; r++) {
         if (program->ranks[r].chunk_count > PROGRAM_CHUNKS_MAX)
-            return refuse(verifier, "rank %u has %u chunks: at most %d", r, program->ranks[r].chunk_count,
-                          PROGRAM_CHUNKS_MAX);
+            return refuse(verifier, "rank %u has %u chunks: a rank can have at most %d", r,
+                          program->ranks[r].chunk_count, PROGRAM_CHUNKS_MAX);
         if (program->ranks[r].chunk_count == 0)
             return refuse(verifier, "rank %u has no chunk: each rank needs one", r);
         chunks += program->ranks[r].chunk_count;
@@ -108,13 +110,14 @@ static Status place_stages(Verifier *verifier)
         for (uint32_t c = 0; c < program->ranks[r].chunk_count; c++) {
             const Chunk *chunk = &program->ranks[r].chunks[c];
             if (chunk->pipe >= program->pipe_count || chunk->stage >= program->stages)
-                return refuse(verifier, "rank %u chunk %u is stage %u of pipe %u: the program has %s, %s", r, c,
-                              chunk->stage, chunk->pipe, counted(program->stages, "stage").text,
+                return refuse(verifier, "rank %u chunk %u is stage %u of pipe %u, but the program has only %s and %s",
+                              r, c, chunk->stage, chunk->pipe, counted(program->stages, "stage").text,
                               counted(program->pipe_count, "pipe").text);
             Place *place = &verifier->places[(size_t)chunk->pipe * program->stages + chunk->stage];
             for (uint32_t other = 0; other < c; other++)
                 if (program->ranks[r].chunks[other].stage == chunk->stage)
-                    return refuse(verifier, "stage %u has two copies on rank %u: a rank can hold one", chunk->stage, r);
+                    return refuse(verifier, "stage %u has two copies on rank %u: a rank can hold one copy of a stage",
+                                  chunk->stage, r);
             if (!place->copies)
                 *place = (Place){.rank = (uint16_t)r, .chunk = (uint8_t)c};
             place->copies++;
@@ -146,11 +149,11 @@ static Status check_groups(Verifier *verifier)
         if (copies == 1)
             continue;
         if (g == program->group_count)
-            return refuse(verifier, "stage %u has %u copies and no group", s, copies);
+            return refuse(verifier, "stage %u has %u copies, but the program has no group for them", s, copies);
         const Group *group = &program->groups[g];
         if (group->stage != s || group->member_count != copies)
-            return refuse(verifier, "group %u is of stage %u with %s, but should be of stage %u with %u", g,
-                          group->stage, counted(group->member_count, "copy").text, s, copies);
+            return refuse(verifier, "group %u has %s of stage %u, but must have the %u copies of stage %u", g,
+                          counted(group->member_count, "copy").text, group->stage, copies, s);
         for (uint32_t m = 0, pipe = 0, next = 0; m < copies; m++) {
             const Home *member = &group->members[m];
             if (next == verifier_place(verifier, pipe, s)->copies) {
@@ -164,19 +167,19 @@ static Status check_groups(Verifier *verifier)
                     : NULL;
             if (!chunk || chunk->stage != s || chunk->pipe != pipe)
                 return refuse(verifier,
-                              "group %u names rank %u chunk %u as copy %u of stage %u of pipe %u, which it is not", g,
-                              member->rank, member->chunk, m, s, pipe);
+                              "member %u of group %u is rank %u chunk %u, which is not a copy of stage %u of pipe %u",
+                              m, g, member->rank, member->chunk, s, pipe);
             if (next > 1 && group->members[m - 1].rank >= member->rank)
                 return refuse(
                     verifier,
-                    "group %u names rank %u after rank %u: the copies of a pipe are in the order of their ranks", g,
+                    "group %u names rank %u after rank %u: the copies of a pipe must be in the order of their ranks", g,
                     member->rank, group->members[m - 1].rank);
             chunk->group = (uint16_t)g;
         }
         g++;
     }
     if (g < program->group_count)
-        return refuse(verifier, "the program has %s, but %u of its stages have several copies",
+        return refuse(verifier, "the program has %s, but must have %u: one for each stage with several copies",
                       counted(program->group_count, "group").text, g);
     return STATUS_OK;
 }
@@ -205,7 +208,7 @@ static Status make_homes(Verifier *verifier, bool *replicated)
                 continue;
             passes += microbatches;
             if (passes > most_forwards(program, instructions))
-                return refuse(verifier, "%s for at least %s", counted(instructions, "instruction").text,
+                return refuse(verifier, "too few instructions: %u for at least %s", (unsigned)instructions,
                               counted(passes, "forward pass").text);
             place->homes = arena_array(&verifier->arena, microbatches, sizeof *place->homes);
             place->passes = arena_array(&verifier->arena, microbatches, 1);
@@ -232,8 +235,9 @@ static Status find_home(Verifier *verifier, uint32_t r, const Instruction *half)
         return STATUS_OK;
     uint16_t *home = &place->homes[half->microbatch];
     if (*home != NOWHERE && *home != r)
-        return refuse(verifier, "stage %u microbatch %u has an F on rank %u and an F on rank %u", chunk->stage,
-                      half->microbatch, *home, r);
+        return refuse(verifier,
+                      "the F of stage %u microbatch %u is on rank %u and on rank %u: only one of them may run it",
+                      chunk->stage, half->microbatch, *home, r);
     verifier->ranks[r].chunks[half->chunk].own += *home == NOWHERE;
     *home = (uint16_t)r;
     return STATUS_OK;
@@ -323,7 +327,7 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
         passes += chunk->own;
     }
     if (passes >= most_forwards(verifier->program, rank->instruction_count))
-        return refuse(verifier, "rank %u has %s for %s", r, counted(rank->instruction_count, "instruction").text,
+        return refuse(verifier, "rank %u has too few instructions: %u for %s and END", r, rank->instruction_count,
                       counted(passes, "forward pass").text);
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         ChunkState *chunk = &state->chunks[c];

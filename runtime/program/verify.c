@@ -37,10 +37,10 @@ static Status run_rank(Verifier *verifier, uint32_t rank)
         if (opcode_is_pair(instruction->opcode) != (instruction->second != NULL))
             return verifier_refuse(verifier, rank, "an F&B or F&F must have two halves, and no other instruction may");
         if (is_misplaced(verifier->program, instruction->opcode))
-            return verifier_refuse(verifier, rank, "has no place in %s program",
+            return verifier_refuse(verifier, rank, "the instruction is not allowed in %s program",
                                    forward_only   ? "a forward-only"
                                    : asynchronous ? "an asynchronous"
-                                                  : "a full");
+                                                  : "a synchronous training");
         TRY(verifier_check_put_off(verifier, rank, instruction));
         TRY(verifier_check_operands(verifier, rank, instruction));
         switch ((Opcode)instruction->opcode) {

@@ -14,7 +14,7 @@ static Status refuse_message(const Verifier *verifier, uint32_t rank, bool sends
                              const char *where)
 {
     char my_text[VERIFIER_TEXT], their_text[VERIFIER_TEXT];
-    return verifier_refuse(verifier, rank, "%s %s, but the other end %s %s: %s", sends ? "sends" : "expects",
+    return verifier_refuse(verifier, rank, "the instruction %s %s, but its peer %s %s: %s", sends ? "sends" : "expects",
                            verifier_word_text(verifier, mine, my_text), sends ? "expects" : "sends",
                            verifier_word_text(verifier, theirs, their_text), where);
 }
@@ -64,8 +64,8 @@ Status verifier_arrive_at_message(Verifier *verifier, uint32_t rank, const Instr
     const Place *there = verifier_place(verifier, chunk->pipe, neighbour);
     const uint32_t owner = there->homes ? there->homes[instruction->microbatch] : there->rank;
     if (owner != instruction->peer)
-        return verifier_refuse(verifier, rank, "stage %u%s is on rank %u", neighbour,
-                               there->homes ? " of this microbatch" : "", owner);
+        return verifier_refuse(verifier, rank, "its peer must be rank %u, which runs stage %u%s", owner, neighbour,
+                               there->homes ? " for this microbatch" : "");
     state->blocked = true;
     if (verifier->links)
         return use_buffer(verifier, rank, instruction, operand);

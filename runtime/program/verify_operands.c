@@ -36,8 +36,8 @@ static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruct
                                        chunk->stage, verifier->program->stages,
                                        content->neighbour > 0 ? "after" : "before");
             if (slot != SLOT_NONE)
-                return verifier_refuse(verifier, rank, "slot %s%u is given, but stage %u of %u needs none (%s)",
-                                       letters, slot, chunk->stage, verifier->program->stages, content->what);
+                return verifier_refuse(verifier, rank, "slot %s%u is given for %s, but stage %u of %u needs none",
+                                       letters, slot, content->what, chunk->stage, verifier->program->stages);
             return STATUS_OK;
         }
         label = verifier_label(chunk, instruction, operand);
@@ -45,7 +45,7 @@ static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruct
     state->labels[operand->slot] = label;
     if (slot >= state->program->slots[operand->class]) {
         if (slot == SLOT_NONE)
-            return verifier_refuse(verifier, rank, "slot %s is missing", letters);
+            return verifier_refuse(verifier, rank, "the instruction has no slot for its operand %s", letters);
         return verifier_refuse(verifier, rank, "slot %s%u does not exist: the rank has %u %s slots", letters, slot,
                                state->program->slots[operand->class], slot_class_names[operand->class]);
     }
@@ -63,11 +63,11 @@ static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruct
         break;
     case OPERAND_SETTLE:
         if ((word & SLOT_STATE) != SLOT_SENDING && (word & SLOT_STATE) != SLOT_RECEIVING)
-            return refuse_slot(verifier, rank, operand, slot, word, "no message in flight");
+            return refuse_slot(verifier, rank, operand, slot, word, "but must hold a message in flight");
         break;
     default: /* FILL, SCRATCH, POST_RECEIVE */
         if (word > SLOT_FREE)
-            return refuse_slot(verifier, rank, operand, slot, word, "must be free");
+            return refuse_slot(verifier, rank, operand, slot, word, "but must be free");
         break;
     }
     return STATUS_OK;
@@ -95,7 +95,7 @@ static Status check_weights(const Verifier *verifier, uint32_t rank, const Instr
     const RankState *state = &verifier->ranks[rank];
     const uint16_t slot = instruction->slot[operand->slot];
     if (slot == SLOT_NONE)
-        return verifier_refuse(verifier, rank, "slot w is missing");
+        return verifier_refuse(verifier, rank, "the instruction has no slot for its operand w");
     if (slot >= state->program->slots[SLOT_WEIGHTS])
         return verifier_refuse(verifier, rank, "slot w%u does not exist: the rank has %u weights slots", slot,
                                state->program->slots[SLOT_WEIGHTS]);
@@ -104,7 +104,8 @@ static Status check_weights(const Verifier *verifier, uint32_t rank, const Instr
         if (weights->chunk == CHUNK_NONE)
             return verifier_refuse(verifier, rank, "slot w%u is empty, but must hold weights of stage %u", slot,
                                    chunk->stage);
-        return verifier_refuse(verifier, rank, "slot w%u is for the weights of chunk %u", slot, weights->chunk);
+        return verifier_refuse(verifier, rank, "slot w%u holds weights of chunk %u, not of chunk %u", slot,
+                               weights->chunk, instruction->chunk);
     }
     if (operand->kind == OPERAND_NEXT) {
         if (weights->readers)
@@ -141,7 +142,7 @@ static Status check_pass(const Verifier *verifier, uint32_t rank, const Instruct
                                missing & PASS_F ? "F" : "I", chunk->stage, instruction->microbatch);
     if (chunk->posted && pass_table[instruction->opcode].does & PASS_W)
         return verifier_refuse(verifier, rank,
-                               "adds to the gradient of chunk %u, whose sum is under way and not used yet",
+                               "the instruction adds to the gradient of chunk %u between its REDUCE and its U",
                                instruction->chunk);
     return STATUS_OK;
 }
@@ -152,7 +153,7 @@ Status verifier_check_reduced(const Verifier *verifier, uint32_t rank, uint32_t 
     if (state->reduced)
         return STATUS_OK;
     return verifier_refuse(verifier, rank,
-                           state->posted ? "nothing has waited for the sum of the gradients of chunk %u"
+                           state->posted ? "no WAIT_REDUCE has waited for the sum of the gradients of chunk %u"
                                          : "the gradients of chunk %u have not been summed",
                            chunk);
 }
@@ -166,14 +167,14 @@ Status verifier_check_operands(const Verifier *verifier, uint32_t rank, const In
         switch ((OperandKind)operand->kind) {
         case OPERAND_CHUNK:
             if (instruction->chunk >= state->program->chunk_count)
-                return verifier_refuse(verifier, rank, "the rank has no chunk %u, only %u", instruction->chunk,
-                                       state->program->chunk_count);
+                return verifier_refuse(verifier, rank, "there is no chunk %u: the rank has %s", instruction->chunk,
+                                       counted(state->program->chunk_count, "chunk").text);
             chunk = &state->chunks[instruction->chunk];
             break;
         case OPERAND_MICROBATCH:
             if (instruction->microbatch >= chunk->microbatches)
-                return verifier_refuse(verifier, rank, "there is no microbatch %u: the pipe has %u",
-                                       instruction->microbatch, chunk->microbatches);
+                return verifier_refuse(verifier, rank, "there is no microbatch %u: the pipe has %s",
+                                       instruction->microbatch, counted(chunk->microbatches, "microbatch").text);
             if (chunk->homes && chunk->homes[instruction->microbatch] != rank)
                 return verifier_refuse(verifier, rank,
                                        "microbatch %u goes through stage %u on rank %u, not on this one",
@@ -188,7 +189,8 @@ Status verifier_check_operands(const Verifier *verifier, uint32_t rank, const In
         case OPERAND_COUNT:
             TRY(verifier_check_reduced(verifier, rank, instruction->chunk));
             if (instruction->microbatch != chunk->gathered || !chunk->gathered)
-                return verifier_refuse(verifier, rank, "takes the gradients of %s, but those of %u are there",
+                return verifier_refuse(verifier, rank,
+                                       "the instruction takes the gradients of %s, but their sum has those of %u",
                                        counted(instruction->microbatch, "microbatch").text, chunk->gathered);
             break;
         case OPERAND_PUT_OFF: break; /* verifier_check_put_off checks it */
@@ -297,7 +299,7 @@ Status verifier_check_put_off(Verifier *verifier, uint32_t rank, const Instructi
                                "the F&B before it put weight gradients off, so their W must be the next pass");
     if (puts_off(instruction) && !fits)
         return verifier_refuse(verifier, rank,
-                               "only an F&B puts weight gradients off, and their W comes right after it");
+                               "only an F&B puts weight gradients off, and their W must come right after it");
     if (second && instruction->opcode == OP_OVERLAP)
         TRY(check_pair_put_off(verifier, rank, instruction));
     state->put_off = second && puts_off(second) ? second : NULL;
@@ -332,13 +334,14 @@ Status verifier_run_second(const Verifier *verifier, uint32_t rank, const Instru
                                             : "the second half of an F&B must be a B or an I");
     const Recipes *recipes = &verifier->program->recipes;
     if (recipes_any(recipes) && recipes_are_forward(recipes) != both_forward)
-        return verifier_refuse(verifier, rank, "the program's recipe is that of an F&%s", both_forward ? "B" : "F");
+        return verifier_refuse(verifier, rank, "the program has recipes for F&%ss, but this is an F&%s",
+                               both_forward ? "B" : "F", both_forward ? "F" : "B");
     if (first->microbatch == second->microbatch && second->chunk < program->chunk_count &&
         program->chunks[first->chunk].pipe == program->chunks[second->chunk].pipe)
-        return verifier_refuse(verifier, rank,
-                               both_forward
-                                   ? "both F are of one microbatch: one needs the other, they cannot overlap"
-                                   : "the F and the B are of one microbatch: the B needs the F, they cannot overlap");
+        return verifier_refuse(
+            verifier, rank,
+            both_forward ? "both F are of one microbatch: one needs the other, so they cannot overlap"
+                         : "the F and the B are of one microbatch: the B needs the F, so they cannot overlap");
     TRY(verifier_check_operands(verifier, rank, second));
     TRY(check_scratch(verifier, rank, first));
     verifier_apply_operands(state, second);

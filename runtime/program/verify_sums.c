@@ -83,7 +83,7 @@ Status verifier_arrive_at_norm(Verifier *verifier, uint32_t rank)
 {
     RankState *state = &verifier->ranks[rank];
     if (state->normed)
-        return verifier_refuse(verifier, rank, "a second NORM, but a rank has only one in a step");
+        return verifier_refuse(verifier, rank, "the rank runs a second NORM: a step has only one");
     TRY(check_gradients(verifier, rank));
     state->normed = true;
     state->blocked = true;
@@ -96,8 +96,8 @@ Status verifier_arrive_at_norm(Verifier *verifier, uint32_t rank)
 Status verifier_update(const Verifier *verifier, uint32_t rank, ChunkState *chunk)
 {
     if (!verifier->ranks[rank].normed || chunk->updated)
-        return verifier_refuse(verifier, rank,
-                               chunk->updated ? "the chunk has been updated already" : "NORM must come first");
+        return verifier_refuse(
+            verifier, rank, chunk->updated ? "the chunk has been updated already" : "a NORM must come before UPDATE");
     chunk->updated = true;
     return STATUS_OK;
 }
@@ -126,7 +126,7 @@ static Status check_updated(const Verifier *verifier, uint32_t rank)
                                    counted(chunk->gathered, "microbatch").text, chunk->stage);
         if (state->weights[c].version != chunk->newest)
             return verifier_refuse(verifier, rank,
-                                   "slot w%u holds version %u of the weights of stage %u, the newest is version %u", c,
+                                   "slot w%u holds version %u of the weights of stage %u, but must hold version %u", c,
                                    state->weights[c].version, chunk->stage, chunk->newest);
     }
     return STATUS_OK;
@@ -159,7 +159,7 @@ Status verifier_arrive_at_end(Verifier *verifier, uint32_t rank)
                                        verifier_word_text(verifier, state->slots[class][slot], holds));
         }
         if (state->used[class] != program->slots[class])
-            return verifier_refuse(verifier, rank, "the rank has %u %s slots, but uses %u", program->slots[class],
+            return verifier_refuse(verifier, rank, "the rank has %u %s slots, but uses only %u", program->slots[class],
                                    slot_class_names[class], state->used[class]);
     }
     if (state->peak != program->peak_activations)

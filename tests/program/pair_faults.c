@@ -188,7 +188,7 @@ static void faults_of_pairs_are_named(void **state)
         {two_ranks, recipe_of_all, "comm takes 132 of 132"},
         {two_ranks, recipe_unknown, "no component 5"},
         {bidirectional, chunk_recipes_same, "F0&B0 has two recipes"},
-        {two_ranks, chunk_recipe_unknown, "a recipe is of F0&B1, but no rank has a chunk of that number"},
+        {two_ranks, chunk_recipe_unknown, "the recipe of F0&B1 names a chunk that no rank has"},
         {bidirectional, chunk_recipe_incomplete, "the recipe of F1&B0, compute entry 5|attention(W) is missing"},
         {bidirectional, chunk_recipe_of_forwards, "some recipes are of F&Bs and others of F&Fs"},
         {two_ranks, overlap_dependent, "rank 1|`F m0|& I m0|of one microbatch"},
@@ -203,11 +203,11 @@ static void faults_of_pairs_are_named(void **state)
         {overlapped, forward_of_two, "an F&B or F&F must have two halves, and no other instruction may"},
         {overlapped, overlap_with_weight, "& W|the second half of an F&B must be a B or an I"},
         {overlapped, overlap_of_three, "the second half of an F&B must be a B or an I"},
-        {overlapped, overlap_of_another_chunk, "the rank has no chunk 9, only 2"},
-        {overlapped, overlap_fills_one_slot, "slot y|holds the gradient made by|must be free"},
-        {overlapped, overlap_fills_what_it_reads, "slot dx|holds the activation made by|must be free"},
-        {overlapped, overlap_fills_what_it_takes, "slot y|holds the gradient made by|must be free"},
-        {overlapped, overlap_saves_where_it_takes, "slot c|holds the context of|must be free"},
+        {overlapped, overlap_of_another_chunk, "there is no chunk 9: the rank has 2 chunks"},
+        {overlapped, overlap_fills_one_slot, "slot y|holds the gradient made by|but must be free"},
+        {overlapped, overlap_fills_what_it_reads, "slot dx|holds the activation made by|but must be free"},
+        {overlapped, overlap_fills_what_it_takes, "slot y|holds the gradient made by|but must be free"},
+        {overlapped, overlap_saves_where_it_takes, "slot c|holds the context of|but must be free"},
     };
     assert_faults_named(faults, sizeof faults / sizeof *faults);
 }
