@@ -60,7 +60,8 @@ static Status join_threads(dps_rank *rank, dps_threads *threads, const dps_buffe
     exchange->messages = arena_array(&rank->arena, slots, sizeof *exchange->messages);
     exchange->sums = arena_array(&rank->arena, chunks, sizeof *exchange->sums);
     if (!exchange->messages || !exchange->sums)
-        return error_set(&rank->error, STATUS_RUN_FAILED, "no memory for the messages of rank %u", number);
+        return error_set(&rank->error, STATUS_RUN_FAILED, "rank %u: no memory for the tables of its messages and sums",
+                         number);
     for (uint32_t i = 0; i < slots; i++)
         exchange->messages[i].block = &buffers->messages[i];
     for (uint32_t c = 0; c < chunks; c++)

@@ -146,7 +146,7 @@ static Status with_memory(int argc, char **argv, Arena *arena, Error *error)
     jmp_buf exhausted;
     arena->exhausted = &exhausted;
     if (setjmp(exhausted) != 0)
-        return error_set(error, STATUS_RUN_FAILED, "no memory");
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
     return dprun(argc, argv, arena, error);
 }
 

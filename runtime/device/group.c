@@ -122,8 +122,8 @@ EXCHANGE(counts_wait)
     }
     if (rows > op->exchange->room)
         return error_set(error, STATUS_RUN_FAILED,
-                         "%s: %zu rows for the experts of this rank, and --expert-rows has planned room for %zu: "
-                         "--expert-rows %.10g is enough for this step; leave it out for the worst case",
+                         "%s: the experts of this rank get %zu rows, but --expert-rows has planned room for %zu: "
+                         "--expert-rows %.10g is enough for this step; without it there is room for the worst case",
                          op->exchange->name, rows, op->exchange->room,
                          ceil(100 * (double)rows / (double)op->exchange->equal) / 100);
     return STATUS_OK;

@@ -112,7 +112,7 @@ Status clocks_compare(World *world, bool computes, ClockSample *sample, uint32_t
     int64_t *times = calloc(ranks, sizeof *times);
     Status status = machines && samples && times
                         ? compare(world, computes, machines, times, samples, sample, processors, error)
-                        : error_set(error, STATUS_RUN_FAILED, "no memory to compare %zu clocks", ranks);
+                        : error_set(error, STATUS_RUN_FAILED, "no memory for the clock times of %zu ranks", ranks);
     free(machines);
     free(samples);
     free(times);

@@ -117,7 +117,7 @@ static Status open_tables(Executor *executor, Error *error)
 {
     Device *device = executor->config.device;
     if (!make_tables(executor))
-        return error_set(error, STATUS_RUN_FAILED, "%s has no memory for its tables, %zu MiB", executor->walk.name.text,
+        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its tables of %zu MiB", executor->walk.name.text,
                          executor->table_bytes >> 20);
     return enqueues(executor) ? device->run->async->make_marks(device, executor->clocks + 1, error) : STATUS_OK;
 }
@@ -127,7 +127,8 @@ Status executor_open(const ExecutorConfig *config, Executor **opened, Error *err
     const World *world = config->pipeline->world;
     Executor *executor = calloc(1, sizeof *executor);
     if (!executor)
-        return error_set(error, STATUS_RUN_FAILED, "no memory for the executor of rank %d", config->rank);
+        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its executor",
+                         world_member_name(&world->config, world->number).text);
     executor->config = *config;
     progress_reset(&executor->unwatched, world->number);
     if (!config->progress)
@@ -186,7 +187,7 @@ Status executor_take_memory(Executor *executor, Error *error)
         return STATUS_OK;
     executor->own_memory = aligned_alloc(ALIGNMENT, bytes);
     if (!executor->own_memory)
-        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its slots, %zu MiB", executor->walk.name.text,
+        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its slots of %zu MiB", executor->walk.name.text,
                          bytes >> 20);
     memset(executor->own_memory, 0, bytes);
     executor_use_memory(executor, executor->own_memory);

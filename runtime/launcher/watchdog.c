@@ -116,7 +116,7 @@ static void append_places(const Workers *workers, const char *separator, Error *
             continue;
         const int awaited = words->awaited(words->program, progress);
         if (awaited >= 0)
-            snprintf(peer, sizeof peer, " for %s", mesh_name(words->mesh, awaited).text);
+            snprintf(peer, sizeof peer, " waiting for %s", mesh_name(words->mesh, awaited).text);
         const size_t used = strlen(error->text);
         snprintf(error->text + used, sizeof error->text - used, "%s%s at %s%s", listed++ ? ", " : separator,
                  mesh_name(words->mesh, atomic_load(&progress->member)).text, text, peer);
@@ -231,7 +231,7 @@ Status watchdog_run(const RankThreads *threads, bool *stuck, Error *error)
 {
     Workers *workers = make_workers(threads);
     if (!workers)
-        return error_set(error, STATUS_RUN_FAILED, "no memory for %d threads", threads->count);
+        return error_set(error, STATUS_RUN_FAILED, "no memory for the table of %d rank threads", threads->count);
     start_threads(workers);
     pthread_mutex_lock(&workers->lock);
     watch(workers);

@@ -30,8 +30,9 @@ static Status check_pipes(const Verifier *verifier)
                           program->pipes[p].first, (unsigned long long)first);
         first += program->pipes[p].microbatches;
         if (program->pipes[p].microbatches == 0 || first > PROGRAM_MICROBATCHES_MAX)
-            return refuse(verifier, "pipe %u has %u microbatches: a pipe needs one, and all pipes together can have %d",
-                          p, program->pipes[p].microbatches, PROGRAM_MICROBATCHES_MAX);
+            return refuse(verifier,
+                          "pipe %u has %u microbatches: a pipe needs at least one, all pipes together at most %d", p,
+                          program->pipes[p].microbatches, PROGRAM_MICROBATCHES_MAX);
     }
     if (program->asynchronous && program->forward_only)
         return refuse(verifier, "a program cannot be both asynchronous and forward-only");

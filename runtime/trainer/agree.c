@@ -24,7 +24,7 @@ static Status put_program(const Session *session, FILE *stream, Error *error)
     bytes_free(&writer);
     fprintf(stream, "program %s (%u ranks, %u microbatches, checksum %08x)\n", program->source, program->rank_count,
             program->microbatches, checksum);
-    return good ? STATUS_OK : error_set(error, STATUS_RUN_FAILED, "no memory to compare the program");
+    return good ? STATUS_OK : error_set(error, STATUS_RUN_FAILED, "no memory for the checksum of the program");
 }
 
 /* Writes the options that change the numbers of the run, or the collectives of its processes. */
@@ -58,7 +58,7 @@ static Status write_terms(const Session *session, Terms *terms, Error *error)
     memset(terms, 0, sizeof *terms);
     FILE *stream = fmemopen(terms->text, sizeof terms->text, "w");
     if (!stream)
-        return error_set(error, STATUS_RUN_FAILED, "no memory to compare the settings");
+        return error_set(error, STATUS_RUN_FAILED, "no memory to compare the settings of all processes");
     const Status status = put_program(session, stream, error);
     put_options(session, stream);
     if (!session->options->simulated)
@@ -93,7 +93,7 @@ static Status name_difference(const Session *session, World *world, const Terms 
 {
     Terms *all = calloc((size_t)world->config.size, sizeof *all);
     if (!all)
-        return error_set(error, STATUS_RUN_FAILED, "no memory to compare the settings");
+        return error_set(error, STATUS_RUN_FAILED, "no memory to compare the settings of all processes");
     Status status = world->run->gather(world, own, sizeof *own, all, error);
     int member = 1;
     while (member < world->config.size && memcmp(&all[member], &all[0], sizeof *all) == 0)
@@ -110,7 +110,7 @@ Status session_agree(const Session *session, World *world, Error *error)
     TRY(write_terms(session, &own, error));
     uint32_t *checksums = calloc((size_t)world->config.size, sizeof *checksums);
     if (!checksums)
-        return error_set(error, STATUS_RUN_FAILED, "no memory to compare the settings");
+        return error_set(error, STATUS_RUN_FAILED, "no memory to compare the settings of all processes");
     const uint32_t checksum = bytes_checksum_on(0, &own, sizeof own);
     Status status = world->run->gather(world, &checksum, sizeof checksum, checksums, error);
     bool equal = true;
@@ -129,7 +129,8 @@ Status lists_agree(Rank *rank, Error *error)
     const Mesh mesh = rank->session->mesh;
     uint32_t own = 0, *all = calloc((size_t)mesh_size(mesh), sizeof *all);
     if (!all)
-        return error_set(error, STATUS_RUN_FAILED, "no memory to compare the lists of operations");
+        return error_set(error, STATUS_RUN_FAILED, "%s: no memory to compare the lists of operations of all ranks",
+                         rank_name(rank).text);
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         const uint32_t checksum = stage_checksum(rank->chunks[c].stage);
         own = bytes_checksum_on(own, &checksum, sizeof checksum);
@@ -138,7 +139,7 @@ Status lists_agree(Rank *rank, Error *error)
     for (int m = 0; status == STATUS_OK && m < mesh_size(mesh); m++)
         if (all[m] != all[mesh_rank(mesh, m)])
             status = error_set(error, STATUS_RUN_FAILED,
-                               "%s and %s have different lists of operations: start all processes with the same dprun",
+                               "the operations of %s and %s differ: start all processes with the same dprun",
                                mesh_name(mesh, mesh_rank(mesh, m)).text, mesh_name(mesh, m).text);
     free(all);
     return status;

@@ -102,7 +102,7 @@ Status diverged_path(Rank *rank, const char *path, char **other, Error *error)
     if (!file_is_kept(path))
         return STATUS_OK;
     if (asprintf(other, "%s.diverged", path) < 0)
-        return error_set(error, STATUS_RUN_FAILED, "no memory for the name of a file");
+        return error_set(error, STATUS_RUN_FAILED, "no memory for the file name %s.diverged", path);
     say(rank, "; wrote %s", *other);
     return STATUS_OK;
 }

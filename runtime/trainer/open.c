@@ -34,8 +34,8 @@ static Status open_device(Rank *rank, Error *error)
     const Transport *transport = rank->session->options->transport;
     TRY(device_open(rank->session->device, gpu_of(rank), &rank->device, error));
     if (rank->device->run->async && !transport->gpu_memory)
-        return error_set(error, STATUS_RUN_FAILED, "transport %s moves no memory of device %s", transport->name,
-                         rank->device->run->name);
+        return error_set(error, STATUS_RUN_FAILED, "%s: transport %s cannot transfer the memory of device %s",
+                         rank_name(rank).text, transport->name, rank->device->run->name);
     return STATUS_OK;
 }
 
@@ -110,7 +110,7 @@ static Status check_memory(Rank *rank, Error *error)
     const double gibibyte = 1 << 30;
     return error_set(
         error, STATUS_RUN_FAILED,
-        "the plan needs %.1f GiB %s%s%s, but only %.1f GiB are free: a smaller model, fewer microbatches or a "
+        "the memory plan needs %.1f GiB %s%s%s, but only %.1f GiB are free: a smaller model, fewer microbatches or a "
         "schedule with a lower peak need less; --overcommit runs the plan nevertheless",
         (double)together / gibibyte, *pool->name ? "within the limit of control group " : "on this machine", pool->name,
         *pool->name ? " (of a container or a job)" : "", (double)pool->free / gibibyte);
@@ -125,7 +125,8 @@ static Status open_memory(Rank *rank, Error *error)
         TRY(check_memory(rank, error));
     const Status status = rank->device->run->allocate(rank->device, rank->memory_bytes, &rank->memory, error);
     if (status != STATUS_OK) {
-        error_prefix(error, "%s, the %zu MiB of its plan: ", rank_name(rank).text, rank->memory_bytes >> 20);
+        error_prefix(error, "%s, allocating the %zu MiB of its memory plan: ", rank_name(rank).text,
+                     rank->memory_bytes >> 20);
         return status;
     }
     executor_use_memory(rank->executor, rank->memory);

@@ -249,7 +249,7 @@ static inline void *rank_table(Rank *rank, size_t count, size_t bytes)
 
 static inline Status rank_no_tables(const Rank *rank, Error *error)
 {
-    return error_set(error, STATUS_RUN_FAILED, "%s has no memory for its tables, %zu MiB", rank_name(rank).text,
+    return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its tables of %zu MiB", rank_name(rank).text,
                      rank->table_bytes >> 20);
 }
 

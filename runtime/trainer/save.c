@@ -58,7 +58,7 @@ static Status write_head(Rank *rank, uint64_t parameters, FILE *stream, Error *e
 {
     char *head = weights_head(&rank->session->model, parameters);
     if (!head)
-        return error_set(error, STATUS_RUN_FAILED, "no memory for the head of the weights");
+        return error_set(error, STATUS_RUN_FAILED, "no memory for the head of the file of weights");
     fputs(head, stream);
     rank->collection.checksum = bytes_checksum_on(0, head, strlen(head));
     free(head);
@@ -99,7 +99,7 @@ static Status save_piece(Rank *rank, const Home *home, size_t segment, int membe
         (const char *)chunk->weights.master_weights + piece.offset * rank->device->run->size[MASTER_TYPE];
     float *numbers = calloc(count + 1, sizeof *numbers);
     if (!numbers)
-        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its weights to be saved", rank_name(rank).text);
+        return error_set(error, STATUS_RUN_FAILED, "%s: no memory to save its weights", rank_name(rank).text);
     Status status =
         rank->device->run->store_floats(rank->device, MASTER_TYPE, piece.elements, master_weights, numbers, error);
     if (status == STATUS_OK)
@@ -155,8 +155,7 @@ Status save_outputs(Rank *rank, FILE *stream, Error *error)
             bytes = (next - m) * each;
             outputs = malloc(bytes);
             if (!outputs)
-                return error_set(error, STATUS_RUN_FAILED, "%s: no memory for the outputs to be saved",
-                                 rank_name(rank).text);
+                return error_set(error, STATUS_RUN_FAILED, "%s: no memory to save its outputs", rank_name(rank).text);
             status =
                 rank->device->run->download(rank->device, bytes, chunk->outputs + first->place * each, outputs, error);
         }

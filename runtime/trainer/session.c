@@ -268,7 +268,7 @@ Status session_open(const LoadedProgram *loaded, const RunOptions *options, cons
 {
     Session *session = calloc(1, sizeof *session);
     if (!session)
-        return error_set(error, STATUS_RUN_FAILED, "no memory");
+        return error_set(error, STATUS_RUN_FAILED, "no memory for the session");
     session->loaded = loaded;
     session->mesh = loaded_mesh(loaded);
     session->microbatches = loaded->replicas * loaded->program->microbatches;

@@ -11,11 +11,17 @@ Status communicator_init(Communicator *communicator, const CommunicatorTable *ru
     communicator->count = config->count;
     communicator->members = malloc((size_t)config->count * sizeof *config->members);
     if (!communicator->members)
-        return error_set(error, STATUS_RUN_FAILED, "no memory to connect %d ranks", config->count);
+        return communicator_no_memory(world, config->count, error);
     memcpy(communicator->members, config->members, (size_t)config->count * sizeof *config->members);
     while (config->members[communicator->self] != world->number)
         communicator->self++;
     return STATUS_OK;
+}
+
+Status communicator_no_memory(const World *world, int count, Error *error)
+{
+    return error_set(error, STATUS_RUN_FAILED, "%s: no memory for a communicator of %d ranks",
+                     world_member_name(&world->config, world->number).text, count);
 }
 
 Status communicator_overrun(const Communicator *communicator, const char *what, Error *error)

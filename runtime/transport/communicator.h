@@ -106,6 +106,9 @@ struct Communicator {
 /* Initializes the fields of a zeroed Communicator, except `bytes`. STATUS_RUN_FAILED: there is no memory. */
 Status communicator_init(Communicator *communicator, const CommunicatorTable *run, World *world,
                          const CommunicatorConfig *config, Error *error);
+/* Fails a connect with STATUS_RUN_FAILED: this member of the world has no memory for its side of a communicator of
+   `count` members. */
+Status communicator_no_memory(const World *world, int count, Error *error);
 /* Fails a post with STATUS_RUN_FAILED: more `what` ("messages" or "all-to-alls") are in flight than the configuration
    allows. */
 Status communicator_overrun(const Communicator *communicator, const char *what, Error *error);

@@ -122,7 +122,8 @@ static Status post(LocalCommunicator *side, LocalChannel *channel, uint64_t *pos
 
 static Status no_channel(const Communicator *communicator, const Message *message, Error *error)
 {
-    return error_set(error, STATUS_RUN_FAILED, "no memory for the messages %s %s", message->is_send ? "to" : "from",
+    return error_set(error, STATUS_RUN_FAILED, "no memory for the queue of messages %s %s",
+                     message->is_send ? "to" : "from",
                      world_member_name(&communicator->world->config, communicator->members[message->peer]).text);
 }
 
@@ -321,7 +322,7 @@ Status local_connect(World *world, const CommunicatorConfig *config, Communicato
             free(side->communicator.members);
         }
         free(side);
-        return error_set(error, STATUS_RUN_FAILED, "no memory to connect %d ranks", config->count);
+        return communicator_no_memory(world, config->count, error);
     }
     const Status status = side->device ? make_events(side, error) : STATUS_OK;
     if (status == STATUS_OK)

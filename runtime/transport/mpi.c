@@ -88,7 +88,7 @@ static Status prepare_messages(MpiCommunicator *side, const CommunicatorConfig *
     const size_t most = 2 * (size_t)config->messages_in_flight;
     side->messages = calloc(most + 1, sizeof *side->messages);
     if (!side->messages)
-        return error_set(error, STATUS_RUN_FAILED, "no memory to connect %d ranks", config->count);
+        return communicator_no_memory(side->communicator.world, config->count, error);
     for (size_t i = 0; i < most; i++)
         side->messages[i].next = i + 1 < most ? &side->messages[i + 1] : NULL;
     side->free_message = most ? side->messages : NULL;
@@ -107,7 +107,7 @@ Status mpi_connect(World *base, const CommunicatorConfig *config, Communicator *
     MpiWorld *world = (MpiWorld *)base;
     MpiCommunicator *side = calloc(1, sizeof *side);
     if (!side)
-        return error_set(error, STATUS_RUN_FAILED, "no memory to connect %d ranks", config->count);
+        return communicator_no_memory(base, config->count, error);
     side->world = world;
     side->tag = TAG_COMMUNICATORS + TAGS_EACH * config->number;
     Status status = communicator_init(&side->communicator, &table, base, config, error);

@@ -21,7 +21,9 @@ Status mpi_all_to_all_prepare(MpiCommunicator *side, const CommunicatorConfig *c
     side->communicator.bytes += most * (2 * count * sizeof *side->pieces + sizeof *side->exchanging);
     return side->pieces && side->exchanging
                ? STATUS_OK
-               : error_set(error, STATUS_RUN_FAILED, "no memory for all-to-alls of %d ranks", config->count);
+               : error_set(error, STATUS_RUN_FAILED, "%s: no memory for all-to-alls of %d ranks",
+                           world_member_name(&side->world->world.config, side->world->world.number).text,
+                           config->count);
 }
 
 void mpi_all_to_all_remove(const MpiCommunicator *side)

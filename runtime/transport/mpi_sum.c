@@ -20,7 +20,8 @@ Status mpi_sum_prepare(MpiCommunicator *side, const CommunicatorConfig *config, 
     side->parts = malloc(count * sizeof *side->parts);
     side->received = malloc(room);
     if (!side->transfers || !side->parts || !side->received)
-        return error_set(error, STATUS_RUN_FAILED, "no memory to sum over %d ranks", config->count);
+        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for the buffers of sums over %d ranks",
+                         world_member_name(&side->world->world.config, side->world->world.number).text, config->count);
     side->communicator.bytes += room;
     return STATUS_OK;
 }

@@ -332,7 +332,7 @@ static Status meet_at_end(MpiWorld *world, uint64_t *expected, Error *error)
     const int size = world->world.config.size;
     uint64_t *told = malloc((size_t)size * sizeof *told);
     if (!told)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory at the end of the run");
+        return error_set(error, STATUS_RUN_FAILED, "there is no memory for the barrier at the end of the run");
     const Status status = mpi_gather(&world->world, &world->told, sizeof *told, told, error);
     for (int member = 0; status == STATUS_OK && member < size; member++)
         *expected += member == world->world.number ? 0 : told[member];

@@ -125,12 +125,12 @@ Status nccl_connect(World *world, const CommunicatorConfig *config, Communicator
         return communicator_no_all_to_all("nccl", error);
     NcclCommunicator *side = calloc(1, sizeof *side);
     if (!side)
-        return error_set(error, STATUS_RUN_FAILED, "no memory to connect %d ranks", config->count);
+        return communicator_no_memory(world, config->count, error);
     side->flight_count = 2 * (size_t)config->messages_in_flight;
     side->flights = calloc(side->flight_count + 1, sizeof *side->flights);
     Status status = communicator_init(&side->communicator, &table, world, config, error);
     if (status == STATUS_OK && !side->flights)
-        status = error_set(error, STATUS_RUN_FAILED, "no memory to connect %d ranks", config->count);
+        status = communicator_no_memory(world, config->count, error);
     if (status == STATUS_OK)
         status = prepare(side, config, error);
     if (status == STATUS_OK) {

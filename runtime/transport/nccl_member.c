@@ -129,7 +129,8 @@ static Status exchange_cards(NcclMember *member, NcclId *id, Error *error)
     World *world = member->world;
     Card own, *cards = calloc((size_t)world->config.size, sizeof *cards);
     if (!cards)
-        return error_set(error, STATUS_RUN_FAILED, "no memory for the GPU identities of %d ranks", world->config.size);
+        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for the GPU identities of %d ranks",
+                         world_member_name(&world->config, world->number).text, world->config.size);
     memset(&own, 0, sizeof own);
     member->device->run->async->identity(member->device, own.gpu);
     Status status = world->number == 0 ? nccl_check(nccl.GetUniqueId(&own.id), "ncclGetUniqueId", error) : STATUS_OK;
@@ -195,7 +196,7 @@ Status nccl_member_take(World *world, Device *device, NcclMember **taken, Error 
     if (!member || !met) {
         free(member);
         free(met);
-        return error_set(error, STATUS_RUN_FAILED, "no memory to connect %d ranks", world->config.size);
+        return communicator_no_memory(world, world->config.size, error);
     }
     *member = (NcclMember){.world = world, .users = 1, .device = device, .met = met, .last = &member->first};
     pthread_mutex_init(&member->lock, NULL);

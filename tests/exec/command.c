@@ -235,7 +235,7 @@ static void test_too_much_memory(void **state)
     (void)state;
     const char *const huge = "--set hidden=65536 --set layers=4000 --set heads=2";
     expect(finish(start("%s %s %s", dprun, huge, program)), 3, " are free: a smaller model, ");
-    expect(finish(start("%s --overcommit %s %s", dprun, huge, program)), 3, "of its plan: ");
+    expect(finish(start("%s --overcommit %s %s", dprun, huge, program)), 3, "of its memory plan: ");
 }
 
 /* Memory runs out at a different point for each limit, often inside a library. The run succeeds, or ends with a message

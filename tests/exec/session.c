@@ -454,7 +454,7 @@ static void test_endless_pass(void **state)
         const Outcome outcome = run(&setting);
         const bool told =
             strstr(outcome.error.text, "no rank has made progress for 0.2 s (--deadline): rank 0 at instruction "
-                                       "4 (WAIT s1, pipeline.dps:20) for rank 1, "
+                                       "4 (WAIT s1, pipeline.dps:20) waiting for rank 1, "
                                        "rank 1 at instruction 2 (F") != NULL;
         const bool twice = strstr(outcome.error.text, "not returned yet");
         if (!told || twice)
