@@ -33,18 +33,18 @@ static Status check_hierarchical(const BalanceShape *shape, Error *error)
 Status balance_check(const BalanceShape *shape, bool eplb, Error *error)
 {
     if (!shape->experts || !shape->gpus || !shape->groups || !shape->nodes)
-        return error_set(error, STATUS_BAD_USAGE, "experts, GPUs, groups and nodes are at least 1 each");
+        return error_set(error, STATUS_BAD_USAGE, "experts, GPUs, groups and nodes must each be at least 1");
     if (shape->replicas < shape->experts || shape->replicas > BALANCE_REPLICAS_MAX)
-        return error_set(
-            error, STATUS_BAD_USAGE,
-            "--replicas %u: the physical experts of a layer must be at least its %u experts and at most %d",
-            shape->replicas, shape->experts, BALANCE_REPLICAS_MAX);
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--replicas %u: it must be from %u, the number of experts of a layer, to %d", shape->replicas,
+                         shape->experts, BALANCE_REPLICAS_MAX);
     if (shape->replicas < shape->gpus)
-        return error_set(error, STATUS_BAD_USAGE, "--replicas %u: fewer physical experts than --gpus %u",
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--replicas %u is less than --gpus %u: each GPU needs at least one physical expert",
                          shape->replicas, shape->gpus);
     if (shape->groups % shape->nodes == 0 && shape->experts % shape->groups)
-        return error_set(error, STATUS_BAD_USAGE, "%u experts do not divide into --groups %u", shape->experts,
-                         shape->groups);
+        return error_set(error, STATUS_BAD_USAGE, "--groups %u does not divide the number of experts, %u",
+                         shape->groups, shape->experts);
     if (eplb && shape->replicas % shape->gpus)
         return error_set(error, STATUS_BAD_USAGE,
                          "--replicas %u: eplb wants a multiple of --gpus %u; --method best takes any number",
@@ -161,7 +161,7 @@ static Status check_groups(const BalanceShape *shape, const uint32_t *placement,
             const uint32_t group = placement[*slot] / size, node = gpu / gpus;
             if (node_of[group] != none && node_of[group] != node)
                 return error_set(error, STATUS_BAD_INPUT,
-                                 "expert %u is on node %u, but its group %u on node %u: a group is on one node",
+                                 "expert %u is on node %u, but its group %u is on node %u: a group must be on one node",
                                  placement[*slot], node, group, node_of[group]);
             node_of[group] = node;
         }

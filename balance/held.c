@@ -62,10 +62,10 @@ static Status remove_duplicates(const Domain *domain, Filling *filling, Error *e
                              filling->expert[slot], domain->gpu_of[slot]);
     const uint32_t needed = filling_moves(domain, filling);
     if (needed > domain->moves)
-        return error_set(
-            error, STATUS_BAD_INPUT,
-            "--distinct: the current placement has experts twice on a GPU; %u moves are needed, but --moves %u", needed,
-            domain->moves);
+        return error_set(error, STATUS_BAD_INPUT,
+                         "--distinct: the current placement has experts twice on a GPU; %u moves are needed, but "
+                         "--moves %u allows no more",
+                         needed, domain->moves);
     return STATUS_OK;
 }
 

@@ -24,8 +24,9 @@ static Status check_loads(const dps_experts *experts, Error *error)
 {
     for (size_t i = 0; i < (size_t)experts->layers * experts->experts; i++)
         if (!(experts->loads[i] >= 0 && experts->loads[i] <= BALANCE_LOAD_MAX))
-            return error_set(error, STATUS_BAD_INPUT, "layer %zu: the load of expert %zu is %g, not 0 to %g",
-                             i / experts->experts, i % experts->experts, experts->loads[i], BALANCE_LOAD_MAX);
+            return error_set(error, STATUS_BAD_INPUT,
+                             "layer %zu: the load of expert %zu is %g; it must be from 0 to %g", i / experts->experts,
+                             i % experts->experts, experts->loads[i], BALANCE_LOAD_MAX);
     return STATUS_OK;
 }
 

@@ -107,11 +107,11 @@ static Status check_width(const Rendering *rendering, Error *error)
 {
     const uint32_t width = rendering->width;
     if (width && rendering->format == DPS_SVG && (width < SVG_LEAST_WIDTH || width > SVG_MOST_WIDTH))
-        return error_set(error, STATUS_BAD_USAGE, "a picture is %d to %d pixels wide, not %u", SVG_LEAST_WIDTH,
-                         SVG_MOST_WIDTH, width);
+        return error_set(error, STATUS_BAD_USAGE, "width %u: an svg must be %d to %d pixels wide", width,
+                         SVG_LEAST_WIDTH, SVG_MOST_WIDTH);
     if (width && rendering->format == DPS_TEXT && (width < TEXT_LEAST_WIDTH || width > UINT16_MAX))
-        return error_set(error, STATUS_BAD_USAGE, "text is %d to %d columns wide, not %u", TEXT_LEAST_WIDTH, UINT16_MAX,
-                         width);
+        return error_set(error, STATUS_BAD_USAGE, "width %u: text must be %d to %d columns wide", width,
+                         TEXT_LEAST_WIDTH, UINT16_MAX);
     return STATUS_OK;
 }
 

@@ -127,7 +127,7 @@ dps_status dps_step(dps_rank *rank, const dps_functions *given)
     if (rank->state == RANK_FAILED)
         return rank->failure;
     if (rank->state != RANK_BETWEEN_STEPS)
-        return rank_refuse(rank, "dps_step: a step of this rank has begun and not ended");
+        return rank_refuse(rank, "dps_step: this rank is within a step: end that step first");
     if (!STRUCT_IN(&functions, given)) {
         snprintf(text, sizeof text, STRUCT_REFUSED, "dps_functions");
         return rank_refuse(rank, text);

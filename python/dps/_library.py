@@ -182,7 +182,7 @@ def _open():
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
-        raise ImportError(f"libdps is not here ({error}): install this package with pip, run `make install` in the "
+        raise ImportError(f"libdps was not loaded ({error}): install this package with pip, run `make install` in the "
                           "project, or set DPS_LIBRARY to the path of libdps.so") from None
     for name, (result, arguments) in FUNCTIONS.items():
         function = getattr(library, name)

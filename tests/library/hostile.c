@@ -175,7 +175,7 @@ static void calls_in_the_wrong_order_are_refused(void **state)
     assert_int_equal(calls_made, 2 * 4);
     assert_int_equal(dps_next(running, &action), DPS_OK);
     assert_int_equal(dps_step(running, &calls), DPS_BAD_USAGE);
-    assert_string_equal(dps_rank_error(running), "rank 0: dps_step: a step of this rank has begun and not ended");
+    assert_string_equal(dps_rank_error(running), "rank 0: dps_step: this rank is within a step: end that step first");
     assert_int_equal(dps_join(running, threads, &buffers), DPS_BAD_USAGE);
     assert_int_equal(dps_done(running, action, DPS_OK), DPS_OK);
     assert_int_equal(dps_step(running, &calls), DPS_BAD_USAGE); /* refused: the rank is in the middle of a step */

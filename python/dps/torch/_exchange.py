@@ -28,12 +28,12 @@ def say(form):
 
 def _encode(form):
     if len(form) > _MOST_TENSORS or any(len(shape) > _MOST_DIMENSIONS for shape, _, _ in form):
-        raise UsageError(f"a stage gives at most {_MOST_TENSORS} tensors of at most {_MOST_DIMENSIONS} dimensions, "
-                         f"not {say(form)}")
+        raise UsageError(f"a stage can return at most {_MOST_TENSORS} tensors of at most {_MOST_DIMENSIONS} "
+                         f"dimensions, not {say(form)}")
     numbers = [len(form)]
     for shape, dtype, grad in form:
         if dtype not in _DTYPES:
-            raise UsageError(f"a stage cannot give a tensor of {dtype}; it can give "
+            raise UsageError(f"a stage cannot return a tensor of {dtype}; it can return "
                              f"{', '.join(map(str, _DTYPES))}")
         numbers += [_DTYPES.index(dtype), int(grad), len(shape), *shape, *[0] * (_MOST_DIMENSIONS - len(shape))]
     return torch.tensor(numbers + [0] * (_HEADER - len(numbers)), device=HOST)
@@ -158,13 +158,13 @@ class Exchange:
             self.forms[number] = form
             self._header(self.group.send, _encode(form), peer, number)
         elif known != form:
-            raise UsageError(f"the stage gives {say(form)} for this microbatch; in the first step it gave "
-                             f"{say(known)}. Where shapes change, call forget_shapes() on all ranks")
+            raise UsageError(f"the stage returns {say(form)} for this microbatch; in the first step it returned "
+                             f"{say(known)}. If shapes change, call forget_shapes() on all ranks before the step")
 
     def _check_devices(self, tensors):
         for tensor in tensors:
             if tensor.device.type != self.device.type:
-                raise UsageError(f"the stage gives a tensor on {tensor.device}, but this rank computes on "
+                raise UsageError(f"the stage returns a tensor on {tensor.device}, but this rank computes on "
                                  f"{self.device}: give Pipeline device=\"{tensor.device}\", or move the stage to "
                                  f"{self.device}")
 

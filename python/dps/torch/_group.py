@@ -55,7 +55,7 @@ def program_rank(program, processes, rank_mapping):
         raise UsageError(f"{program.schedule} is compiled for {program.ranks} ranks, and the group has "
                          f"{len(processes)}: compile it with ranks={len(processes)}")
     if rank_mapping is not None and sorted(rank_mapping) != list(range(program.ranks)):
-        raise UsageError(f"rank_mapping must have each of the ranks 0 to {program.ranks - 1} once, not {rank_mapping}")
+        raise UsageError(f"rank_mapping must name each of the ranks 0 to {program.ranks - 1} once, not {rank_mapping}")
     if dist.get_rank() not in processes:
         raise UsageError("this process is not in the group of the pipeline")
     place = processes.index(dist.get_rank())

@@ -77,7 +77,7 @@ class Stage:
         if len(outputs) == 1 and outputs[0].dim() == 0:
             return outputs[0]
         if torch.is_grad_enabled():
-            raise UsageError(f"{self.name} is the last stage and gives no loss (one number): give Pipeline a loss_fn")
+            raise UsageError(f"{self.name} is the last stage and returns no loss (one number): give Pipeline a loss_fn")
         return None
 
     def _roots(self, outputs):
@@ -87,7 +87,7 @@ class Stage:
         roots, given = [], []
         for y in outputs:
             if not isinstance(y, torch.Tensor):
-                raise UsageError(f"{self.name} gives a {type(y).__name__}; a stage gives tensors")
+                raise UsageError(f"{self.name} returns a {type(y).__name__}; a stage must return tensors")
             given.append(y.detach())
             if y.requires_grad:
                 given[-1].requires_grad_()
@@ -106,7 +106,7 @@ class Stage:
             return dy
         if self.loss_gradient is None or self.loss_gradient.shape != held.loss.shape:
             if held.loss.numel() != 1:
-                raise UsageError(f"{self.name}: the loss of a microbatch is one number; this one has shape "
+                raise UsageError(f"{self.name}: the loss of a microbatch must be one number; this one has shape "
                                  f"{list(held.loss.shape)}")
             self.loss_gradient = torch.full_like(held.loss, self.loss_scale, requires_grad=False)
         return (self.loss_gradient,) if held.roots else ()

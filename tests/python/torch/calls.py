@@ -61,7 +61,7 @@ def loss_of_many_numbers():
     pipeline = dps.torch.Pipeline(program, [nn.Linear(4, 4)], lambda y, target: (y - target) ** 2)
     x = torch.randn(8, 4)
     if rank == 1:
-        refused("the loss of a microbatch is one number; this one has shape [2, 4]", pipeline.step, target=x)
+        refused("the loss of a microbatch must be one number; this one has shape [2, 4]", pipeline.step, target=x)
     else:
         failed(lambda: pipeline.step(x))
 
@@ -81,7 +81,7 @@ def on_another_device():
     assert with_parameters.device.type == "meta"
     pipeline = dps.torch.Pipeline(program, [lambda x: x.to("meta")])
     if rank == 0:
-        refused("the stage gives a tensor on meta, but this rank computes on cpu", pipeline.step, *given)
+        refused("the stage returns a tensor on meta, but this rank computes on cpu", pipeline.step, *given)
     else:
         failed(pipeline.step)
 

@@ -255,7 +255,8 @@ class Failures(Ranks):
         for rank, (_, output) in enumerate(results):
             self.assertNotRegex(output, "too late|no failure|Traceback")
             there = rank == 1
-            shape = r"the stage gives \[1, 4\] float32 for this microbatch; in the first step it gave \[2, 4\] float32"
+            shape = (r"the stage returns \[1, 4\] float32 for this microbatch; in the first step it returned "
+                     r"\[2, 4\] float32")
             where = r"PipelineError: rank 1 failed in {} \(line \d+ of 1f1b.dps\): "
             self.assertRegex(output, "shape: " + ("" if there else where.format("1SEND_F2")) + "UsageError: " + shape)
             self.assertRegex(output, "raises: " + ("" if there else where.format("1F2")) + "ArithmeticError: this")
