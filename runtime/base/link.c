@@ -67,6 +67,6 @@ Status link_read(const char *text, LinkModel *link, Error *error)
             return STATUS_BAD_USAGE;
     }
     if (link->latency <= 0 && link->bandwidth <= 0)
-        return error_set(error, STATUS_BAD_USAGE, "neither a latency above 0 nor a bandwidth is given");
+        return error_set(error, STATUS_BAD_USAGE, "give a latency above 0, a bandwidth, or both");
     return STATUS_OK;
 }

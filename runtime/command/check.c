@@ -109,7 +109,8 @@ Status check_tell(const Check *check, bool json, FILE *stream, Error *error)
         return STATUS_OK;
     if (is_loss(check))
         snprintf(microbatch, sizeof microbatch, ", microbatch %u", check->place);
-    return error_set(error, STATUS_BAD_INPUT,
-                     "step %llu%s: %s %.17g differs from that of the whole model on one rank, %.17g",
-                     (unsigned long long)check->step, microbatch, name_of(check), check->values[0], check->values[1]);
+    return error_set(
+        error, STATUS_BAD_INPUT,
+        "step %llu%s: %s is %.17g, but %.17g in the whole model on one rank; they must be equal to the bit",
+        (unsigned long long)check->step, microbatch, name_of(check), check->values[0], check->values[1]);
 }

@@ -119,13 +119,12 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
         TRY(run_forward_only(argc, argv, arena, &line, error));
     if (line.run.outputs && !loaded.program->forward_only)
         return error_set(error, STATUS_BAD_USAGE,
-                         "--outputs goes with --forward-only or a program without backward passes");
+                         "--outputs needs --forward-only or a program without backward passes");
     if ((line.run.expert_replicas || line.run.rebalance) && !loaded.program->forward_only)
-        return error_set(
-            error, STATUS_BAD_USAGE,
-            "--%s goes with --forward-only or a program without backward passes: experts that have copies or "
-            "move are not trained",
-            line.run.expert_replicas ? "expert-replicas" : "rebalance");
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--%s needs --forward-only or a program without backward passes: experts that have copies or "
+                         "move cannot be trained",
+                         line.run.expert_replicas ? "expert-replicas" : "rebalance");
     line.run.costs = costs_resolve(&line.run.costs, loaded.program->stages, &loaded.program->recipes, arena);
     signal(SIGPIPE, SIG_IGN); /* if the reader has closed the pipe, a write returns an error instead */
     signal(SIGXFSZ, SIG_IGN); /* the same if a file would exceed its limit (ulimit -f) */

@@ -231,7 +231,8 @@ static Status check_transport(const CommandLine *line, Error *error)
         return error_set(error, STATUS_BAD_USAGE, "--transport %s is for GPUs, not for --device %s", transport->name,
                          run->device);
     if (!transport->gpu_memory && on_gpu(run))
-        return error_set(error, STATUS_BAD_USAGE, "--transport %s moves no memory of GPUs; nccl does", transport->name);
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--transport %s cannot transfer the memory of GPUs; use --transport nccl", transport->name);
     if (!transport->processes && launched_processes() > 1)
         return error_set(error, STATUS_BAD_USAGE,
                          "--transport %s: each of the %d processes would run all ranks; leave it out, or start dprun "
@@ -256,7 +257,7 @@ static Status check_files(const CommandLine *line, Error *error)
         on_stdout += written[i] && strcmp(written[i], "-") == 0;
     if (on_stdout > 1)
         return error_set(error, STATUS_BAD_USAGE,
-                         "standard output takes one of --json, --outputs, --save, --trace and --profile");
+                         "only one of --json, --outputs, --save, --trace and --profile can go to standard output");
     return file_keep_apart(written, sizeof written / sizeof *written, read, sizeof read / sizeof *read, error);
 }
 
@@ -269,7 +270,7 @@ static Status configure_model(CommandLine *line, const OptionsGiven *given, Erro
     if (options_given(&table, given, "seed"))
         model->seed = line->seed;
     if (line->run.held_out && !model_reads_text(model))
-        return error_set(error, STATUS_BAD_USAGE, "--held-out goes with a model that trains on text, such as gpt");
+        return error_set(error, STATUS_BAD_USAGE, "--held-out needs a model that trains on text, such as gpt");
     return STATUS_OK;
 }
 
@@ -320,7 +321,7 @@ Status options_parse(int argc, char **argv, Arena *arena, CommandLine *line, Err
     TRY(options_check(&table, 0, &given, error));
     for (size_t i = 0; i < sizeof of_groups / sizeof *of_groups; i++)
         if (options_given(&table, &given, of_groups[i]) && line->shards < 2)
-            return error_set(error, STATUS_BAD_USAGE, "--%s goes with --expert-parallel of 2 or more", of_groups[i]);
+            return error_set(error, STATUS_BAD_USAGE, "--%s needs --expert-parallel of 2 or more", of_groups[i]);
     line->run.simulated = options_given(&table, &given, "device=sim");
     choose_transport(line);
     TRY(check_transport(line, error));

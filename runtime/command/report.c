@@ -67,7 +67,7 @@ static void print_walk(const Report *report)
     const Costs *costs = &report->options->costs;
     const bool follows = costs->follows_recipe || (costs->recipes && costs->with_recipes[0].follows_recipe);
     if (follows && !report->options->in_turn && used & (1u << COST_FB | 1u << COST_FF))
-        fprintf(report->words, "F&%c        component by component, communication beside computation\n",
+        fprintf(report->words, "F&%c        component by component; communication overlaps computation\n",
                 used & 1u << COST_FF ? 'F' : 'B');
 }
 
@@ -83,7 +83,7 @@ static void print_header(const Report *report)
     if (facts->reference.ranks)
         print_reference(facts->reference, words);
     if (facts->replicas > 1)
-        fprintf(words, "replicas   %u, with %s and %s a step together\n", facts->replicas,
+        fprintf(words, "replicas   %u; together they have %s and %s a step\n", facts->replicas,
                 counted(all_ranks(facts), "rank").text, counted(step_microbatches(facts), "microbatch").text);
     if (report->options->expert_replicas)
         snprintf(copies, sizeof copies, ", with %s: %u on each rank",
@@ -101,7 +101,7 @@ static void print_header(const Report *report)
                 short_number((double)facts->parameters, parameters), short_number((double)facts->planned_bytes, bytes));
         fprintf(words, "data       %s", facts->data);
         if (facts->byte_entropy > 0)
-            fprintf(words, ", %.4f nats a byte by the frequency of bytes alone", facts->byte_entropy);
+            fprintf(words, ", byte frequencies alone give a loss of %.4f nats a byte", facts->byte_entropy);
         putc('\n', words);
         print_comparable(report);
     }
@@ -119,7 +119,7 @@ static void explain_missing_bubble(const Report *report)
     if (!processors || ranks <= processors)
         return;
     fprintf(json ? stderr : report->words,
-            "%s%u ranks share %s: each waits about %.0f %% of the time for one, whatever the schedule; %s\n",
+            "%s%u ranks share %s: each waits about %.0f %% of the time for a processor, whatever the schedule; %s\n",
             json ? "dprun: note: " : "           ", ranks, counted(processors, "processor").text,
             100.0 * (1.0 - (double)processors / ranks), json ? "bubble_rate is null" : "no bubble is measured");
 }
@@ -319,8 +319,8 @@ static void print_hidden(const Report *report)
     const double each = 1e3 / all_ranks(&report->facts) / (double)report->steps; /* ms of a rank in a step */
     if (all > 0)
         fprintf(report->words,
-                "hidden     %.1f %% of the all-to-alls: of %.3g ms in a rank's step it computed for %.3g ms and waited "
-                "for %.3g ms\n",
+                "hidden     %.1f %% of the time of all-to-alls: of their %.3g ms in a step a rank computed for %.3g ms "
+                "and waited for %.3g ms\n",
                 100 * (1 - waited / all), all * each, (all - waited) * each, waited * each);
 }
 
@@ -334,13 +334,13 @@ static void print_results(const Report *report)
         fprintf(words, "last loss %.4f\n", report->last_loss);
     if (report->last_load > 0)
         fprintf(words,
-                "experts    the busiest of a layer gets %.2f times the mean of tokens (first step %.2f); "
+                "experts    the busiest of a layer gets %.2f times the mean number of tokens (first step %.2f); "
                 "balance loss %.2g\n",
                 report->last_load, report->first_load, report->last_balance_loss);
     print_placing(report);
     print_hidden(report);
     if (report->has_held_out)
-        fprintf(words, "held out   loss %.4f nats a byte over %llu bytes; the frequency of bytes alone gives %.4f\n",
+        fprintf(words, "held out   loss %.4f nats a byte over %llu bytes; byte frequencies alone give %.4f\n",
                 report->held_out_loss, (unsigned long long)report->held_out_tokens, report->facts.byte_entropy);
 }
 

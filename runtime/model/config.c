@@ -347,8 +347,8 @@ Status model_config_check(ModelConfig *config, uint32_t stages, Error *error)
     if (kept > kept_most)
         return error_set(
             error, STATUS_BAD_INPUT,
-            "this model is too large: it would save about %.1g numbers for each microbatch, and %.1g is the "
-            "most; make layers, hidden, sequence or microbatch_size smaller",
+            "this model is too large: it would save about %.1g numbers for each microbatch; it can save at most %.1g; "
+            "make layers, hidden, sequence or microbatch_size smaller",
             kept, (double)kept_most);
     return config->model->check ? config->model->check(config, error) : STATUS_OK;
 }

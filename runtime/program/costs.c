@@ -153,7 +153,7 @@ static Status set_stage(const Reading *reading, const Key *key, const char *name
     Costs *costs = reading->costs;
     uint32_t stage;
     if (!read_index(&index, &stage) || strcmp(index, "]") != 0)
-        return error_set(error, STATUS_BAD_INPUT, "%s: the brackets hold a stage from 0 to %d, as in %s[3]", name,
+        return error_set(error, STATUS_BAD_INPUT, "%s: the brackets must hold a stage from 0 to %d, as in %s[3]", name,
                          INDEX_MAX, key->name);
     if (stage >= costs->stage_count) {
         const uint32_t old = costs->stage_count, wanted = stage + 1 > 2 * old ? stage + 1 : 2 * old;
@@ -201,8 +201,8 @@ static Status set_link(const Reading *reading, const Key *key, const char *name,
                       (index += 2, read_index(&index, &to)) && strcmp(index, "]") == 0;
     if (!good)
         return error_set(error, STATUS_BAD_INPUT,
-                         "%s: the brackets hold the sending and the receiving rank, from 0 to %d, as in %s[0->1]", name,
-                         INDEX_MAX, key->name);
+                         "%s: the brackets must hold the sending and the receiving rank, from 0 to %d, as in %s[0->1]",
+                         name, INDEX_MAX, key->name);
     if (from == to)
         return error_set(error, STATUS_BAD_INPUT, "%s: a rank sends no messages to itself", name);
     if (!find_link(costs, from, to)) {

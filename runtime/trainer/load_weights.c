@@ -193,7 +193,7 @@ static Status load_stages(Rank *rank, uint64_t *counts, FILE *file, Error *error
     }
     if (before == session->saved_parameters)
         return STATUS_OK;
-    return error_set(error, STATUS_BAD_INPUT, "%s: %llu parameters; this model has %llu", session->options->load,
+    return error_set(error, STATUS_BAD_INPUT, "%s has %llu parameters, but this model has %llu", session->options->load,
                      (unsigned long long)session->saved_parameters, (unsigned long long)before);
 }
 

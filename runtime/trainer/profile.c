@@ -299,8 +299,9 @@ static void put_overlap(const Figures *figures, const char *device, FILE *stream
             if (figures->parts[1][part][pass].count)
                 turn += (double)figures->parts[1][part][pass].count * mean(figure_of(figures, part, pass));
     if (turn > 0)
-        fprintf(stream, "%-16s = %-11.5g # measured: what an F&B takes of its parts in turn\n", "overlap",
-                figures->pairs / turn);
+        fprintf(stream,
+                "%-16s = %-11.5g # measured: time of an F&B, divided by that of its parts one after the other\n",
+                "overlap", figures->pairs / turn);
     else
         fprintf(stream, "%-16s = %-11d # derived: device %s runs the parts of an F&B one after the other\n", "overlap",
                 1, device);
@@ -310,7 +311,7 @@ static void put_messages(const Rank *rank, const Figures *figures, FILE *stream)
 {
     const Figure *small = &figures->messages[0], *large = &figures->messages[1];
     if (!small->count) {
-        fprintf(stream, "# There is no time of messages: the program sends none.\n");
+        fprintf(stream, "# There are no times of messages: the program sends none.\n");
         return;
     }
     const double bytes = (double)message_size(rank, 1), fewer = (double)message_size(rank, 0);
@@ -339,7 +340,7 @@ static void put_gradients(const Figures *figures, FILE *stream)
     if (figures->gradients > 0)
         fprintf(stream,
                 "%-16s = %-11.0f # bytes of the gradient of the whole model, which replicas sum\n"
-                "%-16s = %-11d # whose gradients these are; with more stages, each has its share\n",
+                "%-16s = %-11d # number of stages of these gradients; with more stages, each has its share\n",
                 "gradients", figures->gradients, "stages", 1);
 }
 
@@ -348,7 +349,7 @@ static void put_head(const Rank *rank, FILE *stream)
     const Session *session = rank->session;
     const Program *program = session->loaded->program;
     const ModelConfig *model = &session->model;
-    fputs("# What the parts of a model take. For dpc --cost @FILE, with any schedule and any number of stages.\n",
+    fputs("# Times of the parts of a model. For dpc --cost @FILE, with any schedule and any number of stages.\n",
           stream);
     fprintf(stream, "# Model %s: layers %u, hidden %u, heads %u, sequence %u, microbatch_size %u, vocabulary %u.\n",
             session->options->model_name ? session->options->model_name : model_name(model), model->layers,

@@ -167,7 +167,7 @@ static Status check_copies(const Session *session, Error *error)
     if (physical > most)
         return error_set(error, STATUS_BAD_USAGE,
                          "--expert-replicas %u: a rank would hold an expert twice; with %u experts over %u ranks at "
-                         "most %llu make sense",
+                         "most %llu are possible",
                          copies, experts, shards, (unsigned long long)(most - experts));
     if (physical % shards != 0)
         return error_set(error, STATUS_BAD_USAGE,

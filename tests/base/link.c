@@ -48,7 +48,7 @@ static void mistakes_are_named(void **state)
         {"latency", "'latency' is not 'key = value'"},
         {"", "'' is not 'key = value'"},
         {"latency=1us,", "'' is not 'key = value'"},
-        {"ranks=0-1", "neither a latency above 0 nor a bandwidth is given"},
+        {"ranks=0-1", "give a latency above 0, a bandwidth, or both"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         Error error;

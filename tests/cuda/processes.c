@@ -122,7 +122,7 @@ static void test_refusals(void **state)
     expect(finish(start(command, "MOCK_DEVICES=2", mpirun_command(), 4, dprun, "", small, program)), 3,
            "rank 0 and rank 2 are on the same GPU, and NCCL needs one for each");
     expect(finish(start(command, "MOCK_DEVICES=4", mpirun_command(), 4, dprun, "--transport mpi", small, program)), 2,
-           "--transport mpi moves no memory of GPUs; nccl does");
+           "--transport mpi cannot transfer the memory of GPUs; use --transport nccl");
 }
 
 /* NCCL fails on one rank: all ranks end before the deadline, and the message names the call that failed. If the call

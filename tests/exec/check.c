@@ -123,7 +123,7 @@ static void a_wrong_loss_is_named(void **state)
     assert_string_equal(text, "");
     unsigned microbatch;
     double value, reference;
-    if (sscanf(error.text, "step 2, microbatch %u: loss %lf differs from that of the whole model on one rank, %lf",
+    if (sscanf(error.text, "step 2, microbatch %u: loss is %lf, but %lf in the whole model on one rank; they must be",
                &microbatch, &value, &reference) != 3)
         fail_msg("%s", error.text);
     assert_true(microbatch < 2 * MICROBATCHES && value != reference && value / reference > 0.999999 &&

@@ -105,7 +105,7 @@ static void test_forward_only_schedule(void **state)
                         dprun, folder, small, program, dprun, small, folder, folder)),
            0, "");
     expect(finish(start("%s --outputs w %s", dprun, program)), 2,
-           "--outputs goes with --forward-only or a program without backward passes");
+           "--outputs needs --forward-only or a program without backward passes");
     expect(finish(start("%s --save w %s/f.bin", dprun, folder)), 2,
            "f.bin has no backward passes and runs as with --forward-only: --forward-only cannot be combined with");
 }
@@ -122,7 +122,7 @@ static void test_standard_output(void **state)
     assert_non_null(strstr(diagnostics, "held out"));
     expect(finish(start("%s --steps 1 --trace - %s %s", dprun, small, program)), 0, "held out");
     assert_int_equal(*output, '{');
-    expect(finish(start("%s --json --trace - %s", dprun, program)), 2, "standard output takes one of");
+    expect(finish(start("%s --json --trace - %s", dprun, program)), 2, "can go to standard output");
 }
 
 /* A named pipe is opened once, so its reader gets all of the output. */

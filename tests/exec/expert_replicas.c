@@ -127,16 +127,16 @@ static void copies_that_make_no_sense_are_refused(void **state)
     char program[200];
     compile_schedule("1f1b", 1, program);
     assert_refused("--replicas 2 --expert-parallel 2 --expert-replicas 2", 2,
-                   "--expert-replicas goes with --forward-only or a program without backward passes");
-    assert_refused("--replicas 2 --expert-parallel 2 --rebalance 2", 2, "--rebalance goes with --forward-only");
+                   "--expert-replicas needs --forward-only or a program without backward passes");
+    assert_refused("--replicas 2 --expert-parallel 2 --rebalance 2", 2, "--rebalance needs --forward-only");
 #define TOGETHER "--forward-only --replicas 4 --expert-parallel 4 "
     assert_refused(TOGETHER "--expert-replicas 6", 2,
                    "--expert-replicas 6: 14 physical experts do not divide among --expert-parallel 4 ranks; "
                    "--expert-replicas 8 would");
     assert_refused(
         TOGETHER "--expert-replicas 28", 2,
-        "--expert-replicas 28: a rank would hold an expert twice; with 8 experts over 4 ranks at most 24 make "
-        "sense");
+        "--expert-replicas 28: a rank would hold an expert twice; with 8 experts over 4 ranks at most 24 are "
+        "possible");
     assert_refused(TOGETHER "--rebalance 2 --steps 2", 2,
                    "--rebalance 2: a run of 2 steps ends before experts move; use more --steps");
     assert_refused(TOGETHER "--expert-replicas 4 --check", 2, "--check");
@@ -144,7 +144,7 @@ static void copies_that_make_no_sense_are_refused(void **state)
     assert_refused(TOGETHER "--expert-replicas 4 --model gpt", 2, "model gpt has no experts");
     assert_refused(TOGETHER "--moves 4", 2, "--rebalance");
     assert_refused("--forward-only --replicas 2 --expert-parallel 1 --expert-replicas 2", 2,
-                   "--expert-replicas goes with --expert-parallel of 2 or more");
+                   "--expert-replicas needs --expert-parallel of 2 or more");
     assert_refused("--forward-only --rebalance 2 --steps 4", 2, "--expert-parallel");
 }
 

@@ -185,7 +185,7 @@ static void test_standard_output(void **state)
     expect(finish(start("%s --steps 2 --profile - %s %s >%s/piped", dprun, small, program, folder)), 0,
            "steps      2 in");
     assert_true(costs_from("piped").model_layers == 2);
-    expect(finish(start("%s --json --profile - %s", dprun, program)), 2, "standard output takes one of");
+    expect(finish(start("%s --json --profile - %s", dprun, program)), 2, "can go to standard output");
 }
 
 static void test_refused(void **state)

@@ -49,7 +49,7 @@ static void test_check_and_simulation(void **state)
 {
     (void)state;
     expect(finish(start("%s --check --replicas 3 --steps 2 %s %s", dprun, small, program)), 0, "");
-    assert_non_null(strstr(output, "replicas   3, with 6 ranks and 6 microbatches a step together\n"));
+    assert_non_null(strstr(output, "replicas   3; together they have 6 ranks and 6 microbatches a step\n"));
     assert_non_null(strstr(output, "equal to the bit in 2 steps"));
     expect(finish(start("%s --device sim --cost unit=1e-4 --replicas 3 --json %s", dprun, program)), 0, "");
     expect(finish(start("%s --profile %s/profile --replicas 2 --steps 8 %s %s", dprun, folder, small, program)), 0, "");
