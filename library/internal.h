@@ -148,8 +148,9 @@ bool struct_out(void *given, const void *known, size_t known_size);
 #define STRUCT_OUT(given, known) struct_out(given, known, sizeof *(known))
 
 /* A format for error_set; its argument is the name of the struct. */
-#define STRUCT_REFUSED \
-    "%s has no size, or a member of a newer dps.h that this library does not know: set it to 0 or install a newer one"
+#define STRUCT_REFUSED                                                                                                \
+    "%s is NULL, its `size` is 0, or it sets a member that this libdps does not know: set `size` or install a newer " \
+    "libdps"
 
 /* --- programs (program.c) --- */
 

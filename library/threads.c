@@ -113,7 +113,8 @@ static const char *refusal(const dps_rank *rank, dps_threads *threads, const dps
 dps_status dps_join(dps_rank *rank, dps_threads *threads, const dps_buffers *given)
 {
     dps_buffers buffers;
-    const char *why = "dps_join: dps_buffers has no size, or a member of a newer dps.h";
+    const char *why =
+        "dps_join: dps_buffers is NULL, its `size` is 0, or it sets a member that this libdps does not know";
     if (rank->state == RANK_FAILED)
         return rank->failure;
     if (STRUCT_IN(&buffers, given))

@@ -24,10 +24,11 @@ static Status describe_driver(CudaError code, Error *error)
     if (cuda_runtime->DriverGetVersion(&driver) != CUDA_OK || driver == 0)
         return error_set(error, STATUS_RUN_FAILED, "no NVIDIA driver on this machine (libcuda.so.1 cannot be opened)");
     if (code == CUDA_DRIVER_TOO_OLD)
-        return error_set(error, STATUS_RUN_FAILED,
-                         "the NVIDIA driver is too old: it is for CUDA %d.%d, this program was built with %d.%d",
-                         driver / 1000, driver % 1000 / 10, cuda_runtime->runtime_version / 1000,
-                         cuda_runtime->runtime_version % 1000 / 10);
+        return error_set(
+            error, STATUS_RUN_FAILED,
+            "the NVIDIA driver is too old: it is for CUDA %d.%d, but this program was built with CUDA %d.%d",
+            driver / 1000, driver % 1000 / 10, cuda_runtime->runtime_version / 1000,
+            cuda_runtime->runtime_version % 1000 / 10);
     if (code != CUDA_OK)
         return error_set(error, STATUS_RUN_FAILED, "no GPU (cudaGetDeviceCount: %s)",
                          cuda_runtime->GetErrorString(code));

@@ -231,8 +231,8 @@ Status model_config_set(ModelConfig *config, const char *assignment, Error *erro
 static void contradict(Error *contradictions, const char *key, const char *there, const char *here)
 {
     const size_t used = strlen(contradictions->text);
-    snprintf(contradictions->text + used, sizeof contradictions->text - used, "; %s is %s there and %s here", key,
-             there, here);
+    snprintf(contradictions->text + used, sizeof contradictions->text - used,
+             "; %s is %s in the file, but %s in this run", key, there, here);
 }
 
 /* Changes to the defaults of another model, but keeps the settings that were given. */

@@ -66,8 +66,8 @@ Status model_config_load(const char *name, ModelConfig *config, Error *error);
 Status model_config_set(ModelConfig *config, const char *assignment, Error *error);
 /* Adopts a setting of saved weights (the model, or a setting that weights depend on), unless a different value was
    given. A new model also brings its defaults. If a different value was given, keeps it and appends a text such as ";
-   hidden is 96 there and 128 here" to `contradictions`. STATUS_BAD_INPUT: unknown setting, bad value, or weights do not
-   depend on the setting. */
+   hidden is 96 in the file, but 128 in this run" to `contradictions`. STATUS_BAD_INPUT: unknown setting, bad value, or
+   weights do not depend on the setting. */
 Status model_config_adopt(ModelConfig *config, const char *key, const char *value, Error *contradictions, Error *error);
 /* Writes the settings that weights depend on, for model_config_adopt: one line `key value` each, the model first. */
 void model_config_write_sizes(const ModelConfig *config, FILE *stream);

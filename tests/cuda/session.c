@@ -204,7 +204,7 @@ static void test_no_gpu(void **state)
     } cases[] = {
         {{.count_error = 100}, "no NVIDIA driver"},
         {{.count_error = CUDA_DRIVER_TOO_OLD, .driver_version = 11040},
-         "too old: it is for CUDA 11.4, this program was built with 13.0"},
+         "too old: it is for CUDA 11.4, but this program was built with CUDA 13.0"},
         {{.count_error = 100, .driver_version = 12040}, "no GPU (cudaGetDeviceCount: "},
         {{.devices = -1, .driver_version = 12040}, "shows none"},
         {{.major = 7, .minor = 5}, "has compute capability 7.5; 8.0"},

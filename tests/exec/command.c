@@ -180,15 +180,16 @@ static void test_load_settings(void **state)
         0, "");
     expect(finish(start("%s %s --load %s/learned --set hidden=16 --model gpt %s", dprun, still, folder, program)), 0,
            "");
-    expect(finish(start("%s %s --load %s/learned --set hidden=128 --set layers=8 --set sequence=8 %s", dprun, still,
-                        folder, program)),
-           1,
-           "/learned: weights of another model: layers is 4 there and 8 here; hidden is 16 there and 128 here; leave "
-           "out these settings");
+    expect(
+        finish(start("%s %s --load %s/learned --set hidden=128 --set layers=8 --set sequence=8 %s", dprun, still,
+                     folder, program)),
+        1,
+        "/learned: weights of another model: layers is 4 in the file, but 8 in this run; hidden is 16 in the file, but "
+        "128 in this run; leave out these settings");
     assert_null(strstr(diagnostics, "sequence"));
     assert_null(strstr(diagnostics, "warmup"));
     expect(finish(start("%s --load %s/learned --model mlp %s", dprun, folder, program)), 1,
-           "model is gpt there and mlp here");
+           "model is gpt in the file, but mlp in this run");
     expect(finish(start("%s --steps 1 --model mlp --set hidden=8 --save %s/mlp %s", dprun, folder, program)), 0, "");
     expect(finish(start("%s %s --load %s/mlp %s", dprun, still, folder, program)), 0, "");
     assert_non_null(strstr(output, "model      mlp from "));
@@ -202,8 +203,8 @@ static void test_load_settings(void **state)
            0, "");
     expect(finish(start("%s --load %s/moe --set router=sigmoid --set gate_factor=1 --set experts=5 %s", dprun, folder,
                         program)),
-           1, "gate_factor is 1.1 there and 1 here");
-    assert_non_null(strstr(diagnostics, "router is softmax there and sigmoid here"));
+           1, "gate_factor is 1.1 in the file, but 1 in this run");
+    assert_non_null(strstr(diagnostics, "router is softmax in the file, but sigmoid in this run"));
 }
 
 /* Refuses a changed byte, a weight that is not finite, a newer format, and a setting that does not exist. The old

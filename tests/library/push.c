@@ -80,7 +80,7 @@ static void needed_functions_are_asked_for(void **state)
     }
     own.size = 0;
     assert_int_equal(dps_step(rank, &own), DPS_BAD_USAGE);
-    assert_non_null(strstr(dps_rank_error(rank), "dps_functions has no size"));
+    assert_non_null(strstr(dps_rank_error(rank), "dps_functions is NULL, its `size` is 0"));
     dps_rank_free(rank);
 
     assert_int_equal(dps_forward_half(d, program, &forward), DPS_OK); /* the forward half needs no backward functions */
