@@ -32,7 +32,11 @@ static int gpu_of(const Rank *rank)
 static Status open_device(Rank *rank, Error *error)
 {
     const Transport *transport = rank->session->options->transport;
-    TRY(device_open(rank->session->device, gpu_of(rank), &rank->device, error));
+    const Status status = device_open(rank->session->device, gpu_of(rank), &rank->device, error);
+    if (status != STATUS_OK) {
+        error_prefix(error, "%s, ", rank_name(rank).text);
+        return status;
+    }
     if (rank->device->run->async && !transport->gpu_memory)
         return error_set(error, STATUS_RUN_FAILED, "%s: transport %s cannot transfer the memory of device %s",
                          rank_name(rank).text, transport->name, rank->device->run->name);
