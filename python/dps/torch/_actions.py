@@ -47,6 +47,8 @@ class Actions:
             kept, outputs = stage.forward(inputs, step.arguments[number], targets, split and mode)
             if mode:
                 held[key] = kept
+            elif not is_first:
+                slots[x] = None
             self._forwarded(number, y, is_last, kept.loss, outputs)
         return run
 

@@ -9,8 +9,11 @@ from . import _links
 from ._failure import MessageFailed
 from ._links import HOST
 
-_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
-           torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128)
+# The dtypes of messages; None for those that this PyTorch lacks.
+_DTYPES = tuple([getattr(torch, name, None) for name in (
+    "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64",
+    "complex128", "complex32", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
+    "float8_e5m2fnuz", "float8_e8m0fnu")])
 _MOST_DIMENSIONS, _MOST_TENSORS = 8, 32
 _HEADER = 1 + _MOST_TENSORS * (3 + _MOST_DIMENSIONS)
 
@@ -34,7 +37,7 @@ def _encode(form):
     for shape, dtype, grad in form:
         if dtype not in _DTYPES:
             raise UsageError(f"a stage cannot return a tensor of {dtype}; it can return "
-                             f"{', '.join(map(str, _DTYPES))}")
+                             f"{', '.join(str(known) for known in _DTYPES if known)}")
         numbers += [_DTYPES.index(dtype), int(grad), len(shape), *shape, *[0] * (_MOST_DIMENSIONS - len(shape))]
     return torch.tensor(numbers + [0] * (_HEADER - len(numbers)), device=HOST)
 

@@ -13,6 +13,9 @@ from .._errors import Error
 # the rank has died. Also the most seconds in which ranks write, after the deadline, that they wait (_who_hangs).
 _GRACE = 2.0
 
+STORE_ENDED = ("the process that holds the store of torch.distributed has ended (process 0, unless torchrun started the "
+               "processes)")
+
 
 class PipelineError(Error, RuntimeError):
     """Another rank failed or ended, this rank waited for a message longer than the deadline, or an earlier step of this
@@ -45,19 +48,20 @@ class Failures:
 
     def _tell(self, words):
         """Writes `words` as the reason of the failure, unless another rank has written a reason before. Returns the
-        reason that was written first. If the store cannot be used, returns `words` with a sentence that says so."""
-        try:
-            if self._count("failures", 1) == 1:
-                self.store.set("failure", words)
-                return words
-            return self.store.get("failure").decode()
-        except Exception:  # the store is gone, with the process that held it
-            return f"{words}. The process that holds the store of torch.distributed has ended too"
+        reason that was written first."""
+        if self._count("failures", 1) == 1:
+            self.store.set("failure", words)
+            return words
+        return self.store.get("failure").decode()
 
     def stage_raised(self, where, error):
         """Tells the other ranks that an action of this rank, such as a pass, has raised `error`. Closes the
         connections of this rank."""
-        self.words = self._tell(f"rank {self.rank} failed in {where}: {type(error).__name__}: {error}")
+        self.words = f"rank {self.rank} failed in {where}: {type(error).__name__}: {error}"
+        try:
+            self.words = self._tell(self.words)
+        except Exception:  # the store is gone, with the process that held it
+            pass
         self.close()
 
     def message_failed(self, where, other, deadline, error):
@@ -68,41 +72,34 @@ class Failures:
         where   the action in which this rank was; other: the rank at the other end, in words"""
         late = "timed out" in str(error).lower()
         waited = f"rank {self.rank} was at {where}"
-        words = self._told(_GRACE if not late else 0.0)
-        if words is None and late:
-            words = self._tell(self._who_hangs(waited, deadline))
-        elif words is None:
-            words = self._tell(f"{other} has ended: its connection closed while {waited}")
-        self.words = words
+        try:
+            self.words = self._told(0.0 if late else _GRACE) or self._tell(
+                self._who_hangs(waited, deadline) if late
+                else f"{other} has ended: its connection closed while {waited}")
+        except Exception:  # the store is gone: `other` may have ended, or closed its connections for the same reason
+            self.words = f"{STORE_ENDED}; {waited} when its connection with {other} {'timed out' if late else 'closed'}"
         self.close()
-        return PipelineError(words)
+        return PipelineError(self.words)
 
     def _told(self, seconds):
-        """Waits at most `seconds` for a reason that another rank writes. Returns the reason; None if there is none, or
-        if the store cannot be used."""
+        """Waits at most `seconds` for a reason that another rank writes. Returns the reason; None if there is none."""
         until = time.monotonic() + seconds
-        try:
-            while self._count("failures") == 0:
-                if time.monotonic() >= until:
-                    return None
-                time.sleep(0.02)
-            return self.store.get("failure").decode()
-        except Exception:
-            return None
+        while self._count("failures") == 0:
+            if time.monotonic() >= until:
+                return None
+            time.sleep(0.02)
+        return self.store.get("failure").decode()
 
     def _who_hangs(self, waited, deadline):
         """Returns the reason, in words, when a wait of this rank has passed the deadline. Each rank with such a
-        wait writes this to the store. The ranks that do not write it are stuck in a pass or, if is_silent, may have
-        ended. waited: what this rank was doing, in words."""
-        try:
-            self._count(f"late {self.rank}", 1)
-            time.sleep(min(_GRACE, deadline / 4))
-            stuck = [rank for rank in range(self.ranks) if self._count(f"late {rank}") == 0]
-        except Exception:
-            stuck = []
+        wait writes this to the store. The ranks that do not write it are stuck in a pass, or have not called step(); if
+        is_silent, they may have ended. waited: what this rank was doing, in words."""
+        self._count(f"late {self.rank}", 1)
+        time.sleep(min(_GRACE, deadline / 4))
+        stuck = [rank for rank in range(self.ranks) if self._count(f"late {rank}") == 0]
         names = " and ".join(f"rank {rank}" for rank in stuck)
-        where = "in a pass, or ended" if self.is_silent else "in a pass"
-        reason = f"{names} did not wait: stuck {where}" if stuck else "all ranks waited"
+        where = "stuck in a pass, not in step(), or ended" if self.is_silent else "stuck in a pass, or not in step()"
+        reason = f"{names} did not wait: {where}" if stuck else "all ranks waited"
         return f"{waited} for {deadline:g} s, which is the deadline; {reason}"
 
 

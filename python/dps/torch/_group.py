@@ -49,14 +49,18 @@ def connect(processes, store, deadline):
     return dist.ProcessGroupGloo(store, rank, len(processes), timedelta(seconds=deadline))
 
 
-def program_rank(program, processes, rank_mapping):
-    """The rank of the program that this process runs."""
-    if len(processes) != program.ranks:
-        raise UsageError(f"{program.schedule} is compiled for {program.ranks} ranks, and the group has "
-                         f"{len(processes)}: compile it with ranks={len(processes)}")
-    if rank_mapping is not None and sorted(rank_mapping) != list(range(program.ranks)):
-        raise UsageError(f"rank_mapping must name each of the ranks 0 to {program.ranks - 1} once, not {rank_mapping}")
+def place_in(processes):
+    """The number of this process in the group."""
     if dist.get_rank() not in processes:
         raise UsageError("this process is not in the group of the pipeline")
-    place = processes.index(dist.get_rank())
+    return processes.index(dist.get_rank())
+
+
+def program_rank(program, place, count, rank_mapping):
+    """The rank of the program that process `place` of the group runs; the group has `count` processes."""
+    if count != program.ranks:
+        raise UsageError(f"{program.schedule} is compiled for {program.ranks} ranks, and the group has {count}: "
+                         f"compile it with ranks={count}")
+    if rank_mapping is not None and sorted(rank_mapping) != list(range(program.ranks)):
+        raise UsageError(f"rank_mapping must have each of the ranks 0 to {program.ranks - 1} once, not {rank_mapping}")
     return place if rank_mapping is None else rank_mapping[place]

@@ -21,6 +21,7 @@ from ._failure import Failures, MessageFailed, PipelineError, close_group
 from ._graph import splitter_of
 from ._norm import counted_parameters, sum_of_squares
 from ._plan import Plan
+from ._ready import Ready
 from ._stage import Stage, run_backward
 from ._sums import GradientSum, Sum, fill_gradients, owned_parameters
 
@@ -68,23 +69,30 @@ class Pipeline(Actions):
     def __init__(self, program, stages, loss_fn=None, group=None, rank_mapping=None, replicate_group=None, deadline=60,
                  *, batch_dim=0, loss_scale=None, overlapped=None, gradient_ready=None, sum_copies=True, tied=(),
                  device=None):
-        _refuse(program)
         _group.start()
-        self._processes = _group.global_ranks(group)
-        self.rank = _group.program_rank(program, self._processes, rank_mapping)
-        self._process_of = _inverse(rank_mapping, program.ranks)
-        self.program, self.batch_dim, self.deadline = program, batch_dim, deadline
+        self.batch_dim, self.deadline = batch_dim, deadline
         self.loss_fn, self.gradient_ready, self.overlapped, self.tied = loss_fn, gradient_ready, overlapped, list(tied)
         self.sum_copies = sum_copies
-        self.plan = Plan(program, self.rank)
-        self.modules = _modules(program, self.plan, self.rank, stages)
-        replicas = _group.global_ranks(replicate_group) if replicate_group is not None else [dist.get_rank()]
-        self._has_overlapped = any(self._overlapped_of(action.instruction) for action in self.plan.training)
-        self.loss_scale = 1 / (program.microbatches * len(replicas)) if loss_scale is None else loss_scale
-        self._stages = [self._stage(chunk) for chunk in range(len(self.modules))]
-        self.device = self._device_of_parameters() if device is None else torch.device(device)
-        self._through_nccl = _nccl.Communicator.serves(self.device, group)
-        self._connect(replicas)
+        self._processes = _group.global_ranks(group)
+        place = _group.place_in(self._processes)
+        self._store = _group.store_of(self._processes, "pipeline")
+        with Ready(dist.PrefixStore("ready", self._store), place, len(self._processes), rank_mapping is None) as ready:
+            self.program = _checked(program)
+            self.rank = _group.program_rank(program, place, len(self._processes), rank_mapping)
+            self._process_of = _inverse(rank_mapping, program.ranks)
+            self.plan = Plan(program, self.rank)
+            self.modules = _modules(program, self.plan, self.rank, stages)
+            replicas = _group.global_ranks(replicate_group) if replicate_group is not None else [dist.get_rank()]
+            self._has_overlapped = any(self._overlapped_of(action.instruction) for action in self.plan.training)
+            self.loss_scale = 1 / (program.microbatches * len(replicas)) if loss_scale is None else loss_scale
+            self._stages = [self._stage(chunk) for chunk in range(len(self.modules))]
+            self.device = self._device_of_parameters() if device is None else torch.device(device)
+            self._through_nccl = _nccl.Communicator.serves(self.device, group)
+        ready.wait(program, deadline)
+        try:
+            self._connect(replicas)
+        except (RuntimeError, OSError) as error:
+            raise PipelineError(f"rank {self.rank} cannot connect to the other ranks: {error}") from error
         self._slots = [None] * program.rank(self.rank).slots["message"]
         self._held = {}
         self._step = _Step()
@@ -144,7 +152,7 @@ class Pipeline(Actions):
     # --- connections ---
 
     def _connect(self, replicas):
-        store = _group.store_of(self._processes, "pipeline")
+        store = self._store
         self._groups = []
         self._messages = _group.connect(self._processes, dist.PrefixStore("messages", store), self.deadline)
         self._groups.append((self._messages, self._processes))
@@ -156,7 +164,6 @@ class Pipeline(Actions):
                                      names, self.deadline)
         self._exchanges = {mode: Exchange(self._messages, self._links, names, self.device, outgoing, incoming)
                            for mode in (True, False)}
-        self._store = store
         self._failures = Failures(dist.PrefixStore("failures", store), self.rank, self.program.ranks, self._close,
                                   is_silent=bool(self._in_order))
         steps = _nccl.Steps(dist.PrefixStore("steps", store), self.rank, self.program.ranks)
@@ -370,12 +377,14 @@ def _spans(actions, times, middles):
             for action, start, end in zip(actions, times, times[1:])]
 
 
-def _refuse(program):
+def _checked(program):
+    """Returns the program; raises UsageError if dps.torch cannot run it."""
     if not isinstance(program, Program):
         raise UsageError(f"a Pipeline runs a program, not a {type(program).__name__}: dps.compile() makes one")
     if program.is_asynchronous:
         raise UsageError(f"{program.schedule} updates weights within the step, which dps.torch does not run: take a "
                          "synchronous schedule (1f1b is pipedream's order), or run this one through libdps")
+    return program
 
 
 def _inverse(rank_mapping, ranks):
@@ -394,8 +403,8 @@ def _modules(program, plan, rank, stages):
     modules = [getattr(stage, "submod", stage) for stage in stages]
     if len(modules) != len(plan.chunks):
         wanted = ", ".join(str(chunk.stage) for chunk in plan.chunks)
-        raise UsageError(f"rank {rank} of {program.schedule} holds {len(plan.chunks)} stages ({wanted}, in this "
-                         f"order); {len(modules)} were given")
+        raise UsageError(f"rank {rank} of {program.schedule} holds {len(plan.chunks)} stage{'s'[:len(plan.chunks) - 1]} "
+                         f"({wanted}, in this order), but you gave {len(modules)}")
     for chunk, module in zip(plan.chunks, modules):
         if not callable(module):
             raise UsageError(f"stage {chunk.stage} is a {type(module).__name__}; a stage is a module or a function")

@@ -12,7 +12,7 @@ from ctypes import string_at
 
 import torch
 
-from dps.torch import _links, _ring
+from dps.torch import _exchange, _links, _ring
 from dps.torch._failure import MessageFailed
 
 
@@ -70,6 +70,18 @@ def every_kind():
         found = received(other, 0, number, form_of(messages[number]))
         assert form_of(found) == form_of(messages[number]), number
         assert all(torch.equal(a, b) for a, b in zip(found, messages[number])), number
+
+
+def every_dtype():
+    """Tensors of each dtype that this PyTorch has arrive, and so does their form."""
+    one, other = connected(60)
+    for number, dtype in enumerate(filter(None, _exchange._DTYPES)):
+        elements = torch.tensor([0, 1] * 8, dtype=torch.uint8)
+        form = form_of([elements.view(dtype)])
+        assert list(_exchange._decode(_exchange._encode(form))) == form, dtype
+        sent(one, 1, number, [elements.view(dtype)]).wait()
+        found, = received(other, 0, number, form)
+        assert found.dtype == dtype and torch.equal(found.view(torch.uint8), elements), dtype
 
 
 def more_than_fits():

@@ -121,6 +121,7 @@ class Halves(unittest.TestCase):
 class Links(unittest.TestCase):
     def test_every_kind_of_tensor(self):
         links.every_kind()
+        links.every_dtype()
 
     def test_ring(self):
         links.rings()
@@ -266,6 +267,21 @@ class Failures(Ranks):
             self.assertRegex(output, "stays: PipelineError: .* for 6 s, which is the deadline; rank 1 did not wait")
             if not there:
                 self.assertRegex(output, "dies: PipelineError: " + words_of_death)
+
+
+    def test_before_the_first_step(self):
+        results = launch(str(HERE / "unready.py"), 3)
+        self.assertEqual([status for status, _ in results], [-9, 0, 0], results)
+        for rank, (_, output) in enumerate(results):
+            self.assertNotRegex(output, "no failure|Traceback")
+            told = "" if rank == 1 else "PipelineError: rank 1 made no Pipeline: "
+            self.assertRegex(output, f"stages: {told}UsageError: rank 1 of 1f1b holds 1 stage .*, but you gave 2")
+            self.assertRegex(output, f"ranks: {told}UsageError: 1f1b is compiled for 2 ranks, and the group has 3")
+            other = 0 if rank == 1 else 1
+            self.assertRegex(output, f"program: UsageError: rank {rank} and rank {other} have different programs")
+            if rank != 1:
+                self.assertRegex(output, "ended: PipelineError: rank 1 made no Pipeline within 4 s")
+        self.assertRegex(results[2][1], "store: PipelineError: the process that holds the store .* has ended")
 
 
 class Calls(Ranks):

@@ -1,0 +1,67 @@
+"""What the ranks of a pipeline tell each other before they connect: that they are ready, or why they are not. So a
+mistake on one rank ends the constructor of Pipeline on all ranks, and no rank waits for a connection that nobody
+makes."""
+
+import hashlib
+import time
+
+from .._errors import UsageError
+from ._failure import STORE_ENDED, PipelineError
+
+_LOOK = 0.02  # most seconds between two looks at the store
+
+
+class Ready:
+    """A block in which this process prepares what it needs to connect. If the block raises an error, the other processes
+    are told.
+
+    store      a store of this pipeline alone
+    place      the number of this process in the group of the pipeline, which has `count` processes
+    is_rank    whether the number of each process is its rank in the program"""
+
+    def __init__(self, store, place, count, is_rank):
+        self.store, self.place = store, place
+        self.names = [f"rank {p}" if is_rank else f"process {p} of the group" for p in range(count)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, _kind, error, _trace):
+        if error is not None:
+            try:
+                self.store.set("refusal", f"{self.names[self.place]} made no Pipeline: {type(error).__name__}: {error}")
+                self.store.add("refused", 1)
+            except RuntimeError:  # the store cannot be reached; this process raises `error` all the same
+                pass
+
+    def wait(self, program, deadline):
+        """Waits until all processes are ready with the same program. Raises PipelineError if a process has refused, or
+        if one is not ready after `deadline` seconds; UsageError if programs differ."""
+        try:
+            self._wait(hashlib.sha256(bytes(program)).digest(), deadline)
+        except PipelineError:
+            raise
+        except RuntimeError as error:
+            raise PipelineError(f"{STORE_ENDED}: {error}") from None
+
+    def _wait(self, mine, deadline):
+        self.store.set(f"program {self.place}", mine)
+        self.store.add(f"ready {self.place}", 1)
+        self.store.add("ready", 1)
+        until, pause = time.monotonic() + deadline, 0.001
+        while self.store.add("ready", 0) < len(self.names):
+            if self.store.add("refused", 0):
+                raise PipelineError(self.store.get("refusal").decode())
+            if time.monotonic() > until:
+                raise PipelineError(self._late(deadline))
+            time.sleep(pause)
+            pause = min(2 * pause, _LOOK)
+        for place, name in enumerate(self.names):
+            if self.store.get(f"program {place}") != mine:
+                raise UsageError(f"{self.names[self.place]} and {name} have different programs: compile the same "
+                                 "schedule for the same ranks, microbatches, parameters and costs on all ranks")
+
+    def _late(self, deadline):
+        late = [name for place, name in enumerate(self.names) if self.store.add(f"ready {place}", 0) == 0]
+        return (f"{' and '.join(late)} made no Pipeline within {deadline:g} s, which is the deadline of "
+                f"{self.names[self.place]}: did it end, or does it need a longer deadline?")
