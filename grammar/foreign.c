@@ -28,8 +28,8 @@ static const Spelling operators[] = {
     {"=<", TOKEN_LESS_EQUAL, "write <="},
     {"=>", TOKEN_GREATER_EQUAL, "write >="},
     {":=", '=', "write ="},
-    {"+=", '=', "a name keeps its value: declare another with let"},
-    {"-=", '=', "a name keeps its value: declare another with let"},
+    {"+=", '=', "a name keeps its value: declare another name with `let`"},
+    {"-=", '=', "a name keeps its value: declare another name with `let`"},
 };
 
 /* Words that other languages have between two values. */
@@ -43,6 +43,9 @@ static const Spelling words[] = {
     {"in", '<', "write repeat i < M { ... } for a loop"},
 };
 
+static const char no_update[] =
+    "leave it out: the weights are updated at the end of the training step; a U updates them within it";
+
 static const struct {
     const char *word, *help;
 } items[] = {
@@ -52,14 +55,14 @@ static const struct {
     {"elif", "write } else if r == 1 { ... }"},
     {"elsif", "write } else if r == 1 { ... }"},
     {"elseif", "write } else if r == 1 { ... }"},
-    {"def", "there are no functions: let w = min(P-1-r, M); has a value for every rank r"},
-    {"int", "write let, which needs no type: let w = P-1-r;"},
-    {"var", "write let: let w = P-1-r;"},
-    {"const", "write let: let w = P-1-r;"},
-    {"assert", "write require: require M >= P, \"more microbatches than ranks\";"},
-    {"print", "dpc --explain prints what every rank runs"},
-    {"return", "a rank ends with its last step: leave it out"},
-    {"chunks", "several stages on a rank are its chunks: pipe a: 2*P stages, stage s on s%P, M microbatches;"},
+    {"def", "you cannot define functions: the value of let w = min(P-1-r, M); is computed for every rank r"},
+    {"int", "write `let`, which needs no type: let w = P-1-r;"},
+    {"var", "write `let`: let w = P-1-r;"},
+    {"const", "write `let`: let w = P-1-r;"},
+    {"assert", "write `require`, with what the user reads if it fails: require M >= P, \"M must be at least P\";"},
+    {"print", "leave it out: dpc --explain prints what every rank runs"},
+    {"return", "leave it out: a rank ends after the last passes of the file"},
+    {"chunks", "the stages on a rank are its chunks: two each are pipe a: 2*P stages, stage s on s%P, M microbatches;"},
     {"forward", "a forward pass is F: nF : M;"},
     {"fwd", "a forward pass is F: nF : M;"},
     {"backward", "a backward pass is B: nB : M;"},
@@ -69,10 +72,10 @@ static const struct {
     {"send", "leave it out: dpc derives the messages from the order of the passes"},
     {"recv", "leave it out: dpc derives the messages from the order of the passes"},
     {"receive", "leave it out: dpc derives the messages from the order of the passes"},
-    {"optimizer", "leave it out: the weights are updated at the end of the step; U updates them within it"},
-    {"step", "leave it out: the weights are updated at the end of the step; U updates them within it"},
-    {"update", "leave it out: the weights are updated at the end of the step; U updates them within it"},
-    {"allreduce", "leave it out: gradients of copies are summed at the end of the step"},
+    {"optimizer", no_update},
+    {"step", no_update},
+    {"update", no_update},
+    {"allreduce", "leave it out: the gradients of the copies of a stage are summed at the end of the training step"},
 };
 
 const char *foreign_item(const char *word)
@@ -145,8 +148,8 @@ static void help_power(Reader *reader, const char *spelling, Span span)
     if (small_number(count) >= 0)
         diag_help(reader->diagnostics, "write %s", write);
     else
-        diag_help(reader->diagnostics, "there are no powers: write out the values of %s that occur, as in %s", count,
-                  write);
+        diag_help(reader->diagnostics, "there are no powers: write one case for each value that %s can have, as in %s",
+                  count, write);
 }
 
 /* Whether the parser has reported a syntax error on the line of `span`. It then skips the rest of the line, and a
@@ -282,10 +285,10 @@ static bool report_unit(Reader *reader, Span number, Span unit)
     if (!factor || reader->item.kind != TOKEN_ORDER)
         return false;
     const char *count = text_of(reader, number);
-    diag_error(reader->diagnostics, (Span){number.begin, unit.end}, "a number has no unit");
+    diag_error(reader->diagnostics, (Span){number.begin, unit.end}, "a number is written without a unit");
     diag_help(reader->diagnostics,
-              "write %s*%s if input and weight are given in bytes; without input and weight, memory counts halves of "
-              "a stage's activation: 1F1B holds 2*P of them",
+              "write %s*%s if `input` and `weight` are given in bytes; without `input` and `weight`, `memory` counts "
+              "halves of the activation of one microbatch in one stage: 1F1B holds 2*P of them",
               count, factor);
     return true;
 }
@@ -325,9 +328,9 @@ static bool is_pass_word(const char *text)
     return *letters && strspn(letters, "FBIWU0123456789") == strlen(letters) && isupper((unsigned char)*letters);
 }
 
-static bool report_count(Reader *reader, Span span, const char *passes, const char *count)
+static bool report_count(Reader *reader, Span span, const char *where, const char *passes, const char *count)
 {
-    diag_error(reader->diagnostics, span, "the count of a step comes after it");
+    diag_error(reader->diagnostics, span, "the number of repetitions comes after %s", where);
     diag_help(reader->diagnostics, "write %s : %s;", passes, count);
     return true;
 }
@@ -341,7 +344,8 @@ bool foreign_count(Reader *reader, const SyntaxError *error)
         Span passes = reader->previous.span;
         while (passes.begin > 0 && is_word_byte(byte_at(reader, passes.begin - 1)))
             passes.begin--;
-        return !is_empty(count) && report_count(reader, error->span, text_of(reader, passes), text_of(reader, count));
+        return !is_empty(count) &&
+               report_count(reader, error->span, "a colon", text_of(reader, passes), text_of(reader, count));
     }
     if (!error->expected[TOKEN_LET] || (error->found != TOKEN_NAME && error->found != TOKEN_NUMBER))
         return false;
@@ -352,9 +356,10 @@ bool foreign_count(Reader *reader, const SyntaxError *error)
     if (!is_pass_word(word))
         return false;
     if (passes.begin > error->span.end)
-        return report_count(reader, (Span){error->span.begin, passes.end}, word, text);
-    diag_error(reader->diagnostics, (Span){error->span.begin, passes.end}, "the count of a step comes after it");
-    diag_help(reader->diagnostics, "M times one F and one B is nFB : M; the digit after a letter is its chunk");
+        return report_count(reader, (Span){error->span.begin, passes.end}, "the passes", word, text);
+    diag_error(reader->diagnostics, (Span){error->span.begin, passes.end},
+               "the number of repetitions comes after the passes");
+    diag_help(reader->diagnostics, "`nFB : M;` is M times one F and one B; a digit after a letter is the chunk");
     return true;
 }
 

@@ -332,7 +332,8 @@ arguments: expression                   { $$ = (ExpressionList){$expression, $ex
 static void too_deep(Reader *reader, Span span)
 {
     if (!reader->too_deep)
-        diag_error(reader->diagnostics, span, "nested too deeply, or too long to be read as one piece");
+        diag_error(reader->diagnostics, span, "this is nested too deeply or too long: name parts of an expression with "
+                   "`let`, and nest fewer blocks");
     reader->too_deep = true;
 }
 
@@ -424,8 +425,8 @@ static void second_microbatch(Reader *reader, const Pass *pass, Span span, const
 static void recipe_pair(Reader *reader, WrittenPass first, WrittenPass second, Span span)
 {
     if (first.kind != ACTION_F || (second.kind != ACTION_B && second.kind != ACTION_F))
-        diag_error(reader->diagnostics, span, "a recipe is the inside of F&Bs: write overlap F&B { ... }, or, for two "
-                   "forwards, overlap F&F { ... }");
+        diag_error(reader->diagnostics, span, "a recipe is for an F and a B, or for two F: write overlap F&B { ... } "
+                   "or overlap F&F { ... }");
     else if ((first.chunk == NO_CHUNK) != (second.chunk == NO_CHUNK))
         diag_error(reader->diagnostics, span, "a recipe names the chunks of both halves, as in overlap F0&%c1 { ... }, "
                    "or of neither", action_letter((uint8_t)second.kind));
@@ -480,7 +481,7 @@ Ast *parse(const Source *source, Arena *arena, Diagnostics *diagnostics)
 {
     enum { SOURCE_MAX = 1 << 24 };
     if (source->size > SOURCE_MAX) {
-        diag_error(diagnostics, (Span){0, 0}, "a schedule file has at most %d MiB", SOURCE_MAX >> 20);
+        diag_error(diagnostics, (Span){0, 0}, "a schedule file can have at most %d MiB", SOURCE_MAX >> 20);
         return NULL;
     }
     Reader *reader = reader_new(source, arena, diagnostics);

@@ -146,7 +146,7 @@ static void unknown_item(Reader *reader, Span span, const char *text)
             diag_help(reader->diagnostics, "a chunk that is computed is written in { }: %.*s{%s}",
                       (int)(letters + passes - text), text, letters + passes);
         else
-            diag_help(reader->diagnostics, "passes are F, B, I, W and U, each followed by its chunk: nF0B1");
+            diag_help(reader->diagnostics, "passes are F, B, I, W and U; the number of a chunk may follow each: nF0B1");
         return;
     }
     diag_error(reader->diagnostics, span, "expected an item of the schedule, not `%s`", text);
@@ -160,14 +160,15 @@ static void unknown_item(Reader *reader, Span span, const char *text)
     if (foreign_item(text))
         diag_help(reader->diagnostics, "%s", foreign_item(text));
     else if (next < end && (*next == '=' || (next + 1 < end && strchr(":+-*", *next) && next[1] == '=')))
-        diag_help(reader->diagnostics, "a name has its value from where it is declared: let %s = ...;", text);
+        diag_help(reader->diagnostics, "a name gets its value where it is declared: let %s = ...;", text);
     else if (is_pass_in_small(text))
         diag_help(reader->diagnostics, "passes are written with capital letters: nF0B1");
     else if (nearest.word)
         diag_help(reader->diagnostics, "did you mean `%s`?", nearest.word);
     else
-        diag_help(reader->diagnostics, "items begin with ranks, microbatches, param, let, require, pipe, chunk, at, "
-                                       "repeat, if, squeeze, order or overlap, or are steps such as nF0B1 : 3;");
+        diag_help(reader->diagnostics,
+                  "an item is a step such as `nF0B1 : 3;`, or begins with one of the words `ranks`, `microbatches`, "
+                  "`param`, `let`, `require`, `pipe`, `chunk`, `at`, `repeat`, `if`, `squeeze`, `order` and `overlap`");
 }
 
 /* Adds a help with an example of the item that has the error. */
@@ -184,15 +185,15 @@ static bool help_no_item(Reader *reader, const SyntaxError *error)
 {
     Diagnostics *diagnostics = reader->diagnostics;
     switch (error->found) {
-    case '}': diag_help(diagnostics, "this } closes nothing: no { is open here"); return true;
-    case ';': diag_help(diagnostics, "one ; ends an item; none is needed after a }"); return true;
+    case '}': diag_help(diagnostics, "this `}` closes nothing: no `{` is open here"); return true;
+    case ';': diag_help(diagnostics, "one `;` ends an item; after a `}` none is needed"); return true;
     case TOKEN_ELSE:
-        diag_help(diagnostics, "else follows the } of its if: if r == 0 { ... } else { ... }");
+        diag_help(diagnostics, "`else` follows the `}` of its `if`: if r == 0 { ... } else { ... }");
         return true;
     case TOKEN_MICROBATCH: diag_help(diagnostics, "did you mean `microbatches`?"); return true;
     case TOKEN_STAGE:
     case TOKEN_STAGES:
-        diag_help(diagnostics, "a pipe has stages: pipe a: P stages, stage s on s, M microbatches;");
+        diag_help(diagnostics, "stages are declared in a `pipe`: pipe a: P stages, stage s on s, M microbatches;");
         return true;
     default: return false;
     }
@@ -213,9 +214,9 @@ static bool help_in_item(Reader *reader, const SyntaxError *error, const Expecta
         diag_help(diagnostics,
                   e->pass ? "passes of a step follow each other without commas: F0 B0 F1 B1;" : "a step ends with `;`");
     } else if (error->found == TOKEN_STRING && error->expected[TOKEN_TITLE]) {
-        diag_help(diagnostics, "without quotes: schedule my-schedule;");
+        diag_help(diagnostics, "write the name without quotes: schedule my-schedule;");
     } else if (error->expected[':'] && e->after_value && reader->item.kind != TOKEN_AT) {
-        diag_help(diagnostics, "a choice has a value for both cases: r == 0 ? M : 0");
+        diag_help(diagnostics, "`? :` needs a value for both cases: r == 0 ? M : 0");
     } else {
         return false;
     }
@@ -237,7 +238,7 @@ static bool help_in_expression(Reader *reader, const SyntaxError *error)
     else if (error->found == '(')
         diag_help(diagnostics, "a product is written with *: 2*P");
     else if (error->found == '&')
-        diag_help(diagnostics, "write && for and");
+        diag_help(diagnostics, "write && for a logical and");
     else
         return false;
     return true;
@@ -274,7 +275,7 @@ static void help(Reader *reader, const SyntaxError *error, const Expectation *e)
     if ((e->after_value && help_in_expression(reader, error)) || help_in_item(reader, error, e))
         return;
     if (error->expected[TOKEN_SCHEDULE])
-        diag_help(diagnostics, "the file begins with its name: schedule gpipe;");
+        diag_help(diagnostics, "the file begins with the name of the schedule: schedule gpipe;");
     else if (!reader->ast->schedule && error->expected[';'] && same_line)
         diag_help(diagnostics, "the name of a schedule is one word: my-schedule");
     else if (help_brackets(reader, error, e) || (e->item && help_no_item(reader, error)))

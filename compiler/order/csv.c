@@ -64,10 +64,11 @@ static void help_cell(Reader *reader, const char *cell)
                   digits ? cell : "0", toupper((unsigned char)cell[digits]), rest);
     else if (!reader->listed) {
         reader->listed = true;
-        diag_help(reader->diagnostics,
-                  "cells are separated by commas; one is <stage><F|B|I|W><microbatch>, as 3F0, a message, as 3SEND_F0, "
-                  "(0F7;7B3)OVERLAP_F_B, (0F6;0F7)OVERLAP_F_F, or <stage>U<version>; an F may name its version of the "
-                  "weights, as 3F0v1");
+        diag_help(
+            reader->diagnostics,
+            "cells are separated by commas; one is <stage><F|B|I|W><microbatch>, as 3F0, a message, as 3SEND_F0, an "
+            "F&B, as (0F7;7B3)OVERLAP_F_B, an F&F, as (0F6;0F7)OVERLAP_F_F, or an update of weights, "
+            "<stage>U<version>, as 3U1; an F may name its version of the weights, as 3F0v1");
     }
 }
 
@@ -240,8 +241,8 @@ static void report_no_pass(Reader *reader, uint32_t pipe)
             if (action->pipe != pipe)
                 continue;
             action_text(schedule, action, name, sizeof name);
-            diag_error(reader->diagnostics, action->span, "rank %u: %s, but no rank runs any F, B, I or W%s", r, name,
-                       schedule->pipe_count > 1 ? " of this pipe" : "");
+            diag_error(reader->diagnostics, action->span, "rank %u has %s, but no rank runs any F, B, I or W%s", r,
+                       name, schedule->pipe_count > 1 ? " of this pipe" : "");
             diag_help(reader->diagnostics, "add cells for the passes, such as 0F0, or remove this cell");
             return;
         }
@@ -302,11 +303,13 @@ static void report_nowhere(Reader *reader, uint32_t pipe, uint32_t stage)
                 continue;
             char name[48];
             action_text(schedule, action, name, sizeof name);
-            diag_error(reader->diagnostics, action->span, "rank %u: %s: no rank runs stage %u of %u", r, name, stage,
-                       stages);
+            diag_error(reader->diagnostics, action->span,
+                       "rank %u has %s, but no rank runs stage %u; the order has stages 0 to %u", r, name, stage,
+                       stages - 1);
             return;
         }
-    diag_error(reader->diagnostics, (Span){0, 1}, "no rank runs stage %u of %u", stage, stages);
+    diag_error(reader->diagnostics, (Span){0, 1}, "no rank runs stage %u; the order has stages 0 to %u", stage,
+               stages - 1);
 }
 
 enum { NOWHERE = UINT16_MAX };

@@ -136,10 +136,10 @@ static bool no_weight(Expander *x, const Request *request)
     const Pass *pass = request->pass;
     if (request->chunk == NO_CHUNK)
         FAIL(x, pass->span, NULL,
-             "no weight pass is waiting for this W: an I leaves one, or a B in a step that spells W");
+             "no I is left for this W to complete: every W needs an I, or a B in a step with a W, before it");
     if (request->microbatch < 0)
-        FAIL(x, pass->span, pass->computed_chunk, "no weight pass of chunk %d is waiting for this W", request->chunk);
-    FAIL(x, pass->span, pass->microbatch, "no weight pass of chunk %d, microbatch %lld is waiting for this W",
+        FAIL(x, pass->span, pass->computed_chunk, "no I of chunk %d is left for this W to complete", request->chunk);
+    FAIL(x, pass->span, pass->microbatch, "no I of chunk %d, microbatch %lld is left for this W to complete",
          request->chunk, (long long)request->microbatch);
 }
 
@@ -221,9 +221,11 @@ static bool step_values(Expander *x, const Item *item, StepValues *values)
 {
     *values = (StepValues){.count = 1, .overlap_from = item->step.overlap ? 0 : INT64_MAX, .split_from = INT64_MAX};
     return (!item->step.slot || value_of(x, item->step.slot, &values->slot)) &&
-           (!item->value || count_of(x, item->value, "the count", &values->count)) &&
-           (!item->step.overlap_from || count_of(x, item->step.overlap_from, "`from`", &values->overlap_from)) &&
-           (!item->step.split_from || count_of(x, item->step.split_from, "`from`", &values->split_from));
+           (!item->value || count_of(x, item->value, "the number of repetitions", &values->count)) &&
+           (!item->step.overlap_from ||
+            count_of(x, item->step.overlap_from, "the number after `from`", &values->overlap_from)) &&
+           (!item->step.split_from ||
+            count_of(x, item->step.split_from, "the number after `from`", &values->split_from));
 }
 
 static bool expand_step(Expander *x, const Item *item)
@@ -260,12 +262,12 @@ static bool expand_step(Expander *x, const Item *item)
                 return false;
             if (kind == ACTION_U && ++x->updates > x->updates_max) {
                 x->ran_away = true;
-                FAIL(x, pass->span, NULL, "more U than one for every microbatch: at most %llu",
+                FAIL(x, pass->span, NULL, "too many U: a rank can have at most %llu, one for every microbatch",
                      (unsigned long long)x->updates_max);
             }
             if (kind != ACTION_U && ++x->passes > x->passes_max) {
                 x->ran_away = true;
-                FAIL(x, pass->span, NULL, "more passes than its microbatches can have: at most %llu",
+                FAIL(x, pass->span, NULL, "too many passes: the microbatches of this rank have at most %llu",
                      (unsigned long long)x->passes_max);
             }
         }
@@ -327,9 +329,9 @@ static bool serve_in_slots(Expander *x)
         if (request->has_slot)
             continue;
         if (slotted && request->kind != ACTION_W) {
-            RankError *error = rank_error(
-                &x->errors, x->rank, request->pass->span,
-                "this pass has no time slot, but others of this rank have one: only a W may then be without");
+            RankError *error =
+                rank_error(&x->errors, x->rank, request->pass->span,
+                           "this pass has no time slot, but others of this rank have one: then only a W may have none");
             if (error)
                 error->help = "write `at SLOT:` before its step";
             return false;
@@ -366,7 +368,7 @@ static bool expand_items(Expander *x, const Item *items);
 static bool expand_repeat(Expander *x, const Item *item)
 {
     int64_t count;
-    if (!count_of(x, item->value, "the count", &count))
+    if (!count_of(x, item->value, "the number of repetitions", &count))
         return false;
     x->loops[x->loop_count++] = item;
     for (int64_t i = 0; i < count; i++) {

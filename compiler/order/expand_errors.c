@@ -13,7 +13,7 @@ const char *expand_circumstances(const Expander *x, const Expression *expression
             text = arena_format(x->arena, "%s%s%s = %lld", text, *text ? ", " : "", x->loops[i]->name.symbol->text,
                                 (long long)x->values[x->loops[i]->slot]);
     if (x->step && x->step->value)
-        text = arena_format(x->arena, "%s%sthe step's repetition %lld of %lld", text, *text ? ", in " : "",
+        text = arena_format(x->arena, "%s%sin repetition %lld of %lld", text, *text ? ", " : "",
                             (long long)x->repetition + 1, (long long)x->repetitions);
     return *text ? arena_format(x->arena, "here %s", text) : NULL;
 }
@@ -119,12 +119,12 @@ bool expand_too_many(Expander *x, const Request *request)
     const Request kept = *request; /* a copy, because count_shares may overwrite the requests */
     const Shares shares = count_shares(x, &kept);
     const char *of_chunk =
-        schedule->chunk_counts[x->rank] > 1 ? arena_format(x->arena, " of chunk %d,", kept.chunk) : "";
+        schedule->chunk_counts[x->rank] > 1 ? arena_format(x->arena, " of chunk %d", kept.chunk) : "";
     const char *of_pipe =
         schedule->pipe_count > 1 ? arena_format(x->arena, " of pipe %s", expand_pipe_name(x, kept.chunk)) : "";
-    RankError *error =
-        rank_error(&x->errors, x->rank, kept.pass->span, "%s%s of %u microbatches%s%s", sum_text(x, &kept, &shares),
-                   of_chunk, state.own, of_pipe, state.own < state.written ? " on this rank" : "");
+    RankError *error = rank_error(&x->errors, x->rank, kept.pass->span, "too many passes: %s%s for %u microbatches%s%s",
+                                  sum_text(x, &kept, &shares), of_chunk, state.own, of_pipe,
+                                  state.own < state.written ? " on this rank" : "");
     if (!error)
         return false;
     error->help = here;

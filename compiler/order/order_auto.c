@@ -32,7 +32,7 @@ static bool setting_of(Settings *s, Setting setting, int64_t usual, int64_t low,
     else if (*value >= low && *value <= high)
         return true;
     else {
-        diag_error(diagnostics, expression->span, "%s = %lld: it can be %lld to %lld", setting_names[setting],
+        diag_error(diagnostics, expression->span, "`%s` is %lld: it must be %lld to %lld", setting_names[setting],
                    (long long)*value, (long long)low, (long long)high);
         diag_refuses(diagnostics);
     }
@@ -72,7 +72,7 @@ static bool has_one_home(const Schedule *schedule, Diagnostics *diagnostics)
     for (uint32_t p = 0; p < schedule->pipe_count; p++)
         if (schedule->pipes[p].replicated) {
             diag_error(diagnostics, schedule->pipes[p].span,
-                       "`order auto` finds no orders for stages that live on several ranks");
+                       "`order auto` cannot be used if a stage of a pipe lives on several ranks");
             diag_help(diagnostics, "write the steps, or let the rank of a stage not depend on the microbatch");
             return false;
         }
@@ -92,7 +92,8 @@ bool order_auto(const Ast *ast, const Parameters *parameters, const Costs *costs
         !setting_of(&settings, SETTING_EFFORT, 1, 1, SEARCH_EFFORT_MAX, diagnostics, &effort))
         return false;
     if (input + weight == 0) {
-        diag_error(diagnostics, ast->order->span, "a microbatch takes no memory: `input` and `weight` are both 0");
+        diag_error(diagnostics, ast->order->span,
+                   "a microbatch takes no memory: `input` and `weight` are both 0, but one must be at least 1");
         return false;
     }
     for (uint32_t rank = 0; rank < schedule->ranks; rank++)

@@ -146,9 +146,9 @@ static bool place_pipes(Placer *p)
         together += pipe->microbatches;
         const PlacedPipe *first = &schedule->pipes[0];
         if (good && pipe->stages != first->stages) {
-            diag_error(p->diagnostics, item->span, "pipe %s has %s", pipe->name, counted(pipe->stages, "stage").text);
-            diag_note(p->diagnostics, first->span, "pipe %s has %u: all pipes are copies of the same stages",
-                      first->name, first->stages);
+            diag_error(p->diagnostics, item->span, "pipe %s has %s, but pipe %s has %u", pipe->name,
+                       counted(pipe->stages, "stage").text, first->name, first->stages);
+            diag_note(p->diagnostics, first->span, "all pipes are copies of the same stages");
             good = false;
         }
     }

@@ -8,9 +8,11 @@ bool recipe_auto(const Item *item, const Costs *costs, Diagnostics *diagnostics,
     if (!components) {
         diag_error(diagnostics, item->span,
                    "`overlap F&B auto` needs the times of a layer's components, and none is given");
-        diag_help(diagnostics,
-                  "give them with --cost attention.F=1,attention.B=1,attention.W=1,mlp.F=2,... or a file of dprun "
-                  "--profile; or write the order: overlap F&B { compute: attention(F) mlp(B) ...; comm: ...; }");
+        diag_help(
+            diagnostics,
+            "give them with --cost attention.F=1,attention.B=1,attention.W=1,mlp.F=2,... or with --cost @FILE and a "
+            "file "
+            "of dprun --profile; or write the order: overlap F&B { compute: attention(F) mlp(B) ...; comm: ...; }");
         return false;
     }
     Recipe *const common = schedule->recipes.common;

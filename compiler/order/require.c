@@ -97,9 +97,9 @@ static bool suggest(const Ast *ast, const Parameters *parameters, const Item *it
     const long long below = search(ast, *parameters, item, values[item->slot], -1, tried);
     const long long above = search(ast, *parameters, item, values[item->slot], 1, tried);
     if (below && above)
-        diag_help(diagnostics, "nearest: %s%lld or %lld", option, below, above);
+        diag_help(diagnostics, "the nearest numbers that work: %s%lld or %lld", option, below, above);
     else if (below || above)
-        diag_help(diagnostics, "nearest: %s%lld", option, below ? below : above);
+        diag_help(diagnostics, "the nearest number that works: %s%lld", option, below ? below : above);
     return below || above;
 }
 

@@ -70,7 +70,9 @@ bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena,
             lists[r] = list_waits(schedule, table, times->position, r, arena);
     deadlock_cycle(lists, schedule->ranks, arena, &deadlock);
     report(schedule, &deadlock, diagnostics);
-    diag_help(diagnostics, "one of these must come earlier in its rank's order");
+    diag_help(diagnostics, deadlock.cycle == 1
+                               ? "the pass that is waited for must come earlier"
+                               : "one of the passes that are waited for must come earlier in the order of its rank");
     return false;
 }
 
@@ -124,9 +126,11 @@ Status prove_program(const Schedule *schedule, const Program *program, Arena *ar
     *error->text = 0;
     report(schedule, &deadlock, diagnostics);
     if (deadlock.runs_buffered)
-        diag_help(diagnostics, "it would run if each link buffered one message; dpc demands an order that runs without "
-                               "buffers, because no transport has to have one");
-    diag_help(diagnostics, "one of these must come earlier in its rank's order; or leave out all SEND and RECV: dpc "
-                           "places them so that the order runs");
+        diag_help(diagnostics,
+                  "the order would run if each link buffered one message, but a transport need not have buffers: "
+                  "dpc accepts only an order that runs without them");
+    diag_help(diagnostics,
+              "one of those that are waited for must come earlier in the order of its rank; or leave out all "
+              "SEND and RECV: dpc then places them so that the order runs");
     return status;
 }

@@ -52,7 +52,7 @@ static bool in_place(Check *check, const Action *pass)
     const Schedule *schedule = check->schedule;
     char here[TEXT];
     if (pass->pipe >= schedule->pipe_count || pass->stage >= schedule->pipes[pass->pipe].stages) {
-        diag_pass_error(check->diagnostics, pass->span, "rank %u: %s: there is no such stage", check->rank,
+        diag_pass_error(check->diagnostics, pass->span, "rank %u runs %s, but there is no such stage", check->rank,
                         text(check, pass, here));
         return check->good = false;
     }
@@ -60,7 +60,7 @@ static bool in_place(Check *check, const Action *pass)
     const bool is_update = pass->kind == ACTION_U;
     if (!is_update && pass->microbatch >= pipe->microbatches) {
         diag_pass_error(check->diagnostics, pass->span,
-                        "rank %u: %s: there is no microbatch %u, because the pipe has %u", check->rank,
+                        "rank %u runs %s, but there is no microbatch %u: the pipe has %u", check->rank,
                         text(check, pass, here), pass->microbatch, pipe->microbatches);
         diag_help(check->diagnostics, "microbatches are numbered 0..%u here", pipe->microbatches - 1);
         return check->good = false;
@@ -70,13 +70,13 @@ static bool in_place(Check *check, const Action *pass)
             if (schedule->chunks[check->rank][c].pipe == pass->pipe &&
                 schedule->chunks[check->rank][c].stage == pass->stage)
                 return true;
-        diag_pass_error(check->diagnostics, pass->span, "rank %u: %s: no copy of stage %u is on this rank", check->rank,
-                        text(check, pass, here), pass->stage);
+        diag_pass_error(check->diagnostics, pass->span, "rank %u runs %s, but no copy of stage %u is on this rank",
+                        check->rank, text(check, pass, here), pass->stage);
         return check->good = false;
     }
     const uint32_t home = stage_home(pipe, pass->stage, is_update ? 0 : pass->microbatch).rank;
     if (home != check->rank) {
-        diag_pass_error(check->diagnostics, pass->span, "rank %u: %s: stage %u%s is on rank %u", check->rank,
+        diag_pass_error(check->diagnostics, pass->span, "rank %u runs %s, but stage %u%s is on rank %u", check->rank,
                         text(check, pass, here), pass->stage, pipe->replicated ? " for this microbatch" : "", home);
         return check->good = false;
     }
@@ -199,7 +199,8 @@ static void take_overlap(Check *check, uint32_t position)
         diag_pass_error(check->diagnostics, forward->span,
                         "rank %u: %s is half of an F&F, but this schedule has backward passes", check->rank,
                         text(check, forward, here));
-        diag_help(check->diagnostics, "an F&F is for schedules without any B, I and W; a schedule that trains has F&B");
+        diag_help(check->diagnostics, "two F can overlap only in a schedule without any B, I and W; a schedule that "
+                                      "trains overlaps an F and a B: F&B");
         return;
     }
     if (forward->kind != ACTION_F || !backward ||

@@ -69,13 +69,13 @@ static bool check_message(const Schedule *schedule, const PassTable *table, Mess
     }
     const uint32_t home = stage_home(pipe, message->stage, message->microbatch).rank;
     if (home != rank) {
-        diag_error(diagnostics, message->span, "rank %u: %s: stage %u%s is on rank %u", rank, TEXT_OF(message),
+        diag_error(diagnostics, message->span, "rank %u has %s, but stage %u%s is on rank %u", rank, TEXT_OF(message),
                    message->stage, pipe->replicated ? " for this microbatch" : "", home);
         return false;
     }
     const uint32_t other = is_send(message) ? consumer : producer;
     if (stage_home(pipe, other, message->microbatch).rank == rank) {
-        diag_error(diagnostics, message->span, "rank %u: %s: stage %u is on this rank too, so no message is needed",
+        diag_error(diagnostics, message->span, "rank %u has %s, but stage %u is on this rank too: remove the message",
                    rank, TEXT_OF(message), other);
         return false;
     }
@@ -161,10 +161,10 @@ static bool check_channels(const Schedule *schedule, const MessageTable *message
                 char here[TEXT], there[TEXT];
                 action_text(schedule, action, here, sizeof here);
                 action_text(schedule, &send, there, sizeof there);
-                diag_error(
-                    diagnostics, action->span,
-                    "rank %u: %s is message %u from rank %u, but rank %u sends %s as number %u: they would be swapped",
-                    r, here, counts[action->peer], action->peer, action->peer, there, number[action->peer][place] + 1);
+                diag_error(diagnostics, action->span,
+                           "rank %u receives %s as message %u from rank %u, but rank %u sends %s as message %u", r,
+                           here, counts[action->peer], action->peer, action->peer, there,
+                           number[action->peer][place] + 1);
                 diag_note(diagnostics, schedule->orders[action->peer].actions[place].span, "%s is here", there);
                 diag_help(diagnostics, "messages from one rank to another arrive in the order in which they are sent");
                 return false;

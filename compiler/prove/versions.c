@@ -37,8 +37,8 @@ static void take_forward(Check *check, const Action *pass)
     action_text(check->schedule, pass, here, sizeof here);
     check->good = false;
     diag_pass_error(check->diagnostics, pass->span,
-                    "rank %u: %s uses version %u of the weights, but only version %u exists by then", check->rank, here,
-                    wanted, newest);
+                    "rank %u: %s uses version %u of the weights, but the newest at that point is version %u",
+                    check->rank, here, wanted, newest);
     diag_note(check->diagnostics, pipe->version_span, "the version is given here");
     for (const Action *later = pass; later < order->actions + order->count; later++)
         if (later->kind == ACTION_U && later->chunk == pass->chunk && later->microbatch == wanted) {
@@ -108,8 +108,9 @@ static void check_rank(Check *check, uint32_t chunks)
             diag_pass_error(check->diagnostics, weights->first->span,
                             "rank %u: no U uses the gradients of %s and %u more", check->rank, first,
                             weights->gathered - 1);
-        diag_help(check->diagnostics,
-                  "if weights are updated within the step, a U must follow the last backward pass of every stage");
+        diag_help(
+            check->diagnostics,
+            "if a U updates weights within the training step, a U must follow the last backward pass of every stage");
     }
 }
 

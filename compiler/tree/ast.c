@@ -1,7 +1,7 @@
 #include "compiler/tree/ast.h"
 
 const char *const function_names[FUNCTIONS] = {"min", "max", "abs", "cost"};
-const char *const cost_form = "write cost(F), with F, B, I, W, U, FB or comm";
+const char *const cost_form = "write cost(F); the names of costs are fixed: F, B, I, W, U, FB and comm";
 const char *const setting_names[SETTINGS] = {"memory", "input", "weight", "effort"};
 
 bool ast_searches_recipe(const Ast *ast) { return ast && ast->recipe && ast->recipe->recipe.automatic; }

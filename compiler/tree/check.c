@@ -23,18 +23,19 @@ static uint32_t declare(Checker *c, Name name, const Item *item, uint8_t depends
     Ast *ast = c->ast;
     if (name.symbol->declaration != NO_SLOT) {
         const Declaration *first = &ast->declarations[name.symbol->declaration];
-        diag_error(c->diagnostics, name.span, "`%s` is declared twice", name.symbol->text);
         if (first->item) {
+            diag_error(c->diagnostics, name.span, "`%s` is declared twice", name.symbol->text);
             diag_note(c->diagnostics, first->span, "first here");
             diag_help(c->diagnostics, "rename one of them: an inner name cannot hide an outer one");
         } else {
-            diag_help(c->diagnostics, "r is the rank");
+            diag_error(c->diagnostics, name.span, "`%s` is the rank in every schedule and cannot be declared",
+                       name.symbol->text);
         }
         return name.symbol->declaration;
     }
     for (Function f = 0; f < FUNCTIONS; f++)
         if (strcmp(name.symbol->text, function_names[f]) == 0)
-            diag_error(c->diagnostics, name.span, "`%s` is a function and cannot be declared", name.symbol->text);
+            diag_error(c->diagnostics, name.span, "`%s` is a function and cannot be a name", name.symbol->text);
     const uint32_t slot = ast->declaration_count++;
     ast->declarations = arena_extend(c->arena, ast->declarations, slot, sizeof *ast->declarations);
     c->symbols = arena_extend(c->arena, c->symbols, slot, sizeof(Symbol *));
@@ -92,7 +93,7 @@ static const struct {
     {"ceil", "ceil(a/b) is (a + b - 1)/b"},
     {"round", "round(a/b) is (a + b/2)/b"},
     {"range", "a loop is written repeat i < M { ... }"},
-    {"len", "the number of ranks, microbatches and stages has a name of yours: P, M"},
+    {"len", "write the name that the file gives the number: ranks P = 4; declares P"},
     {"pow", "there are no powers: write a product, k*k"},
     {"log2", "there are no logarithms: compare, as in P < 2 ? 0 : P < 4 ? 1 : P < 8 ? 2 : 3"},
 };
@@ -207,8 +208,9 @@ static void check_call(Checker *c, Expression *call)
     else if (nearest.word)
         diag_help(c->diagnostics, "did you mean `%s`?", nearest.word);
     else
-        diag_help(c->diagnostics,
-                  "there are min, max, abs and cost; a value of your own is declared with let and may use r");
+        diag_help(
+            c->diagnostics,
+            "the functions are `min`, `max`, `abs` and `cost`; `let` declares a value of your own, which may use r");
 }
 
 static void check_expression(Checker *c, Expression *expression)
@@ -266,7 +268,8 @@ static void check_known_early(Checker *c, const Expression *expression, const ch
     if (!expression || !(expression->depends & DEPENDS_ON_COSTS))
         return;
     diag_error(c->diagnostics, expression->span, "%s decided before the costs are known", what);
-    diag_help(c->diagnostics, "costs depend on the number of stages: use cost() in let, param, require and steps");
+    diag_help(c->diagnostics,
+              "costs depend on the number of stages: use cost() in `let`, `param`, `require` and steps");
 }
 
 /* check_for_all_ranks and check_known_early, for an expression that decides the placement. */
@@ -317,11 +320,11 @@ static void check_joined(Checker *c, const Pass *pass, const Pass *before)
         !(before && before->joined))
         return;
     diag_error(c->diagnostics, (Span){pass->span.begin, pass->next->span.end},
-               "an F&B joins one F and the B or I after it, an F&F two F");
+               "`&` joins an F and the B or I after it, or two F");
     if (is_backward(pass) && pass->next->kind == ACTION_F)
         diag_help(c->diagnostics, "write the F first");
     else
-        diag_help(c->diagnostics, "such as F0&B1");
+        diag_help(c->diagnostics, "for example F0&B1");
 }
 
 static void check_step(Checker *c, Item *item)
@@ -361,7 +364,8 @@ static void check_step(Checker *c, Item *item)
     c->ast->has_forward_pairs |= item->step.forward_pairs;
     c->ast->has_pairs |= item->step.overlap && !item->step.forward_pairs;
     if (item->step.overlap && joined)
-        diag_error(c->diagnostics, item->span, "a step has either `overlap` or &, not both: each says what is one F&B");
+        diag_error(c->diagnostics, item->span,
+                   "a step has either `overlap` or `&`, not both: each says which passes overlap");
     else if (item->step.overlap && !pair && !item->step.forward_pairs)
         diag_error(c->diagnostics, item->span,
                    "`overlap` needs an F directly followed by a B or I, or a step of several F and nothing else");
@@ -405,7 +409,7 @@ static void check_block(Checker *c, Item *items)
             check_body_item(c, item);
         else
             diag_error(c->diagnostics, item->span,
-                       "this belongs at the top of the file: a block holds steps, let, repeat and if");
+                       "this belongs outside of all blocks: a block holds only steps, `let`, `repeat` and `if`");
     }
     leave_scope(c, scope);
 }
@@ -437,7 +441,7 @@ static void check_setting(Checker *c, Item *item, const WrittenSetting *written)
     if (nearest.word)
         diag_help(c->diagnostics, "did you mean `%s`?", nearest.word);
     else
-        diag_help(c->diagnostics, "there are memory, input, weight, effort and overlap");
+        diag_help(c->diagnostics, "the settings are `memory`, `input`, `weight`, `effort` and `overlap`");
 }
 
 static void check_order(Checker *c, Item *item)
@@ -448,7 +452,8 @@ static void check_order(Checker *c, Item *item)
     if (item->order.settings[SETTING_MEMORY])
         return;
     diag_error(c->diagnostics, item->span, "`order auto` does not say how much memory a rank has");
-    diag_help(c->diagnostics, "memory counts halves of a stage's activation; 1F1B needs order auto(memory = 2*P);");
+    diag_help(c->diagnostics, "`memory` counts halves of the activation of one microbatch in one stage; 1F1B needs "
+                              "order auto(memory = 2*P);");
 }
 
 /* Reports steps, the `of` of a pipe and squeeze in a file with `order auto`, which can have none of them. */
@@ -462,10 +467,10 @@ static void check_order_alone(Checker *c)
     for (const Item *item = c->ast->items; item; item = item->next)
         if (item->kind == ITEM_PIPE && item->pipe.written)
             diag_error(c->diagnostics, item->pipe.written->span,
-                       "`of` is for steps: `order auto` schedules only microbatches that exist");
+                       "`M of N microbatches` is only for steps: with `order auto` write `M microbatches`");
     if (c->ast->squeeze)
         diag_error(c->diagnostics, c->ast->squeeze->span,
-                   "`squeeze` is for steps: `order auto` leaves nothing to move");
+                   "`squeeze` moves the passes of steps: with `order auto` leave it out");
 }
 
 static void check_share(Checker *c, const WrittenShare *share)
@@ -489,12 +494,14 @@ static void check_chunk_recipe(Checker *c, const Item *item)
             diag_note(c->diagnostics, earlier->span, "the first");
         }
         if (++count == RECIPES_MAX)
-            diag_error(c->diagnostics, item->span, "a schedule has at most %d recipes with chunks", RECIPES_MAX);
+            diag_error(c->diagnostics, item->span, "a schedule can have at most %d recipes that name chunks",
+                       RECIPES_MAX);
     }
     if (item->recipe.automatic) {
         diag_error(c->diagnostics, item->span,
                    "`auto` takes no chunks: dpc searches one recipe, for all F&Bs without their own");
-        diag_help(c->diagnostics, "write overlap F&B auto; without chunks, or the order of these chunks: { ... }");
+        diag_help(c->diagnostics,
+                  "write overlap F&B auto; for all F&Bs, or write the order for these chunks: overlap F0&B1 { ... }");
     }
 }
 
@@ -599,8 +606,8 @@ static void check_recipe_used(const Ast *ast, Diagnostics *diagnostics)
     if (forward ? ast->has_forward_pairs : ast->has_pairs)
         return;
     diag_error(diagnostics, ast->any_recipe->span, "no step has an %s for this recipe", pair);
-    diag_help(diagnostics, forward ? "write F&F in a step, or `overlap` after a step of F: nF : M overlap;"
-                                   : "write F&B in a step, or `overlap` after it");
+    diag_help(diagnostics, forward ? "write F&F in a step, or `overlap` after a step with only F: nF : M overlap;"
+                                   : "write F&B in a step, or `overlap` after a step with F and B: nFB : M overlap;");
 }
 
 bool check(Ast *ast, Arena *arena, Diagnostics *diagnostics)
@@ -628,7 +635,8 @@ bool check(Ast *ast, Arena *arena, Diagnostics *diagnostics)
         diag_error(diagnostics, start, "the schedule has no pipe");
         diag_help(diagnostics, "write: pipe a: P stages, stage s on s, M microbatches;");
     } else if (ast->pipe_count > PROGRAM_PIPES_MAX) {
-        diag_error(diagnostics, start, "the schedule has %u pipes: at most %d", ast->pipe_count, PROGRAM_PIPES_MAX);
+        diag_error(diagnostics, start, "the schedule has %u pipes; it can have at most %d", ast->pipe_count,
+                   PROGRAM_PIPES_MAX);
     }
     return !diag_failed(diagnostics);
 }

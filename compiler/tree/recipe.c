@@ -20,7 +20,7 @@ static void unknown(const Name *name, const char *what, const char *all, const c
     if (nearest.word)
         diag_help(diagnostics, "did you mean `%s`?", nearest.word);
     else
-        diag_help(diagnostics, "there are %s", all);
+        diag_help(diagnostics, "the names are %s", all);
 }
 
 static bool fail(Diagnostics *diagnostics, Span span, const char *text, const char *help)
@@ -43,8 +43,9 @@ static bool read_pass(const WrittenEntry *written, bool forward, uint8_t *pass, 
         return fail(diagnostics, written->span, "a component of an F&B names its pass, F, B or W",
                     "such as attention(F); numbers are the halves of an F&F: overlap F&F { ... }");
     if (written->pass == ACTION_U || written->chunk != NO_CHUNK)
-        return fail(diagnostics, written->span, "a component has F, B and W",
-                    written->pass == ACTION_U ? "U is of a whole stage" : "its chunk is that of the F&B's own F or B");
+        return fail(diagnostics, written->span, "a component names one of F, B and W, without a chunk",
+                    written->pass == ACTION_U ? "a U updates the weights of a whole stage"
+                                              : "its chunk is that of the F or B of the F&B: write attention(F)");
     *pass = forward ? (uint8_t)(RECIPE_FIRST + written->half) : passes[written->pass];
     return true;
 }
@@ -56,15 +57,16 @@ static bool read_entry(const WrittenEntry *written, bool forward, RecipeEntry *e
     const ModelPart component = part_named(name, strlen(name));
     if (component >= RECIPE_NAMES) {
         unknown(&written->component, "component of a layer",
-                forward ? "attention or its parts qkv and core, dispatch, mlp and beside it shared, and combine; "
-                          "perceptron in the model mlp"
-                        : "attention, dispatch, mlp and combine, and perceptron in the model mlp",
+                forward
+                    ? "`attention` (or its parts `qkv` and `core`), `dispatch`, `mlp`, `shared` (the shared experts "
+                      "of `mlp`) and `combine`; with --model mlp `perceptron`"
+                    : "`attention`, `dispatch`, `mlp` and `combine`; with --model mlp `perceptron`",
                 part_names, forward ? (size_t)RECIPE_NAMES : (size_t)RECIPE_COMPONENTS, diagnostics);
         return false;
     }
     if (!forward && component >= RECIPE_COMPONENTS) {
-        diag_error(diagnostics, written->component.span, "only the recipe of an F&F names %s", part_names[component]);
-        diag_help(diagnostics, "it is a part of %s",
+        diag_error(diagnostics, written->component.span, "only a recipe of F&Fs names `%s`", part_names[component]);
+        diag_help(diagnostics, "it is a part of `%s`: name that",
                   part_names[component == RECIPE_SHARED ? RECIPE_MLP : RECIPE_ATTENTION]);
         return false;
     }
@@ -124,7 +126,7 @@ void recipe_read(Item *item, Diagnostics *diagnostics)
         while (stream < RECIPE_LISTS && strcmp(recipe_stream_names[stream], written->name.symbol->text) != 0)
             stream++;
         if (stream == RECIPE_LISTS) {
-            unknown(&written->name, "stream", "compute, comm and after", recipe_stream_names, RECIPE_LISTS,
+            unknown(&written->name, "stream", "`compute`, `comm` and `after`", recipe_stream_names, RECIPE_LISTS,
                     diagnostics);
             good = false;
         } else if (streams[stream]) {
@@ -138,7 +140,7 @@ void recipe_read(Item *item, Diagnostics *diagnostics)
         }
         if ((stream == RECIPE_COMPUTE || stream == RECIPE_AFTER) && written->share.part) {
             diag_error(diagnostics, written->share.part->span,
-                       "only comm takes a share of the multiprocessors: compute has the others");
+                       "only `comm` takes a share of the multiprocessors (SMs): `compute` has the others");
             good = false;
         }
     }

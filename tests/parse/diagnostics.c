@@ -80,9 +80,9 @@ static void habits(void **state)
     REPORTS(TWO "nf0 : M; if r == 0 { nF : M; } elif r == 1 { nF : M; }\n// all", "2:1: error: expected", "not `nf0`",
             "passes are written with capital letters", "not `elif`", "} else if r == 1 {", "a comment begins with #");
     REPORTS(TWO "repeat i < 2 { repeat i < 2 { B&F; } } nB : M + mm;", "`i` is declared twice", "rename one of them",
-            "an F&B joins one F", "write the F first", "unknown name `mm`", "known here: a, M, P, r");
+            "`&` joins an F and the B or I", "write the F first", "unknown name `mm`", "known here: a, M, P, r");
     REPORTS(TWO, "t.dps:1:1: error: the schedule has no steps", "nF : M; nB : M;");
-    REPORTS(TWO "nFIW : M; W;", "2:11: error: rank 0 (and 1 more): no weight pass is waiting for this W");
+    REPORTS(TWO "nFIW : M; W;", "2:11: error: rank 0 (and 1 more): no I is left for this W to complete");
     REPORTS(TWO "at 0: F; nB : M;", "this pass has no time slot", "write `at SLOT:` before its step");
 }
 
@@ -103,10 +103,10 @@ static void syntax(void **state)
             "t.dps:10:6: error: expected `{`, not `=`", "help: write == to compare",
             "t.dps:11:5: error: `B` is a pass: it has no value");
     REPORTS("ranks P = 4;", "t.dps:1:1: error: expected `schedule NAME;`, not `ranks`",
-            "help: the file begins with its name");
+            "help: the file begins with the name of the schedule");
     REPORTS("", "t.dps:1:1: error: expected `schedule NAME;`, but the file ends");
     REPORTS(TWO "}", "error: expected an item of the schedule or the end of the file, not `}`",
-            "help: this } closes nothing: no { is open here");
+            "help: this `}` closes nothing: no `{` is open here");
     REPORTS(TWO "repeat i < 3 { F;", "t.dps:2:18: error: expected an item of the schedule or `}`, but the file ends",
             "t.dps:2:14: note: this `{` is not closed");
     REPORTS(TWO "F : M overlap overlap split from 1 split from 1;", "`overlap` is given twice",
@@ -124,24 +124,24 @@ static void searched(void **state)
             "help: did you mean `order`?");
     REPORTS(TWO "order auto(memory = 2, memory = 3, memroy = 4, x = 5);", "`memory` is given twice",
             "has no setting `memroy`", "help: did you mean `memory`?", "has no setting `x`",
-            "help: there are memory, input, weight, effort and overlap");
+            "help: the settings are `memory`, `input`, `weight`, `effort` and `overlap`");
     REPORTS(TWO "order auto(effort = r);", "`order auto` does not say how much memory a rank has",
-            "help: memory counts halves", "cannot be used here: this setting is");
+            "help: `memory` counts halves", "cannot be used here: this setting is");
     REPORTS(TWO "nFB : M;\norder auto(memory = 4);",
             "t.dps:2:2: error: a schedule has either `order auto` or steps, not both", "t.dps:3:1: note: here");
-    REPORTS(TWO "if P { order auto(memory = 4); }", "this belongs at the top of the file");
+    REPORTS(TWO "if P { order auto(memory = 4); }", "this belongs outside of all blocks");
     REPORTS(TWO "order auto(memory = 4); order auto(memory = 4);", "a second `order`");
     REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M of 4 microbatches;\norder "
             "auto(memory = 4);",
-            "`of` is for steps");
+            "`M of N microbatches` is only for steps");
     REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: 1 stages, stage s of m on m, M microbatches;\norder "
             "auto(memory = 4);",
-            "t.dps:1:", "`order auto` finds no orders for stages that live on several ranks");
+            "t.dps:1:", "`order auto` cannot be used if a stage of a pipe lives on several ranks");
     REPORTS(TWO "order auto(memory = 2-r);",
             "t.dps:2:21: error: rank 1: memory 1 is too small for one microbatch, which takes 2",
             "help: here r = 1; the least that works on this rank is 2");
     REPORTS(TWO "order auto(memory = 4/r);", "t.dps:2:21: error: rank 0: division by zero");
-    REPORTS(TWO "order auto(memory = 4, effort = 0);", "effort = 0: it can be 1 to 100000");
+    REPORTS(TWO "order auto(memory = 4, effort = 0);", "`effort` is 0: it must be 1 to 100000");
     REPORTS(TWO "order auto(memory = 4, input = 0, weight = M-P);", "a microbatch takes no memory");
 }
 
@@ -154,7 +154,7 @@ static void first_steps(void **state)
             "expected a name, not `4`", "help: write it like this: ranks P = 4;", "expected a name, not `=`",
             "help: write it like this: microbatches M = 8;", "not `nf0b1`",
             "help: passes are written with capital letters: nF0B1", "not `w`",
-            "help: a name has its value from where it is declared: let w = ...;", "expected a name, not `3`",
+            "help: a name gets its value where it is declared: let w = ...;", "expected a name, not `3`",
             "help: write it like this: repeat i < M { ... }", "expected `<`, not `{`",
             "help: write it like this: repeat i < M { ... }");
     REPORTS(TWO "let w = P-1-rank;", "unknown name `rank`", "help: r is the rank");
@@ -226,33 +226,37 @@ static void names(void **state)
     REPORTS(TWO "let warmup = 1; F : warmpu;", "unknown name `warmpu`", "help: did you mean `warmup`?");
     REPORTS(TWO "ranks Q = 3; microbatches N = 2;", "a second `ranks`", "note: the first", "a second `microbatches`");
     REPORTS(TWO "nFIW : M; squeeze; squeeze;", "t.dps:2:20: error: a second `squeeze`", "note: the first");
-    REPORTS(TWO "nFIW : M; if 1 { squeeze; }", "this belongs at the top of the file");
-    REPORTS(TWO "let r = 3; let max = 2; let P = 3;", "`r` is declared twice", "help: r is the rank",
-            "`max` is a function", "`P` is declared twice", "t.dps:1:19: note: first here");
+    REPORTS(TWO "nFIW : M; if 1 { squeeze; }", "this belongs outside of all blocks");
+    REPORTS(TWO "let r = 3; let max = 2; let P = 3;", "`r` is the rank in every schedule and cannot be declared",
+            "`max` is a function and cannot be a name", "`P` is declared twice", "t.dps:1:19: note: first here");
     REPORTS(TWO "let x = abs(1, 2) + mx(1, 2) + min(3) + M(2);", "abs takes one value", "unknown function `mx`",
             "help: did you mean `max`?", "min takes two values or more", "unknown function `M`",
             "help: a product is written with *: M*(...)");
     REPORTS(TWO "let x = cost(F0) + cost(coom) + cost(FBI); let cost = 1;",
             "t.dps:2:38: error: cost() takes the name of one cost");
     REPORTS(TWO "let x = cost(F0) + cost(coom) + cost(M, 1); let cost = 1;", "there is no cost `F0`",
-            "help: write cost(F), with F, B, I, W, U, FB or comm", "there is no cost `coom`",
+            "help: write cost(F); the names of costs are fixed: F, B, I, W, U, FB and comm", "there is no cost `coom`",
             "cost() takes the name of one cost", "`cost` is a function");
     REPORTS(TWO "let x = 1 + cost();", ": error: cost() takes the name of one cost",
-            "help: write cost(F), with F, B, I, W, U, FB or comm");
-    REPORTS(TWO "let x = cost(F, I);", ": error: cost() takes the name of one cost", "help: write cost(F), with");
-    REPORTS(TWO "let x = cost(F&B);", ": error: cost() takes the name of one cost", "help: write cost(F), with");
-    REPORTS(TWO "let x = cost(F + I);", ": error: cost() takes the name of one cost", "help: write cost(F), with");
-    REPORTS(TWO "let x = cost F;", ": error: cost() takes the name of one cost", "help: write cost(F), with");
-    REPORTS(TWO "let x = cost + 1;", "unknown name `cost`", "help: write cost(F), with");
+            "help: write cost(F); the names of costs are fixed: F, B, I, W, U, FB and comm");
+    REPORTS(TWO "let x = cost(F, I);", ": error: cost() takes the name of one cost",
+            "help: write cost(F); the names of costs are fixed");
+    REPORTS(TWO "let x = cost(F&B);", ": error: cost() takes the name of one cost",
+            "help: write cost(F); the names of costs are fixed");
+    REPORTS(TWO "let x = cost(F + I);", ": error: cost() takes the name of one cost",
+            "help: write cost(F); the names of costs are fixed");
+    REPORTS(TWO "let x = cost F;", ": error: cost() takes the name of one cost",
+            "help: write cost(F); the names of costs are fixed");
+    REPORTS(TWO "let x = cost + 1;", "unknown name `cost`", "help: write cost(F); the names of costs are fixed");
     REPORTS(TWO "let x = cost(F;", "expected a pass or `)`, not `;`", "note: to close this `(`");
     REPORTS("schedule t; ranks P = 2*cost(F); microbatches M = 2; param k = cost(I); pipe a: k stages, stage s on "
             "k, M of k microbatches;\nchunk 0 = cost(comm);",
             "1:23: error: the number of ranks is decided before the costs are known",
-            "help: costs depend on the number of stages: use cost() in let, param, require and steps",
+            "help: costs depend on the number of stages: use cost() in `let`, `param`, `require` and steps",
             "the number of stages is decided", "where a stage lives is", "the number of microbatches is decided",
             "2:11: error: the pipe of a chunk is");
     REPORTS(TWO "repeat k < 3 { let z = k; } F : z + k;", "unknown name `z`", "unknown name `k`");
-    REPORTS(TWO "repeat k < 3 { ranks Q = 3; repeat k < 2 { F; } }", "this belongs at the top of the file",
+    REPORTS(TWO "repeat k < 3 { ranks Q = 3; repeat k < 2 { F; } }", "this belongs outside of all blocks",
             "`k` is declared twice");
     REPORTS("schedule t;", "does not say its number of ranks", "does not say its number of microbatches",
             "has no pipe");
@@ -261,9 +265,9 @@ static void names(void **state)
 static void steps(void **state)
 {
     (void)state;
-    REPORTS(TWO "F0&B0 F0 : 3 overlap;", "either `overlap` or &");
-    REPORTS(TWO "B0&F0;", "an F&B joins one F and the B or I after it", "help: write the F first");
-    REPORTS(TWO "F&W; F&B&F;", "an F&B joins", "an F&B joins");
+    REPORTS(TWO "F0&B0 F0 : 3 overlap;", "either `overlap` or `&`, not both");
+    REPORTS(TWO "B0&F0;", "`&` joins an F and the B or I after it, or two F", "help: write the F first");
+    REPORTS(TWO "F&W; F&B&F;", "`&` joins", "`&` joins");
     REPORTS(TWO "F W overlap;", "`overlap` needs an F directly followed by a B or I");
     REPORTS(TWO "F W split from 0; W B split from 0;", "`split` needs a backward pass", "`split` has no effect here");
     REPORTS(TWO "F300; F0{1};", "chunk 300: a rank holds at most 255", "has its chunk twice");
@@ -282,7 +286,7 @@ static void placement(void **state)
             "the pipes share them: M/2");
     REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M/2 microbatches;\n"
             "pipe b: P+1 stages, stage s on 0, M/2 microbatches;",
-            "pipe b has 3 stages", "note: pipe a has 2: all pipes are copies of the same stages");
+            "pipe b has 3 stages, but pipe a has 2", "note: all pipes are copies of the same stages");
     REPORTS("schedule t; ranks P = 3; microbatches M = 2; pipe a: P stages, stage s on 2*(s/2), M microbatches;",
             "rank 1: no stage lives on this rank",
             "help: every rank needs a stage: use fewer ranks, more stages, or another rank for one of them");
@@ -308,16 +312,16 @@ static void requirements(void **state)
     const char *const folds = "schedule t; ranks P = 7; microbatches M = 4; require P % 2 == 0, \"fold\"; require M % "
                               "2 == 0 && M >= P, \"more\";\n"
                               "pipe a: P stages, stage s on s, M microbatches; nFB : M;";
-    REPORTS(folds, "t.dps:1:54: error: fold", "help: here P = 7", "help: nearest: --ranks 4", "error: more",
-            "help: here M = 4, P = 7");
+    REPORTS(folds, "t.dps:1:54: error: fold", "help: here P = 7", "help: the nearest number that works: --ranks 4",
+            "error: more", "help: here M = 4, P = 7");
     REPORTS("schedule t; ranks P = 7; microbatches M = 4; require P % 2 == 0, \"fold\";",
             "t.dps:1:1: error: the schedule has no pipe");
     REPORTS("schedule t; ranks P = 7; require P % 2 == 0, \"fold\"; microbatches M = P+1; pipe a: P stages, stage s on "
             "s, M microbatches;",
-            "fold", "help: nearest: --ranks 6 or 8");
+            "fold", "help: the nearest numbers that work: --ranks 6 or 8");
     REPORTS("schedule t; ranks P = 4; microbatches M = 9; let q = M/P; require M % q == 0, \"whole\"; pipe a: P "
             "stages, stage s on s, M microbatches;",
-            "whole", "help: here M = 9, q = 2", "help: nearest: --microbatches 8 or 10");
+            "whole", "help: here M = 9, q = 2", "help: the nearest numbers that work: --microbatches 8 or 10");
     REPORTS(TWO "require r < 1, \"only rank 0\";", "rank 1: only rank 0", "help: here r = 1");
     /* errors that the require rules out are not reported as well */
     REPORTS(TWO "require P > 2, \"first\"; let x = 1/(P-2);", "error: first");

@@ -113,7 +113,7 @@ static void microbatches_that_do_not_exist(void **state)
         "nF : 2; nFI : 2 overlap; nI : 2; nW : 4;";
     assert_order(text, "0F0,0F1,0I0,0I1,0W0,0W1\n");
     REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 1 stages, stage s on 0, M of 4 microbatches; F : 5;",
-            "rank 0: 5 F of 4 microbatches");
+            "rank 0: too many passes: 5 F for 4 microbatches");
 }
 
 static void slots(void **state)
@@ -142,13 +142,14 @@ static void slots_that_are_wrong(void **state)
 {
     (void)state;
     REPORTS(ONE(1) "F; at 0 : F : 2; at 1 : B : 3;",
-            "t.dps:2:1: error: rank 0: this pass has no time slot, but others of this rank have one: only");
+            "t.dps:2:1: error: rank 0: this pass has no time slot, but others of this rank have one: then");
     REPORTS(ONE(1) "at 4 : F; at 1/(M-3) : F;", "division by zero");
-    REPORTS(ONE(1) "at 4 : F : 3; at 7 : F; at 5 : B : 3;", "2:22: error: rank 0: 3 + 1 = 4 F of 3 microbatches",
-            "2:8: note: 3 of them", "help: here in slot 7");
-    REPORTS(ONE(1) "at 4 : F; at 3 : W; at 5 : I;", "2:18: error: rank 0: no weight pass is waiting for this W",
+    REPORTS(ONE(1) "at 4 : F : 3; at 7 : F; at 5 : B : 3;",
+            "2:22: error: rank 0: too many passes: 3 + 1 = 4 F for 3 microbatches", "2:8: note: 3 of them",
+            "help: here in slot 7");
+    REPORTS(ONE(1) "at 4 : F; at 3 : W; at 5 : I;", "2:18: error: rank 0: no I is left for this W to complete",
             "help: here in slot 3");
-    REPORTS(ONE(1) "at 4 : F : 2; W : 3; at 5 : I : 2;", "rank 0: no weight pass is waiting for this W");
+    REPORTS(ONE(1) "at 4 : F : 2; W : 3; at 5 : I : 2;", "rank 0: no I is left for this W to complete");
     REPORTS(ONE(1) "at 0 F;", "expected `:`, not `F`");
     REPORTS(ONE(1) "at 0 : repeat i < 2 { F; }", "expected a pass, not `repeat`");
     REPORTS(ONE(1) "att 0 : F;", "expected an item of the schedule, not `att`", "help: did you mean `at`?");
@@ -264,8 +265,9 @@ static void replicas_that_are_wrong(void **state)
     (void)state;
     REPORTS(REPLICAS "F[1]; nFB : M;",
             "2:1: error: rank 0: microbatch 1 of pipe a goes through stage 0 on rank 1, not here",
-            "stage 0 has microbatches 0, 2, 4 here", "rank 1: 5 F of 2 microbatches on this rank");
-    REPORTS(REPLICAS "nF : 3;", "2:2: error: rank 1: 3 F of 2 microbatches on this rank", "repetition 3 of 3");
+            "stage 0 has microbatches 0, 2, 4 here", "rank 1: too many passes: 5 F for 2 microbatches on this rank");
+    REPORTS(REPLICAS "nF : 3;", "2:2: error: rank 1: too many passes: 3 F for 2 microbatches on this rank",
+            "repetition 3 of 3");
     REPORTS(
         "schedule t; ranks P = 2; microbatches M = 1; pipe a: 1 stages, stage s of m on m%2, M microbatches; nF : 1;",
         "rank 1: no stage lives on this rank");
@@ -378,25 +380,27 @@ static void expressions_without_value(void **state)
 static void wrong_steps(void **state)
 {
     (void)state;
-    REPORTS(TWO "nF : M+r; nB : M;", "t.dps:2:2: error: rank 1: 3 F of 2 microbatches",
-            "help: here M = 2, r = 1, in the step's repetition 3 of 3");
-    REPORTS(TWO "nF : M; nB : M+1;", "2:10: error: rank 0 (and 1 more): 3 B of 2 microbatches");
-    REPORTS(TWO "nF : M; B; nI : M;", "2:13: error: rank 0 (and 1 more): 1 + 2 = 3 B and I of 2 microbatches",
+    REPORTS(TWO "nF : M+r; nB : M;", "t.dps:2:2: error: rank 1: too many passes: 3 F for 2 microbatches",
+            "help: here M = 2, r = 1, in repetition 3 of 3");
+    REPORTS(TWO "nF : M; nB : M+1;", "2:10: error: rank 0 (and 1 more): too many passes: 3 B for 2 microbatches");
+    REPORTS(TWO "nF : M; B; nI : M;",
+            "2:13: error: rank 0 (and 1 more): too many passes: 1 + 2 = 3 B and I for 2 microbatches",
             "2:9: note: 1 of them");
     REPORTS(TWO "F; if 1 { F; repeat i < M { F; nB : i; } }",
-            "2:29: error: rank 0 (and 1 more): 1 + 1 + 2 = 4 F of 2 microbatches", "2:1: note: 1 of them",
-            "2:11: note: 1 of them", "help: here i = 0");
+            "2:29: error: rank 0 (and 1 more): too many passes: 1 + 1 + 2 = 4 F for 2 microbatches",
+            "2:1: note: 1 of them", "2:11: note: 1 of them", "help: here i = 0");
     REPORTS(TWO "F; F; F; F; F; F; F; F;",
-            "2:7: error: rank 0 (and 1 more): 1 + 1 + 1 + 1 + 1 + 1 + 2 = 8 F of 2 microbatches");
-    REPORTS(ONE(2) "nF1 : M; nF0F1 : 2;", "2:13: error: rank 0: 3 + 2 = 5 F of chunk 1, of 3 microbatches");
-    REPORTS(TWO "nF : M-3;", "2:6: error: rank 0 (and 1 more): the count is negative: -1",
+            "2:7: error: rank 0 (and 1 more): too many passes: 1 + 1 + 1 + 1 + 1 + 1 + 2 = 8 F for 2 microbatches");
+    REPORTS(ONE(2) "nF1 : M; nF0F1 : 2;",
+            "2:13: error: rank 0: too many passes: 3 + 2 = 5 F of chunk 1 for 3 microbatches");
+    REPORTS(TWO "nF : M-3;", "2:6: error: rank 0 (and 1 more): the number of repetitions is negative: -1",
             "help: here M = 2; max(0, ...)");
-    REPORTS(TWO "repeat i < r-1 { F; }", "rank 0: the count is negative: -1");
+    REPORTS(TWO "repeat i < r-1 { F; }", "rank 0: the number of repetitions is negative: -1");
     REPORTS(TWO "nFB : M overlap from -1;", "`from` is negative: -1");
-    REPORTS(TWO "nF : M; I; W : 1+r;", "2:12: error: rank 1: no weight pass is waiting for this W",
-            "help: here r = 1, in the step's repetition 2 of 2");
-    REPORTS(TWO "nF : M; nI : M; W[1]; W0[1];", "no weight pass of chunk 0, microbatch 1 is waiting");
-    REPORTS(TWO "nF : M; W0;", "no weight pass of chunk 0 is waiting");
+    REPORTS(TWO "nF : M; I; W : 1+r;", "2:12: error: rank 1: no I is left for this W to complete",
+            "help: here r = 1, in repetition 2 of 2");
+    REPORTS(TWO "nF : M; nI : M; W[1]; W0[1];", "no I of chunk 0, microbatch 1 is left");
+    REPORTS(TWO "nF : M; W0;", "no I of chunk 0 is left");
     REPORTS(ONE(2) "F;", "rank 0: F does not say which of the 2 chunks: write F0 or F1");
     REPORTS(ONE(2) "F2;", "rank 0: F2 is of chunk 2, but this rank holds 2 chunks",
             "help: the digit is the chunk: microbatch 2 is F[2], and nF : 2; repeats it");
@@ -414,8 +418,8 @@ static void loops_that_run_away(void **state)
     REPORTS(TWO "repeat i < 2000000000 { }", "rank 0: this loop is too long: 2000000000 iterations");
     REPORTS(TWO "repeat i < 2000000000 { repeat j < 1000000 { if i > 3 { F; } } }",
             "this loop is too long: 1000000 iterations");
-    REPORTS(TWO "F[0] : 2000000000;", "rank 0: more passes than its microbatches can have: at most 6");
-    REPORTS(TWO "F : 2000000000;", "at least 1025 F of 2 microbatches");
+    REPORTS(TWO "F[0] : 2000000000;", "rank 0: too many passes: the microbatches of this rank have at most 6");
+    REPORTS(TWO "F : 2000000000;", "at least 1025 F for 2 microbatches");
     REPORTS("schedule t; ranks P = 4096; microbatches M = 1048576; pipe a: P stages, stage s on s, M microbatches; nFB "
             ": M;",
             "8589934592 forward and backward passes: a schedule can have at most 134217728");

@@ -102,7 +102,7 @@ static void what_cannot_be_squeezed(void **state)
             "M; squeeze;",
             "1:108: error: too long for `squeeze`: 4000 ranks of 40", "fewer microbatches need fewer slots");
     REPORTS(TWO "order auto(memory = 2*P); squeeze;",
-            "2:27: error: `squeeze` is for steps: `order auto` leaves nothing to move");
+            "2:27: error: `squeeze` moves the passes of steps: with `order auto` leave it out");
     REPORTS(TWO "nFIW : M; squeeze if r;", "the condition of `squeeze` is", "rank");
     REPORTS(TWO "nFIW : M; squeeze if x;", "error:", "x");
     REPORTS(TWO "nFIW : M; squeeze if 1/(M-M);", "division by zero");

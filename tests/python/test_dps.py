@@ -147,7 +147,7 @@ class Errors(unittest.TestCase):
                               dps.schedule("dualpipe")], capture_output=True, text=True)
         self.assertEqual(str(error) + "\n", dpc.stderr)
         self.assertTrue(str(error).startswith(f"{dps.schedule('dualpipe')}:{error.line}:{error.column}: error: "))
-        self.assertEqual(error.help.split("\n")[-1], "nearest: --ranks 2 or 4")
+        self.assertEqual(error.help.split("\n")[-1], "the nearest numbers that work: --ranks 2 or 4")
 
     def test_several(self):
         with self.assertRaises(dps.ScheduleError) as caught:
