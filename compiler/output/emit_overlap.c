@@ -73,7 +73,7 @@ static void put_short(const RecipeTimes *times, uint32_t round, double begin, do
             char name[32];
             if (round_of(times, span) == round && span->end > span->start &&
                 span_name(span, name) >= lround((span->end - begin) * scale) - lround((span->start - begin) * scale))
-                fprintf(file, "  too short   %s, from %.6g to %.6g\n", name, span->start, span->end);
+                fprintf(file, "  too short for its name: %s, from %.6g to %.6g\n", name, span->start, span->end);
         }
 }
 
@@ -122,7 +122,7 @@ static void put_wait(const RecipeWait *wait, FILE *stream)
         return;
     }
     recipe_entry_text(wait->needed, needed, sizeof needed);
-    fprintf(stream, "for %s%s\n", needed, wait->needed_layer == wait->waiting.layer ? "" : " of the layer before");
+    fprintf(stream, "for %s%s\n", needed, wait->needed_layer == wait->waiting.layer ? "" : " of the previous layer");
 }
 
 static double end_of(const RecipeTimes *times, RecipeStream stream)
@@ -197,7 +197,7 @@ static void put_distance(double makespan, const RecipeFound *found, const char *
 {
     const double difference = percent_over(found->makespan, makespan);
     if (difference > 1e-6) {
-        fprintf(stream, "`overlap F&B auto`, with all communication in comm, takes %.6g%s, %.1f %% more\n",
+        fprintf(stream, "`overlap F&B auto`, with all communication in `comm`, takes %.6g%s, %.1f %% more\n",
                 found->makespan, unit, difference);
         return;
     }
@@ -242,7 +242,7 @@ static void put_late(const Recipe *recipe, const RecipeTimes *times, FILE *strea
             comma = ", ";
         }
     if (times->late.any)
-        fputs(": of the layer before that of the round\n", stream);
+        fputs(": from the layer before the layer of the round\n", stream);
 }
 
 static void put_rounds(const RecipeTimes *times, bool is_forward, FILE *stream)
@@ -270,7 +270,7 @@ static void put_after(const Recipe *recipe, const Costs *costs, uint32_t stages,
         fprintf(stream, "%s%s", i ? ", " : "after it, once its results are sent: ", text);
     }
     if (recipe->counts[RECIPE_AFTER])
-        fprintf(stream, "; %.6g%s\n", costs_longest_put_off(costs, stages, recipe), costs_unit_text(costs));
+        fprintf(stream, ", which takes %.6g%s\n", costs_longest_put_off(costs, stages, recipe), costs_unit_text(costs));
 }
 
 /* Prints how F&Bs (or F&Fs) run with a recipe: figures, a picture, and waits. `pairs`: which F&Bs, as text, such as
@@ -283,17 +283,17 @@ static void put_recipe(const Compilation *compilation, const Recipe *recipe, con
     const bool is_forward = recipe_is_forward(recipe);
     const double busy = times.in_turn;
     if (busy <= 0) {
-        fprintf(stream, "%s: no component has a time: --cost %s\n", schedule->name,
+        fprintf(stream, "%s: no component has a time: give times with --cost %s\n", schedule->name,
                 is_forward ? "attention.F=2,qkv.F=1,mlp.F=2,shared.F=1,..."
                            : "attention.F=1,attention.B=1,attention.W=1,mlp.F=2,...");
         return;
     }
-    fprintf(stream, "%s: an %s of %s takes %.6g%s, its parts one after the other %.6g (%.1f %%)", schedule->name, pairs,
-            counted(times.layers, "layer").text, times.makespan, costs_unit_text(costs), busy,
-            100 * times.makespan / busy);
+    fprintf(stream, "%s: an %s of %s takes %.6g%s, %.1f %% of the %.6g that its parts take one after the other",
+            schedule->name, pairs, counted(times.layers, "layer").text, times.makespan, costs_unit_text(costs),
+            100 * times.makespan / busy, busy);
     if (times.busy[RECIPE_COMM] > 0)
-        fprintf(stream, "; of %.6g of communication %.6g is hidden (%.1f %%)", times.busy[RECIPE_COMM], times.hidden,
-                100 * times.hidden / times.busy[RECIPE_COMM]);
+        fprintf(stream, "; communication takes %.6g, of which %.6g is hidden (%.1f %%)", times.busy[RECIPE_COMM],
+                times.hidden, 100 * times.hidden / times.busy[RECIPE_COMM]);
     putc('\n', stream);
     put_after(recipe, costs, schedule->pipes[0].stages, stream);
     put_share(recipe, costs, stream);
@@ -311,7 +311,7 @@ void emit_overlap(const Compilation *compilation, FILE *stream)
     const Recipes *recipes = &schedule->recipes;
     char pairs[20];
     if (!recipes_any(recipes))
-        fprintf(stream, "%s: says nothing of the inside of an F&B or F&F\n", schedule->name);
+        fprintf(stream, "%s: the schedule has no recipe of an F&B or F&F: overlap F&B { ... }\n", schedule->name);
     recipes_pair_text(recipes, recipes->count, pairs, sizeof pairs);
     if (recipes->common)
         put_recipe(compilation, recipes->common, pairs, stream);

@@ -14,7 +14,7 @@ static Status read_loads(const BalanceOptions *options, Arena *arena, Table *tab
     if (status == STATUS_OK && table->columns > replicas) {
         diag_error(table->diagnostics, table->cells[replicas],
                    "%u experts, but --replicas %u: each needs at least one physical expert", table->columns, replicas);
-        diag_help(table->diagnostics, "--replicas %u or more", table->columns);
+        diag_help(table->diagnostics, "give --replicas %u or more", table->columns);
         status = STATUS_BAD_INPUT;
     }
     if (status != STATUS_OK && table->diagnostics)

@@ -101,8 +101,8 @@ static const OptionTable table = {
         "LOADS.csv has a row a layer and a column an expert: its load, such as a count of tokens. - reads standard "
         "input.\n",
     .after =
-        "Without --csv and --json it prints a table: the balance of each layer, which is the mean load of a GPU over "
-        "the largest.\n",
+        "Without --csv and --json it prints a table: the balance of each layer, which is the mean load of a GPU, "
+        "divided by the largest.\n",
     .rows = rows,
     .input = take_loads,
 };

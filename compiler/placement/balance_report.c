@@ -37,10 +37,10 @@ static void put_cost(const BalancePlan *plan, FILE *stream)
         most = cost > most ? cost : most;
     }
     if (most < 0.00005)
-        fputs("\n--distinct costs no balance\n", stream);
+        fputs("\n--distinct does not lower the balance\n", stream);
     else
-        fprintf(stream, "\n--distinct costs %.4f of the balance on average, at most %.4f, in layer %u\n", mean, most,
-                layer);
+        fprintf(stream, "\n--distinct lowers the balance by %.4f on average and by at most %.4f, in layer %u\n", mean,
+                most, layer);
 }
 
 void balance_put_text(const BalancePlan *plan, FILE *stream)
@@ -64,11 +64,11 @@ void balance_put_text(const BalancePlan *plan, FILE *stream)
         put_row("mean", before, after, bound, moves / plan->layers, stream);
     if (plan->distinct)
         put_cost(plan, stream);
-    fputs("\nbalance of a layer: mean load of a GPU over the largest; 1: all are equal\n", stream);
+    fputs("\nbalance of a layer: mean load of a GPU, divided by the largest; 1: all loads are equal\n", stream);
     fputs(plan->from ? "before: the current placement\n"
-                     : "in order: experts 0, 1, 2, ... repeatedly, GPU after GPU, as frameworks start\n",
+                     : "in order: experts 0, 1, 2, ... repeatedly, GPU after GPU, as frameworks place them at first\n",
           stream);
-    fputs("bound: no placement has a higher balance; gap: how far below the bound this one is\n"
+    fputs("bound: no placement has a higher balance; gap: how far the balance is below the bound\n"
           "moves: physical experts that their GPU did not hold before\n",
           stream);
 }

@@ -170,7 +170,7 @@ static char *title_of(const BalancePlan *plan, Arena *arena)
 void balance_put_svg(const BalancePlan *plan, Arena *arena, FILE *stream)
 {
     static const char legend[] = "bars: load of each GPU, dashed: the mean of the layer; "
-                                 "balance: mean over the largest";
+                                 "balance: mean divided by the largest";
     Drawing d = {.plan = plan, .stream = stream};
     d.heads[0] = plan->from ? "before" : "experts in order";
     d.heads[1] = plan->eplb ? "after (eplb)" : "after";
