@@ -32,9 +32,10 @@ static Status check_no_parameters(const Compilation *c, Error *error)
     const Parameters *parameters = c->parameters;
     if (!parameters->has_ranks && !parameters->has_microbatches && !parameters->count)
         return STATUS_OK;
-    return error_set(error, STATUS_BAD_USAGE,
-                     "%s: an order has no parameters: its rows are the ranks, its cells the microbatches",
-                     c->source->path);
+    return error_set(
+        error, STATUS_BAD_USAGE,
+        "%s: an order takes no sizes and no parameters: its rows are the ranks, its cells name the microbatches",
+        c->source->path);
 }
 
 /* Notes in schedule->chosen the values that the file computes for parameters from the costs. */

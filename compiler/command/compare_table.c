@@ -157,7 +157,8 @@ static const char *verdict(const CompareRow *row, Arena *arena)
     if (row->published.is_bound && more >= 0)
         return "a bound";
     return more == 0 ? "exact"
-                     : arena_format(arena, "in its domain, yet %.5g %s", fabs(more), more > 0 ? "more" : "less");
+                     : arena_format(arena, "in its domain, yet the bubble here is %.5g %s", fabs(more),
+                                    more > 0 ? "longer" : "shorter");
 }
 
 /* --- as text --- */
@@ -360,17 +361,19 @@ static bool some_recut(const CompareTable *table)
 static void put_unit(const CompareTable *table, FILE *stream)
 {
     if (table->costs->model_layers >= 1)
-        fprintf(stream, "times of stages are sums over the parts of a model of %g layers\n",
+        fprintf(stream, "the time of a stage is the sum of the times of its parts; the model has %g layers\n",
                 table->costs->model_layers);
     else if (table->costs_stages != table->parts)
-        fprintf(stream, "times are given for a model in %s%s; a stage of another size takes its share\n",
+        fprintf(stream, "times are given for a model in %s%s; those of larger and smaller stages are in proportion\n",
                 counted(table->costs_stages, "stage").text,
-                table->stages_assumed ? ", as many as costs of single stages name (stages = N in the "
-                                        "costs says another number)"
-                                      : "");
+                table->stages_assumed
+                    ? " (the costs of single stages name so many; --cost stages=N says another number)"
+                    : "");
     else if (some_recut(table))
-        fprintf(stream, "times and bytes are given for 1/%u of the model; a smaller or larger stage takes its share\n",
-                table->parts);
+        fprintf(
+            stream,
+            "times and bytes are given for 1/%u of the model; those of larger and smaller stages are in proportion\n",
+            table->parts);
 }
 
 static void put_sums_words(const CompareTable *table, FILE *stream)
@@ -390,11 +393,11 @@ static void put_words(const CompareTable *table, FILE *stream)
                                : "\nrate: bubble, as a share of the time of the longest rank\n",
           stream);
     if (shows(table, ORDER))
-        fprintf(stream, "%s from waiting%s where messages take no time\n",
+        fprintf(stream, "%s from waiting%s as if messages took no time\n",
                 any(table, IMBALANCE) ? "imbalance: the part of the rate from uneven work; order: the part"
                                       : "order: the part of the rate",
                 any(table, IMBALANCE) ? "; both" : ",");
-    fprintf(stream, "gap: makespan%s above a bound that no order of the same placement beats within %s\n",
+    fprintf(stream, "gap: excess of the makespan%s over a lower bound of all orders of the same placement within %s\n",
             table->replicas ? " without the sums" : "",
             memory_is_limited(table->memory) ? "the memory limit" : "as much memory");
     if (any(table, MESSAGES))
@@ -406,11 +409,12 @@ static void put_words(const CompareTable *table, FILE *stream)
     if (table->replicas)
         put_sums_words(table, stream);
     if (shows(table, PEAK))
-        fputs("peak: most activations of a stage on a rank; models: these as microbatches of the whole model\n",
+        fputs("peak: most activations on a rank, each of one stage; models: the same, counted in microbatches of the "
+              "whole model\n",
               stream);
     else if (shows(table, MODELS))
-        fputs("models: most microbatches of the whole model that a rank holds activations for\n", stream);
-    fputs("copies: of the weights, versions included; sent: messages of all ranks\n", stream);
+        fputs("models: most activations that a rank holds, counted in microbatches of the whole model\n", stream);
+    fputs("copies: of the model's weights on all ranks, versions included; sent: messages of all ranks\n", stream);
     if (any(table, MEMORY))
         fprintf(stream, "memory: of the rank that needs most, %s\n",
                 table->memory->has_sizes ? "weights and messages included" : "what its microbatches hold");

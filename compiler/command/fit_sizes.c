@@ -89,7 +89,7 @@ void fit_sizes_print(const FitSizes *sizes, const char *name, FILE *stream)
         fprintf(stream, "; tried at %s, P = %" PRId64 "..%" PRId64 ", M = %" PRId64 "..%" PRId64,
                 counted(sizes->count, "size").text, ranks[0], ranks[1], microbatches[0], microbatches[1]);
     if (sizes->count && sizes->all[0].c.tree->order)
-        fprintf(stream, "; the order is searched: formulas hold where it meets the search's bound");
+        fprintf(stream, "; the order is searched: formulas hold where its makespan is the lower bound of the search");
     putc('\n', stream);
 }
 

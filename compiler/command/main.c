@@ -49,7 +49,7 @@ static void show_search(void *context, const SearchProgress *progress)
 {
     char words[80] = "";
     if (progress->bound > 0)
-        snprintf(words, sizeof words, " orders; the best takes %.1f %% more than none can beat",
+        snprintf(words, sizeof words, " orders; the best is %.1f %% above the lower bound",
                  100 * (progress->cost / progress->bound - 1));
     progress_bar_show(context, progress->tried, progress->planned, words);
 }
@@ -154,7 +154,8 @@ static void show_proof(void *context, const OptimumProgress *progress)
 {
     Job *job = context;
     char words[80];
-    snprintf(words, sizeof words, " s; the best takes %.6g, none less than %.6g", progress->makespan, progress->bound);
+    snprintf(words, sizeof words, " s; the best takes %.6g, no order less than %.6g", progress->makespan,
+             progress->bound);
     progress_bar_show(&job->progress, (uint64_t)progress->seconds, (uint64_t)job->options.prove.seconds, words);
 }
 
@@ -264,10 +265,11 @@ static Status predict(Job *job, const Trace *measured, Comparison *comparison, E
         return diff_timeline(&trace, step, &c->schedule, c->arena, &comparison->predicted, error);
     }
     if (measured->reference)
-        return error_set(error, STATUS_BAD_INPUT,
-                         "%s is a trace of --reference, in which one rank does the work of all: give a trace of the "
-                         "same run without --reference",
-                         measured->path);
+        return error_set(
+            error, STATUS_BAD_INPUT,
+            "%s is a trace of dprun --reference, in which one rank does the work of all: give a trace of the "
+            "same run without --reference",
+            measured->path);
     int64_t microbatches = 0;
     for (uint32_t p = 0; p < measured->pipe_count; p++)
         microbatches += measured->microbatches[p];
@@ -339,7 +341,7 @@ static Status run_diff_inside(Job *job, const KinetoMap *map, Error *error)
     TRY(compile(c, error));
     const Recipe *recipe = c->schedule.recipes.common;
     if (!recipe || recipe_is_forward(recipe))
-        return error_set(error, STATUS_BAD_INPUT, "%s has no recipe for all F&Bs (overlap F&B { ... })",
+        return error_set(error, STATUS_BAD_INPUT, "%s needs a recipe for F&Bs of all chunks: overlap F&B { ... }",
                          job->options.input);
     RecipeTimes predicted = recipe_times(recipe, &c->resolved, c->arena);
     if (c->resolved.unit < 0 || predicted.makespan <= 0)

@@ -37,7 +37,7 @@ static Status parse_emit(const char *text, Options *options, Error *error)
             "--emit=%s: no such kind; there are csv, comms, asm, stats, svg, html, text, trace, explain and overlap",
             text);
     if (options->emit_count == OUTPUTS_MAX)
-        return error_set(error, STATUS_BAD_USAGE, "there can be at most %d --emit", OUTPUTS_MAX);
+        return error_set(error, STATUS_BAD_USAGE, "--emit can be given at most %d times", OUTPUTS_MAX);
     const char *file = text[length] ? text + length + 1 : "-";
     if (!*file)
         return error_set(error, STATUS_BAD_USAGE, "--emit=%s: no file name after the colon", text);
@@ -163,8 +163,9 @@ static Status check_inputs(const Options *options, Arena *arena, Error *error)
         if (options->map && options->input_count < 2)
             return missing("a schedule and traces are needed", "diff --map FILE FILE.dps TRACE...", error);
         if (options->input_count != 2 && !options->map)
-            return missing("two files are needed, a schedule or a modelled trace, and a trace of dprun",
-                           "diff FILE.dps TRACE", error);
+            return missing(
+                "two files are needed, a schedule or a trace of dpc --emit=trace, and a trace of dprun --trace",
+                "diff FILE.dps TRACE", error);
         for (int i = 0; i < options->emit_count; i++)
             if (options->emit[i].kind != EMIT_HTML && options->emit[i].kind != EMIT_SVG)
                 return error_set(error, STATUS_BAD_USAGE,
@@ -310,9 +311,10 @@ TAKE(prove)
                          "--prove: '%.*s' is not a whole number of seconds from 1 to 999999999",
                          (int)strcspn(value, ":"), value);
     if (file && !*file)
-        return error_set(error, STATUS_BAD_USAGE,
-                         "--prove %s: write --prove SECONDS or, to keep a shorter order, --prove SECONDS:FILE.csv",
-                         value);
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "--prove %s: write --prove SECONDS or, to write a shorter order to a file, --prove SECONDS:FILE.csv",
+            value);
     options->prove.seconds = strtoll(value, NULL, 10);
     options->prove.file = file;
     return STATUS_OK;

@@ -249,7 +249,8 @@ static Status none_admitted(Work *work, Compilation *compilation, Error *error)
     Error reason = {""};
     const Status status = compile_combination(work, 0, compilation, &reason);
     return error_set(error, status,
-                     "%s: none of the %" PRIu64 " combinations of %s can be compiled; the first of them is %s",
+                     "%s: none of the %" PRIu64
+                     " combinations of %s can be compiled; the errors are those of the first, %s",
                      work->source->path, work->sweep->combinations, work->sweep->text,
                      sweep_options(work->sweep, 0, compilation->arena));
 }
@@ -261,7 +262,7 @@ static Status said_once(const Sweep *sweep, const Parameters *given, Error *erro
         const char *name = sweep->ranges[i].name;
         const bool ranks = strcmp(name, "ranks") == 0, microbatches = strcmp(name, "microbatches") == 0;
         if (ranks ? given->has_ranks : microbatches ? given->has_microbatches : parameters_has(given, name))
-            return error_set(error, STATUS_BAD_USAGE, "--sweep goes through %s: leave %s%s out", name,
+            return error_set(error, STATUS_BAD_USAGE, "--sweep already sets %s: leave %s%s out", name,
                              ranks || microbatches ? "--" : "-D ", name);
     }
     return STATUS_OK;
@@ -336,7 +337,7 @@ void sweep_print(const Sweep *sweep, const SweepResult *result, const Compilatio
     fprintf(stream, "%s: proven for %s of %s in %.1f s", compilation->tree->schedule,
             counted(result->proven, "combination").text, sweep->text, result->seconds);
     if (result->not_admitted)
-        fprintf(stream, "; its requires do not admit %" PRIu64 " more", result->not_admitted);
+        fprintf(stream, "; `require` in the file excludes %" PRIu64 " more", result->not_admitted);
     if (result->failed)
         fprintf(stream, "; %" PRIu64 " more fail%s", result->failed, result->failed == 1 ? "s" : "");
     putc('\n', stream);

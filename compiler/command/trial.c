@@ -22,7 +22,7 @@ Status trial_check_replicas(uint32_t replicas, const Costs *costs, Error *error)
 {
     if (replicas && !costs_have(costs, COST_GRADIENTS))
         return error_set(error, STATUS_BAD_USAGE,
-                         "--replicas counts the sums of gradients, whose size is not given: --cost gradients=N, the "
+                         "--replicas needs the size of the gradients that the replicas sum: --cost gradients=N, the "
                          "bytes of a stage's gradient");
     return STATUS_OK;
 }

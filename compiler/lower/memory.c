@@ -77,8 +77,9 @@ Status memory_set_limit(Memory *memory, const char *text, Error *error)
     const char *number = activations ? text + sizeof prefix - 1 : text;
     uint64_t value;
     if (!read_bytes(number, strlen(number), &value) || value == 0 || (activations && value > UINT32_MAX))
-        return error_set(error, STATUS_BAD_USAGE,
-                         "--memory-limit: '%s' is neither bytes a rank, such as 24G, nor activations=N", text);
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "--memory-limit: '%s' is neither a number of bytes for each rank, such as 24G, nor activations=N", text);
     if (activations)
         memory->limit_activations = (uint32_t)value;
     else
@@ -212,7 +213,7 @@ static void check(const Memory *memory, uint64_t limit, bool activations, const 
                   rank->slots[SLOT_MESSAGE], rank->slots[SLOT_CONTEXT], rank->slots[SLOT_STASH],
                   rank->slots[SLOT_GRADIENT], counted(rank->chunk_count, "stage").text, versions);
     if (others)
-        diag_help(diagnostics, "the limit is exceeded on %u more of the %u ranks", others, schedule->ranks);
+        diag_help(diagnostics, "%u more of the %u ranks exceed the limit", others, schedule->ranks);
 }
 
 bool memory_check(const Memory *memory, const Schedule *schedule, const Program *program, Diagnostics *diagnostics)

@@ -84,9 +84,9 @@ static void put_messages(const Calibration *calibration, FILE *stream)
     const double spread = n * xx - x * x, slope = spread > 0 ? (n * xy - x * y) / spread : 0;
     const double latency = (y - slope * x) / n;
     if (slope > 0 && latency >= 0) {
-        fprintf(stream, "comm     = %-10.6g # derived: latency, and with it bytes a second, ", latency);
+        fprintf(stream, "comm     = %-10.6g # derived: latency, fitted with the bandwidth, ", latency);
         fprintf(stream, "from %.0f traces with messages of different sizes\n", n);
-        fprintf(stream, "bandwidth = %-9.6g # derived: as comm\n", 1e3 / slope);
+        fprintf(stream, "bandwidth = %-9.6g # derived: bytes a second, from the same traces\n", 1e3 / slope);
         fprintf(stream, "bytes    = %-10.0f # measured: size of a message in %s\n",
                 calibration->inputs[0].trace.message_bytes, calibration->inputs[0].trace.path);
     } else if (messages.count) {
@@ -122,7 +122,7 @@ static void put_costs(const Calibration *calibration, FILE *stream)
         put_input(&calibration->inputs[t], stream);
     fputs("# A cost is the mean of its samples, the tenth at either end left out.\n", stream);
     fputs("unit     = 1e-3       # seconds: times are in milliseconds\n", stream);
-    fprintf(stream, "stages   = %-10u # of the model, as F[0] and all the others are for\n", calibration->stages);
+    fprintf(stream, "stages   = %-10u # the costs hold for a model in so many stages\n", calibration->stages);
     put_stages(calibration, stream);
     put_messages(calibration, stream);
 }

@@ -218,11 +218,11 @@ static void print_makespan(const Comparison *comparison, Arena *arena, FILE *str
     const Spent measured = spent_in(comparison, &comparison->measured, arena);
     fprintf(stream, "\nThe critical path: passes each of which waited for the one before it\n");
     fprintf(stream, "%-9s %10s %10s %10s\n", "", "predicted", "measured", "more");
-    print_spent("passes", predicted.passes, measured.passes, "they take", stream);
+    print_spent("passes", predicted.passes, measured.passes, "time of the passes on it", stream);
     print_spent("messages", predicted.messages, measured.messages,
-                "from a pass to the one on another rank that needs it", stream);
+                "waits from a pass to the one on another rank that needs it", stream);
     print_spent("own rank", predicted.own, measured.own,
-                "from a pass to the next of its rank, whose inputs have arrived", stream);
+                "waits from a pass to the next of its rank, whose inputs have arrived", stream);
     if (trace_is_crowded(trace))
         fprintf(stream,
                 "\n%u ranks shared %s: a rank whose inputs had arrived still waited for a processor, whatever the "
@@ -322,9 +322,8 @@ static void print_worst(const Comparison *comparison, Arena *arena, FILE *stream
     qsort(deviations, count, sizeof *deviations, by_size);
     if (!count || (deviations[0].longer == 0 && deviations[0].later == 0))
         return;
-    fprintf(
-        stream,
-        "\nThe passes with the largest errors; later: time from when its inputs and its rank are ready to its start\n");
+    fprintf(stream, "\nThe passes with the largest errors; later: how much longer the pass waits once its inputs and "
+                    "its rank are ready\n");
     fprintf(stream, "%-14s %-6s %-28s %10s %10s %10s %10s\n", "pass", "rank", "line", "predicted", "measured", "longer",
             "later");
     for (size_t i = 0; i < count && i < WORST && fabs(deviations[i].longer) + fabs(deviations[i].later) > 0; i++) {
@@ -353,7 +352,7 @@ static void print_derived(const Comparison *comparison, FILE *stream)
     const Costs *costs = comparison->predicted.costs;
     const uint32_t used = schedule_costs_used(comparison->schedule);
     if (costs_has_derived(costs, used))
-        fprintf(stream, "\nCosts of the prediction that were not given, and what they follow from\n");
+        fprintf(stream, "\nCosts of the prediction that were not given, and from what they are derived\n");
     costs_put_derived(costs, used, "", stream);
 }
 
@@ -370,8 +369,9 @@ void diff_print(const Comparison *comparison, Arena *arena, FILE *stream)
     fprintf(stream, "\ntimes in ms");
     if (comparison->scaled)
         fprintf(stream,
-                "; the costs have no unit: %.4g ms here, so that both are busy for the same time (dpc calibrate writes "
-                "costs with a unit)",
+                "; the costs have no unit: 1 is %.4g ms here, so that prediction and measurement are busy for the same "
+                "time (dpc "
+                "calibrate writes costs with a unit)",
                 comparison->unit);
     fprintf(stream, "\n\n");
     print_ranks(comparison, stream);

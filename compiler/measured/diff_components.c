@@ -122,8 +122,8 @@ void diff_print_components(const Comparison *comparison, Arena *arena, FILE *str
     if (!count)
         return;
     const TraceIndex index = trace_index(comparison->trace, comparison->step, arena);
-    fputs("\nThe components of passes, mean of each; of all-to-alls also the rank's waits, "
-          "and the share hidden behind computing\n",
+    fputs("\nThe components of passes, mean time of each; for all-to-alls also the wait of the rank, "
+          "and the share hidden behind computation\n",
           stream);
     fprintf(stream, "%-16s %6s %10s %10s %10s %10s %10s\n", "component", "number", "predicted", "measured", "longer",
             "waited", "hidden");

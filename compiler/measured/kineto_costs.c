@@ -211,7 +211,7 @@ static void put_notes(const KinetoProfile *profile, FILE *stream)
     if (profile->orphans)
         fprintf(stream, "note: the launches of %s are not in the trace\n", counted(profile->orphans, "kernel").text);
     if (profile->trace->incomplete)
-        fprintf(stream, "note: %s without a time left out\n", counted(profile->trace->incomplete, "event").text);
+        fprintf(stream, "note: left out: %s without a time\n", counted(profile->trace->incomplete, "event").text);
 }
 
 static void put_uneven(const KinetoProfile *profile, FILE *stream)

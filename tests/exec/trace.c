@@ -138,10 +138,11 @@ static void test_reference(void **state)
                            "grep '8 microbatches a step, as 4 on each of 2 replicas$' %2$s/out",
                            folder),
                      0);
-    assert_int_equal(shell("! %s/dpc diff schedules/1f1b.dps %s/trace 2>%2$s/out && "
-                           "grep '/trace is a trace of --reference, in which one rank does the work of all' %2$s/out",
-                           folder),
-                     0);
+    assert_int_equal(
+        shell("! %s/dpc diff schedules/1f1b.dps %s/trace 2>%2$s/out && "
+              "grep '/trace is a trace of dprun --reference, in which one rank does the work of all' %2$s/out",
+              folder),
+        0);
     assert_int_equal(shell("%s/dpc diff %s/trace %2$s/trace >%2$s/out", folder), 0);
     assert_int_equal(shell("rm -r %2$s", folder), 0);
 }
