@@ -13,8 +13,8 @@ from .._errors import Error
 # the rank has died. Also the most seconds in which ranks write, after the deadline, that they wait (_who_hangs).
 _GRACE = 2.0
 
-STORE_ENDED = ("the process that holds the store of torch.distributed has ended (process 0, unless torchrun started the "
-               "processes)")
+STORE_ENDED = ("the process that holds the store of torch.distributed has ended (process 0, unless torchrun started "
+               "the processes)")
 
 
 class PipelineError(Error, RuntimeError):

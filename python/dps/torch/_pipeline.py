@@ -403,8 +403,9 @@ def _modules(program, plan, rank, stages):
     modules = [getattr(stage, "submod", stage) for stage in stages]
     if len(modules) != len(plan.chunks):
         wanted = ", ".join(str(chunk.stage) for chunk in plan.chunks)
-        raise UsageError(f"rank {rank} of {program.schedule} holds {len(plan.chunks)} stage{'s'[:len(plan.chunks) - 1]} "
-                         f"({wanted}, in this order), but you gave {len(modules)}")
+        count = len(plan.chunks)
+        raise UsageError(f"rank {rank} of {program.schedule} holds {count} stage{'s'[:count - 1]} ({wanted}, in this "
+                         f"order), but you gave {len(modules)}")
     for chunk, module in zip(plan.chunks, modules):
         if not callable(module):
             raise UsageError(f"stage {chunk.stage} is a {type(module).__name__}; a stage is a module or a function")

@@ -12,8 +12,8 @@ _LOOK = 0.02  # most seconds between two looks at the store
 
 
 class Ready:
-    """A block in which this process prepares what it needs to connect. If the block raises an error, the other processes
-    are told.
+    """A block in which this process prepares what it needs to connect. If the block raises an error, the other
+    processes are told.
 
     store      a store of this pipeline alone
     place      the number of this process in the group of the pipeline, which has `count` processes

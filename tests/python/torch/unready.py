@@ -1,5 +1,5 @@
-"""One of three ranks. Rank 1 makes mistakes before the ranks are connected, and then ends; rank 0, which holds the store,
-dies in a step. Prints what the constructor or step() raises."""
+"""One of three ranks. Rank 1 makes mistakes before the ranks are connected, and then ends; rank 0, which holds the
+store, dies in a step. Prints what the constructor or step() raises."""
 
 import os
 import signal
