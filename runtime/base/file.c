@@ -12,6 +12,9 @@
 /* most bytes that are read from a device or a pipe, which may never end: with more, reading fails */
 enum { ENDLESS = 1 << 28 };
 
+/* most temporary names that are tried for a file */
+enum { NAMES = 1000 };
+
 /* Reads the stream to its end. A file is read into memory of its size, a stream of unknown size into memory that
    grows. */
 static Status read_all(FILE *stream, const char *path, Arena *arena, char **bytes, size_t *size, Error *error)
@@ -89,8 +92,8 @@ static TemporaryPrefix temporary_prefix(const char *path)
 
 static const char suffix[] = "XXXXXX";
 
-/* The path of a temporary file for `path`, with the suffix XXXXXX, to be replaced by mkostemp; the caller frees it.
-   NULL: out of memory. */
+/* The path of a temporary file for `path`, with the suffix XXXXXX, to be replaced by number_temporary; the caller frees
+   it. NULL: out of memory. */
 static char *temporary_of(const char *path)
 {
     char *temporary = NULL;
@@ -98,6 +101,13 @@ static char *temporary_of(const char *path)
                    0
                ? NULL
                : temporary;
+}
+
+/* Gives the temporary file a name by its process and by the number of names that were tried before. */
+static void number_temporary(char *temporary, unsigned tried)
+{
+    snprintf(temporary + strlen(temporary) - strlen(suffix), sizeof suffix, "%06x",
+             (((unsigned)getpid() * 0x9e3779b1u >> 8) + tried) & 0xffffff);
 }
 
 static bool is_name_of(int descriptor, int folder, const char *name)
@@ -162,13 +172,15 @@ static int open_nameless(const char *path)
     return descriptor;
 }
 
-/* Opens and locks a file with a temporary name. If another writer removes the file before it is locked, tries the next
-   name. */
+/* Opens and locks a file with a temporary name. If the name is taken, or another writer removes the file before it is
+   locked, tries the next name. */
 static int open_named(char *temporary)
 {
-    for (;;) {
-        memcpy(temporary + strlen(temporary) - strlen(suffix), suffix, strlen(suffix));
-        const int descriptor = mkostemp(temporary, O_CLOEXEC);
+    for (unsigned tried = 0; tried < NAMES; tried++) {
+        number_temporary(temporary, tried);
+        const int descriptor = open(temporary, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+        if (descriptor < 0 && errno == EEXIST)
+            continue;
         if (descriptor < 0)
             return -1;
         flock(descriptor, LOCK_EX);
@@ -176,6 +188,7 @@ static int open_named(char *temporary)
             return descriptor;
         close(descriptor);
     }
+    return -1;
 }
 
 /* Opens a file in the folder of `path`: without a name if possible, otherwise with a temporary name made from
@@ -183,17 +196,9 @@ static int open_named(char *temporary)
 static int open_beside(const char *path, OutputFile *file)
 {
     remove_abandoned(path);
-    int descriptor = open_nameless(path);
+    const int descriptor = open_nameless(path);
     file->nameless = descriptor >= 0;
-    if (file->nameless)
-        return descriptor;
-    descriptor = open_named(file->temporary);
-    if (descriptor >= 0) {
-        const mode_t mask = umask(0);
-        umask(mask);
-        fchmod(descriptor, 0666 & ~mask);
-    }
-    return descriptor;
+    return file->nameless ? descriptor : open_named(file->temporary);
 }
 
 /* The path of the file to replace: `path` or, if that is a symbolic link, the file that the link points to, so that
@@ -251,9 +256,8 @@ Status file_begin(const char *path, OutputFile *file, Error *error)
 static bool give_temporary_name(OutputFile *file)
 {
     const OpenedName opened = opened_name(fileno(file->stream));
-    for (int tries = 0; tries < 100; tries++) {
-        snprintf(file->temporary + strlen(file->temporary) - strlen(suffix), sizeof suffix, "%06x",
-                 ((unsigned)getpid() * 0x9e3779b1u + (unsigned)tries) >> 8 & 0xffffff);
+    for (unsigned tried = 0; tried < NAMES; tried++) {
+        number_temporary(file->temporary, tried);
         file->nameless = linkat(AT_FDCWD, opened.text, AT_FDCWD, file->temporary, AT_SYMLINK_FOLLOW) != 0;
         if (!file->nameless || errno != EEXIST)
             return !file->nameless;

@@ -375,6 +375,35 @@ static void write_whole(const char *path, const char *text)
     assert_int_equal(file_finish(&file, &error), STATUS_OK);
 }
 
+/* One process may write the same file several times at once. The umask decides who may read a new file, with and
+   without a temporary name. */
+static void one_process_writes_a_file_several_times(void **state)
+{
+    (void)state;
+    enum { WRITERS = 5 };
+    char path[200], text[2] = "0";
+    OutputFile files[WRITERS];
+    Error error;
+    struct stat there;
+    snprintf(path, sizeof path, "%s/out", folder);
+    const int before = entries();
+    const mode_t mask = umask(027);
+    for (int w = 0; w < WRITERS; w++) {
+        no_proc = w % 2 == 0;
+        assert_int_equal(file_begin(path, &files[w], &error), STATUS_OK);
+        fprintf(files[w].stream, "%d", w);
+    }
+    no_proc = false;
+    umask(mask);
+    for (int w = 0; w < WRITERS; w++, text[0]++) {
+        assert_int_equal(file_finish(&files[w], &error), STATUS_OK);
+        assert_content(path, text);
+        assert_int_equal(stat(path, &there), 0);
+        assert_int_equal(there.st_mode & 0777, 0640);
+    }
+    assert_int_equal(entries(), before);
+}
+
 static void a_new_name_is_synced(void **state)
 {
     (void)state;
@@ -667,6 +696,7 @@ int main(void)
         cmocka_unit_test(files_appear_whole_or_not_at_all),
         cmocka_unit_test(of_a_killed_process_nothing_is_left),
         cmocka_unit_test(links_are_followed),
+        cmocka_unit_test(one_process_writes_a_file_several_times),
         cmocka_unit_test(a_new_name_is_synced),
         cmocka_unit_test(the_next_writer_cleans_up),
         cmocka_unit_test(writers_do_not_disturb_each_other),
