@@ -5,6 +5,8 @@
 
 #include "compiler/tree/ast.h"
 
+#include <setjmp.h>
+
 typedef struct OpenBracket {
     char bracket; /* ( [ { */
     Span span;
@@ -24,6 +26,7 @@ typedef struct Reader {
     Diagnostics *diagnostics;
     Ast *ast;
     /* scanner */
+    jmp_buf failed;  /* where the scanner jumps when it cannot go on; the error is then reported */
     uint32_t offset; /* offset of the next byte */
     Span word;       /* the last word of passes, such as nF0B1; the scanner may still be splitting it into passes */
     ReadToken last, previous;

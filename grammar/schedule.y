@@ -485,17 +485,22 @@ Ast *parse(const Source *source, Arena *arena, Diagnostics *diagnostics)
         return NULL;
     }
     Reader *reader = reader_new(source, arena, diagnostics);
-    schedule_parse(scanner_open(reader), reader);
+    if (setjmp(reader->failed) == 0)
+        schedule_parse(scanner_open(reader), reader);
     return diag_failed(diagnostics) ? NULL : reader->ast;
 }
 
 Token *read_tokens(const Source *source, Arena *arena, uint32_t *count)
 {
     Reader *reader = reader_new(source, arena, diag_new(arena, source)); /* errors are dropped: parse reports them */
-    yyscan_t scanner = scanner_open(reader);
     YYSTYPE value;
     Token token, *tokens = NULL;
     *count = 0;
+    if (setjmp(reader->failed)) {
+        *count = 0;
+        return NULL;
+    }
+    yyscan_t scanner = scanner_open(reader);
     for (int code; (code = schedule_lex(&value, &token.span, scanner)) != TOKEN_EOF;) {
         tokens = arena_extend(arena, tokens, *count, sizeof *tokens);
         token.kind = yysymbol_name(YYTRANSLATE(code));

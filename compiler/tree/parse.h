@@ -13,7 +13,8 @@ typedef struct Token {
     Span span;
 } Token;
 
-/* Returns all tokens of the file; its end is not one of them. */
+/* Returns all tokens of the file; its end is not one of them. NULL and count 0: parse finds an error in the scanner
+   itself. */
 Token *read_tokens(const Source *source, Arena *arena, uint32_t *count);
 
 /* Prints one token per line: line, column, kind, text. */

@@ -1,5 +1,6 @@
 /* The compiler's messages about wrong files. */
 
+#include "grammar/reader.h"
 #include "tests/parse/front.h"
 
 static void form_of_a_report(void **state)
@@ -212,6 +213,30 @@ static void characters(void **state)
     front_close(&front);
 }
 
+/* Two functions of the generated scanner. The first is an error, which flex detects, if the scanner has no text yet. */
+void schedule_set_lineno(int line, void *scanner);
+int schedule_lex_init_extra(Reader *reader, void **scanner);
+
+/* An error in the scanner itself is reported like a mistake: it does not end the process. */
+static void the_scanner_may_fail(void **state)
+{
+    (void)state;
+    Front front;
+    front_run(&front, TWO "nFB : M;");
+    Reader *reader = arena_allocate(&front.arena, sizeof *reader);
+    void *scanner;
+    reader->arena = &front.arena;
+    reader->diagnostics = diag_new(&front.arena, &front.source);
+    schedule_lex_init_extra(reader, &scanner);
+    if (setjmp(reader->failed) == 0) {
+        schedule_set_lineno(1, scanner);
+        fail_msg("the scanner goes on");
+    }
+    assert_string_equal(diag_first(reader->diagnostics, &front.arena),
+                        "the scanner failed: yyset_lineno called with no buffer");
+    front_close(&front);
+}
+
 static void names(void **state)
 {
     (void)state;
@@ -420,6 +445,7 @@ int main(void)
         cmocka_unit_test(first_steps),
         cmocka_unit_test(syntax_everywhere),
         cmocka_unit_test(characters),
+        cmocka_unit_test(the_scanner_may_fail),
         cmocka_unit_test(names),
         cmocka_unit_test(steps),
         cmocka_unit_test(placement),
