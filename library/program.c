@@ -153,7 +153,7 @@ typedef struct Saving {
 static Status write_file(const char *path, const ByteWriter *writer, Error *error)
 {
     OutputFile file;
-    TRY(file_begin(path, &file, error));
+    TRY(file_begin_path(path, &file, error));
     fwrite(writer->bytes, 1, writer->size, file.stream);
     return file_finish(&file, error);
 }

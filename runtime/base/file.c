@@ -216,13 +216,9 @@ bool file_is_kept(const char *path)
     return strcmp(path, "-") != 0 && (stat(path, &there) != 0 || S_ISREG(there.st_mode));
 }
 
-Status file_begin(const char *path, OutputFile *file, Error *error)
+Status file_begin_path(const char *path, OutputFile *file, Error *error)
 {
     *file = (OutputFile){0};
-    if (strcmp(path, "-") == 0) {
-        file->stream = stdout;
-        return STATUS_OK;
-    }
     if (!*path) {
         errno = ENOENT;               /* an empty path is an error; without this check a temporary file would be made */
     } else if (!file_is_kept(path)) { /* a device or a pipe (/dev/null, /dev/full) is written directly */
@@ -300,7 +296,7 @@ Status file_finish(OutputFile *file, Error *error)
 {
     bool good = put_in_place(file);
     int reason = errno;
-    if (good && file->stream != stdout) {
+    if (good && file->path) {
         good = fclose(file->stream) == 0;
         reason = errno;
         file->stream = NULL;
@@ -316,7 +312,7 @@ void file_abandon(OutputFile *file)
 {
     if (file->temporary && !file->nameless)
         unlink(file->temporary); /* before fclose, which releases the lock */
-    if (file->stream && file->stream != stdout)
+    if (file->stream && file->path)
         fclose(file->stream);
     free(file->temporary);
     free(file->path);
@@ -327,11 +323,13 @@ Status file_check(const char *path, Error *error)
 {
     OutputFile file;
     struct stat there;
-    if (strcmp(path, "-") != 0 && stat(path, &there) == 0 && S_ISFIFO(there.st_mode))
+    if (strcmp(path, "-") == 0)
+        return STATUS_OK;
+    if (stat(path, &there) == 0 && S_ISFIFO(there.st_mode))
         return access(path, W_OK) == 0
                    ? STATUS_OK
                    : error_set(error, STATUS_RUN_FAILED, "cannot write %s: %s", path, strerror(errno));
-    TRY(file_begin(path, &file, error));
+    TRY(file_begin_path(path, &file, error));
     file_abandon(&file);
     return STATUS_OK;
 }

@@ -20,12 +20,14 @@ Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Err
    file removes the leftover. If `path` is a link, the file that it points to is replaced. None of this holds for "-"
    (standard output), a device or a pipe: data go there directly. */
 typedef struct OutputFile {
-    FILE *stream; /* write here */
-    char *path, *temporary;
+    FILE *stream;           /* write here */
+    char *path, *temporary; /* path NULL: standard output */
     bool nameless;
 } OutputFile;
 
 Status file_begin(const char *path, OutputFile *file, Error *error);
+/* The same for a path that is not "-". libdps, which has no standard output, calls it. */
+Status file_begin_path(const char *path, OutputFile *file, Error *error);
 /* Checks whether file_begin would succeed: calls it, and removes the temporary file. For a pipe it only checks the
    right to write: it does not open the pipe, because the pipe's reader would take the closing for the end of the data.
    */
