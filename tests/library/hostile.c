@@ -4,6 +4,8 @@
 
 #include "tests/library/ranks.h"
 
+#include <glob.h>
+
 /* --- functions that fail --- */
 
 /* Runs all ranks. The functions of rank `failing` fail at call number `at`. False: the rank makes fewer calls, so none
@@ -38,17 +40,115 @@ static bool fail_one(dps *d, dps_program *program, Way way, uint32_t failing, in
 static void a_rank_that_fails_ends_all_others(void **state)
 {
     (void)state;
-    static const char *const names[] = {"zb-v", "dualpipe"};
+    static const char *const names[] = {"zb-v", "dualpipe", "pipedream"};
     dps *d = dps_new(NULL);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[80];
         snprintf(path, sizeof path, "schedules/%s.dps", names[i]);
         dps_program *program = compiled(d, path, RANKS, MICROBATCHES);
         for (Way way = PUSH; way < WAYS; way++)
-            for (int at = 1; fail_one(d, program, way, (uint32_t)at % RANKS, at); at++)
-                ;
+            /* Each call number fails on another rank in each way. The loop ends when no rank makes so many calls. */
+            for (int at = 1, ended = 0; ended < RANKS; at++)
+                ended = fail_one(d, program, way, (uint32_t)(at + (int)way) % RANKS, at) ? 0 : ended + 1;
         dps_program_free(program);
     }
+    dps_free(d);
+}
+
+/* --- functions that fail on a rank alone: it has joined no threads, so all its functions are called --- */
+
+typedef struct Alone {
+    const dps_program *program;
+    uint32_t number;
+    dps_rank *rank;
+    int fail_at, calls;     /* fail_at: the number of the call that fails */
+    dps_instruction failed; /* the instruction of the call that has failed */
+} Alone;
+
+static int nothing_or_fail(void *user, const dps_instruction *instruction)
+{
+    Alone *alone = user;
+    if (++alone->calls != alone->fail_at)
+        return 0;
+    alone->failed = *instruction;
+    dps_reason(alone->rank, "broken on purpose");
+    return 7;
+}
+
+static dps_functions functions_alone(Alone *alone, Way way)
+{
+    dps_functions all = {.size = sizeof all, .user = alone};
+    dps_function *const members[] = {
+        &all.forward,     &all.backward_input, &all.backward_weight, &all.backward,    &all.overlap, &all.send,
+        &all.receive,     &all.wait,           &all.reduce,          &all.wait_reduce, &all.norm,    &all.update,
+        &all.update_async};
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        *members[i] = nothing_or_fail;
+    if (way == PUSH_HALVES)
+        all.backward = all.overlap = NULL;
+    return all;
+}
+
+/* The error names rank, instruction, line and reason. */
+static void assert_error_of(const Alone *alone)
+{
+    dps_program_info info = {.size = sizeof info};
+    char text[200], expected[400];
+    dps_get_program_info(alone->program, &info);
+    dps_instruction_text(alone->program, alone->number, (uint32_t)alone->failed.index, text, sizeof text);
+    snprintf(expected, sizeof expected, "rank %u, instruction %d (%s, %s:%d): broken on purpose", alone->number,
+             alone->failed.index, text, info.source, alone->failed.line);
+    assert_string_equal(dps_rank_error(alone->rank), expected);
+}
+
+/* Runs a step. Every later step of a rank that has failed is refused. */
+static void step_alone(Alone *alone, Way way)
+{
+    const dps_functions own = functions_alone(alone, way);
+    const dps_status status = dps_step(alone->rank, &own);
+    const bool failed = alone->calls >= alone->fail_at;
+    assert_int_equal(status, failed ? DPS_FAILED : DPS_OK);
+    if (!failed)
+        return;
+    assert_error_of(alone);
+    assert_int_equal(dps_step(alone->rank, &own), DPS_FAILED);
+    assert_int_equal(alone->calls, alone->fail_at);
+    assert_error_of(alone);
+}
+
+/* Runs the rank as often as it makes calls. A different call fails each time. Adds the opcodes that have failed to
+   `opcodes`, as bits. */
+static void fail_at_every_call(dps *d, const dps_program *program, uint32_t rank, Way way, uint32_t *opcodes)
+{
+    const dps_rank_options options = {.size = sizeof options, .post_early = way == PUSH_EARLY};
+    bool failed = true;
+    for (int at = 1; failed; at++) {
+        Alone alone = {.program = program, .number = rank, .fail_at = at};
+        assert_int_equal(dps_rank_open(d, program, rank, &options, &alone.rank), DPS_OK);
+        step_alone(&alone, way);
+        failed = alone.calls >= at;
+        *opcodes |= failed ? 1u << alone.failed.opcode : 0;
+        dps_rank_free(alone.rank);
+    }
+}
+
+static void every_call_of_every_function_may_fail(void **state)
+{
+    (void)state;
+    glob_t files;
+    uint32_t opcodes = 0;
+    dps *d = dps_new(NULL);
+    assert_int_equal(glob("schedules/*.dps", 0, NULL, &files), 0);
+    assert_int_equal(glob("tests/library/after.dps", GLOB_APPEND, NULL, &files), 0);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        dps_program *program = compiled(d, files.gl_pathv[i], RANKS, MICROBATCHES);
+        for (Way way = PUSH; way <= PUSH_HALVES; way++)
+            for (uint32_t r = 0; r < RANKS; r++)
+                fail_at_every_call(d, program, r, way, &opcodes);
+        dps_program_free(program);
+    }
+    assert_int_equal(opcodes | 1u << DPS_END, (1u << (DPS_OVERLAP_FORWARD + 1)) - 1);
+    globfree(&files);
     dps_free(d);
 }
 
@@ -322,6 +422,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_that_fails_ends_all_others),
+        cmocka_unit_test(every_call_of_every_function_may_fail),
         cmocka_unit_test(memory_may_run_out_anywhere),
         cmocka_unit_test(calls_in_the_wrong_order_are_refused),
         cmocka_unit_test(ranks_join_the_threads_of_their_program_once),
