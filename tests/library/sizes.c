@@ -1,0 +1,196 @@
+/* Structs of other versions of dps.h: every shorter size and a longer one of each struct, except dps_progress, which only
+   the library makes. The byte after the struct cannot be accessed. */
+
+#include "tests/library/client.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { WORD = sizeof(size_t), LONGER = 32, STRUCT_MAX = 512 };
+
+static dps *d;
+static dps_program *program;
+static dps_prediction *prediction;
+static dps_rank *rank;
+
+static int begin(void **state)
+{
+    dps_program *wrong;
+    (void)state;
+    d = dps_new(NULL);
+    program = compiled(d, "schedules/dualpipe.dps", 4, 8);
+    assert_int_equal(dps_predict(d, program, NULL, 0, &prediction), DPS_OK);
+    assert_int_equal(dps_compile_text(d, "schedule x\nranks", 16, NULL, NULL, &wrong), DPS_BAD_INPUT);
+    return 0; /* the session has a diagnostic now */
+}
+
+static int end(void **state)
+{
+    (void)state;
+    dps_prediction_free(prediction);
+    dps_program_free(program);
+    dps_free(d);
+    return 0;
+}
+
+/* Memory of this size that ends before a page that cannot be accessed, with `used` bytes of `content`, and 0xee after
+   them. The next call overwrites it. */
+static void *guarded(size_t size, const void *content, size_t used)
+{
+    static char *page;
+    const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    if (!page) {
+        page = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_true(page != MAP_FAILED);
+        assert_int_equal(mprotect(page + bytes, bytes, PROT_NONE), 0);
+    }
+    memset(page, 0xee, bytes);
+    return memcpy(page + bytes - size, content, used);
+}
+
+/* --- structs that the library fills in --- */
+
+static dps_status program_info(void *of) { return dps_get_program_info(program, of); }
+static dps_status rank_info(void *of) { return dps_get_rank_info(program, 0, of); }
+static dps_status pipe_info(void *of) { return dps_get_pipe_info(program, 0, of); }
+static dps_status chunk_info(void *of) { return dps_get_chunk_info(program, 0, 0, of); }
+static dps_status member(void *of) { return dps_get_group_member(program, 0, 0, of); }
+static dps_status instruction(void *of) { return dps_get_instruction(program, 0, 0, 0, of); }
+static dps_status prediction_info(void *of) { return dps_get_prediction_info(prediction, of); }
+static dps_status rank_prediction(void *of) { return dps_get_rank_prediction(prediction, 0, of); }
+static dps_status diagnostic(void *of) { return dps_get_diagnostic(d, 0, of); }
+
+/* A struct of another size gets the same members, as many as it has, and zeros after those that the library knows. */
+static void filled_to_its_size(dps_status (*fill)(void *), size_t size)
+{
+    char whole[STRUCT_MAX + LONGER] = {0};
+    memcpy(whole, &size, sizeof size);
+    assert_int_equal(fill(whole), DPS_OK);
+    for (size_t given = WORD; given <= size + LONGER; given += WORD) {
+        memcpy(whole, &given, sizeof given);
+        char *const filled = guarded(given, &given, sizeof given);
+        assert_int_equal(fill(filled), DPS_OK);
+        assert_memory_equal(filled, whole, given);
+    }
+    for (size_t given = 0; given < WORD; given++)
+        assert_int_equal(fill(guarded(WORD, &given, sizeof given)), DPS_BAD_USAGE);
+}
+
+static void structs_are_filled_to_their_size(void **state)
+{
+    (void)state;
+    filled_to_its_size(program_info, sizeof(dps_program_info));
+    filled_to_its_size(rank_info, sizeof(dps_rank_info));
+    filled_to_its_size(pipe_info, sizeof(dps_pipe_info));
+    filled_to_its_size(chunk_info, sizeof(dps_chunk_info));
+    filled_to_its_size(member, sizeof(dps_group_member));
+    filled_to_its_size(instruction, sizeof(dps_instruction));
+    filled_to_its_size(prediction_info, sizeof(dps_prediction_info));
+    filled_to_its_size(rank_prediction, sizeof(dps_rank_prediction));
+    filled_to_its_size(diagnostic, sizeof(dps_diagnostic));
+}
+
+/* --- structs that the library reads --- */
+
+static uint32_t placed[12];
+static double before[2], after[2], loads[] = {5, 1, 1, 1, 3, 2, 1, 1};
+static void *messages[300], *gradients[] = {before, before};
+static const size_t elements[] = {2, 2};
+static const dps_experts good_experts = {
+    .size = sizeof good_experts, .layers = 2, .experts = 4, .replicas = 6, .gpus = 2, .loads = loads};
+static const dps_placement good_placement = {
+    .size = sizeof good_placement, .placement = placed, .before = before, .after = after};
+
+static void *give(void *user, size_t size) { return (void)user, malloc(size); }
+static void take(void *user, void *memory) { (void)user, free(memory); }
+static int nothing(void *user, const dps_instruction *i) { return (void)user, (void)i, 0; }
+
+static dps_status host(const void *given)
+{
+    dps *session = dps_new(given);
+    dps_free(session);
+    return session ? DPS_OK : DPS_BAD_USAGE;
+}
+
+static dps_status options(const void *given)
+{
+    dps_program *made;
+    const dps_status status = dps_compile_file(d, "schedules/dualpipe.dps", given, &made);
+    dps_program_free(made);
+    return status;
+}
+
+static dps_status rank_options(const void *given)
+{
+    const dps_status status = dps_rank_open(d, program, 0, given, &rank);
+    dps_rank_free(rank);
+    return status;
+}
+
+static dps_status functions(const void *given)
+{
+    assert_int_equal(dps_rank_open(d, program, 0, NULL, &rank), DPS_OK);
+    const dps_status status = dps_step(rank, given);
+    dps_rank_free(rank);
+    return status;
+}
+
+static dps_status buffers(const void *given)
+{
+    dps_threads *threads;
+    assert_int_equal(dps_threads_new(d, program, 1, &threads), DPS_OK);
+    assert_int_equal(dps_rank_open(d, program, 0, NULL, &rank), DPS_OK);
+    const dps_status status = dps_join(rank, threads, given);
+    dps_rank_free(rank);
+    dps_threads_free(threads);
+    return status;
+}
+
+static dps_status experts(const void *given) { return dps_balance(d, given, &good_placement); }
+static dps_status placement(const void *given) { return dps_balance(d, &good_experts, given); }
+
+/* A shorter struct is taken as if zeros followed; a longer one is refused unless zeros follow. */
+static void read_to_its_size(dps_status (*use)(const void *), const void *whole, size_t size)
+{
+    char padded[STRUCT_MAX + LONGER] = {0};
+    for (size_t given = 0; given < WORD; given++)
+        assert_int_equal(use(guarded(WORD, &given, sizeof given)), DPS_BAD_USAGE);
+    for (size_t given = WORD; given <= size; given += WORD) {
+        memcpy(padded, whole, given);
+        const dps_status expected = use(padded);
+        memcpy(padded, &given, sizeof given);
+        assert_int_equal(use(guarded(given, padded, given)), expected);
+    }
+    assert_int_equal(use(whole), DPS_OK);
+    const size_t longer = size + LONGER;
+    memcpy(padded, &longer, sizeof longer);
+    assert_int_equal(use(guarded(longer, padded, longer)), DPS_OK);
+    padded[longer - 1] = 1;
+    assert_int_equal(use(guarded(longer, padded, longer)), DPS_BAD_USAGE);
+}
+
+static void structs_are_read_to_their_size(void **state)
+{
+    (void)state;
+#define READ(name, ...) \
+    read_to_its_size(name, &(dps_##name){.size = sizeof(dps_##name), __VA_ARGS__}, sizeof(dps_##name))
+    READ(host, .allocate = give, .release = take);
+    READ(options, .ranks = 4, .microbatches = 8);
+    READ(rank_options, .ranks = 4, .post_early = 1);
+    READ(functions, .forward = nothing, .backward_input = nothing, .backward_weight = nothing, .backward = nothing,
+         .overlap = nothing, .send = nothing, .receive = nothing, .wait = nothing, .reduce = nothing,
+         .wait_reduce = nothing, .norm = nothing, .update = nothing);
+    READ(buffers, .messages = messages, .gradients = gradients, .elements = elements, .element_bytes = 8);
+#undef READ
+    read_to_its_size(experts, &good_experts, sizeof good_experts);
+    read_to_its_size(placement, &good_placement, sizeof good_placement);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(structs_are_filled_to_their_size),
+        cmocka_unit_test(structs_are_read_to_their_size),
+    };
+    return cmocka_run_group_tests_name("sizes", tests, begin, end);
+}
