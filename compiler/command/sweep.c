@@ -60,7 +60,7 @@ static void note_stages(Work *work, uint32_t stages)
     pthread_mutex_unlock(&work->mutex);
 }
 
-/* Returns N if the given costs and bytes are for 1/N of the model. */
+/* The given costs and bytes are for 1/N of the model. Returns N. */
 static uint32_t parts_of(const Work *work, const Schedule *schedule)
 {
     return work->recuts ? schedule->ranks : schedule->pipes[0].stages;

@@ -122,8 +122,9 @@ static uint32_t cell_letters(const char *label, char *letters)
     return length;
 }
 
-/* Draws the part of a cell that is in this block. If the cell begins in the last columns of a block and its label does
-   not fit there, only its letters are drawn there, and its label in the next block. */
+/* Draws the part of a cell that is in this block. If the cell begins in the last columns of a block and its label, such
+   as F12, does not fit there, only the letters of the label are drawn there (F), and the whole label in the next
+   block. */
 static void draw_cell(Screen *screen, uint32_t rank, const Cell *cell)
 {
     const uint32_t begin = column(screen, cell->start), middle = column(screen, cell->middle),

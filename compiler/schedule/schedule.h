@@ -62,7 +62,8 @@ typedef struct PlacedPipe {
        step */
     uint32_t first;
     bool replicated; /* the rank of a stage depends on the microbatch */
-    /* rank and chunk of each stage: [stages], or [stages * written] if `replicated`. Read it with stage_home. */
+    /* the rank and chunk of each stage: [stages]; if `replicated`, those of each stage and microbatch:
+       [stages][written]. Read it with stage_home */
     Home *homes;
     /* [microbatches]: the version of the weights that each microbatch uses; NULL: the version that is the newest when
        its F runs */

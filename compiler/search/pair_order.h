@@ -56,8 +56,8 @@ void pair_order_copy(const SearchProblem *base, PairOrder *to, const PairOrder *
 /* Whether the line of a rank is legal by itself: each pass once, F before backward before W, and memory within the
    limit. Takes the mark `full` from an I whose W does not come next. Also sets line->work. */
 bool pair_line_check(const PairProblem *problem, uint32_t rank, PairLine *line);
-/* Simulates an order whose lines pair_line_check has accepted. False: the ranks deadlock, or the makespan exceeds
-   `most`, or, with `fills`, a rank lacks memory for an F. */
+/* Simulates an order whose lines pair_line_check has accepted. False: the ranks deadlock, the makespan exceeds
+   `most`, or, if problem->fills, a rank lacks memory for an F. */
 bool pair_run(const PairProblem *problem, PairOrder *order, int64_t most);
 
 /* Converts an order of F, I and W into lines. Does not set PairLine.work. */

@@ -28,7 +28,7 @@ static Status read_all(FILE *stream, const char *path, Arena *arena, char **byte
     char *text = arena_allocate(arena, capacity + 1);
     for (;;) {
         if (!text)
-            return error_set(error, STATUS_RUN_FAILED, "%s: out of memory", path);
+            return error_set(error, STATUS_RUN_FAILED, "%s: no memory to read it", path);
         used += fread(text + used, 1, capacity - used, stream);
         if (ferror(stream))
             return error_set(error, STATUS_BAD_INPUT, "%s: %s", path, strerror(errno));

@@ -27,8 +27,8 @@ typedef struct Report {
     double all_to_all_seconds, all_to_all_waited; /* of all steps; see StepReport */
     /* sums of StepReport.rank_load over steps: [0] up to the first placement of experts by load, [1] after it */
     double rank_loads[2];
-    /* unplaced: number of steps up to the first placement; placements: how often experts were placed; moved: how many
-       experts moved in all placements */
+    /* unplaced: number of steps before the first placement, which comes after a step; placements: number of placements;
+       moved: number of experts that moved, summed over all placements */
     uint64_t unplaced, placements, moved;
     uint64_t steps;   /* number of steps that have run */
     int output_error; /* errno of the first failure of standard output */

@@ -86,8 +86,9 @@ static void add_group(const char *root, const char *folder, const char *group, c
     add_pool(pools, group, used < limit ? limit - used : 0);
 }
 
-/* Adds the limits of a control group and of its ancestors up to the mount point, which apply to the group as well.
-   `top` is the group that is mounted at `mount`, often "/". */
+/* Adds a pool for a control group and one for each of its ancestors up to the mount point, as far as they have limits.
+   The memory of a group counts towards the limits of its ancestors, too. top: the path of the group that is mounted at
+   `mount`; it is often "/". */
 static void add_groups(const char *root, const char *mount, const char *top, char *group, const GroupFiles *files,
                        MemoryPools *pools)
 {

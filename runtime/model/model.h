@@ -36,9 +36,9 @@ typedef struct ModelConfig {
     /* moe only */
     uint32_t experts, experts_per_token, expert_hidden, shared_experts;
     uint32_t expert_groups, groups_per_token;
-    uint32_t dense_layers; /* the first `dense_layers` layers have no experts */
-    /* after the dense layers, the first layer and every `expert_interval`-th after it have experts */
-    uint32_t expert_interval;
+    /* The first `dense_layers` layers have no experts. Of the layers after them, the first one and every
+       `expert_interval`-th after it have experts. */
+    uint32_t dense_layers, expert_interval;
     uint32_t router; /* RouterScores */
     double gate_factor, bias_rate;
     double balance_loss; /* weight of the sequence-wise balance loss */

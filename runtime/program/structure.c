@@ -59,8 +59,7 @@ static Status check_recipe(const Verifier *verifier, const Recipe *recipe, const
         return refuse(verifier, "some recipes are of F&Bs and others of F&Fs: a program has one kind");
     if (recipe_check(recipe, &fault))
         return STATUS_OK;
-    return refuse(verifier, "the recipe of %s, %s entry %u: %s", pairs, recipe_stream_names[fault.stream], fault.index,
-                  fault.text);
+    return refuse(verifier, "the recipe of %s: %s", pairs, fault.text);
 }
 
 static bool has_chunk(const Program *program, uint32_t chunk)

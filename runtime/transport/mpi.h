@@ -125,7 +125,7 @@ struct MpiCommunicator {
     /* messages: the transfers of all messages that may be in flight; free_message: list of the unused transfers */
     MpiTransfer *messages, *free_message;
     /* the sum in flight */
-    MpiCommunicator *summing; /* next in the list of the world */
+    MpiCommunicator *summing; /* next entry of the list MpiWorld.summing */
     SumPhase phase;
     char *buffer;
     /* size: bytes of an element; piece: elements that are summed at a time; at: first element of the current piece */

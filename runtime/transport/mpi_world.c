@@ -80,7 +80,8 @@ static int look_aside(MpiWorld *world)
     return code;
 }
 
-/* Sends `text` to all other members. The caller holds the lock. */
+/* Sends `text` to all other members, without waiting: from now on `text` must stay as it is. The caller holds the
+   lock. */
 static void tell_others(MpiWorld *world, int tag, const char *text)
 {
     for (int member = 0; member < world->world.config.size; member++) {

@@ -575,7 +575,7 @@ static void a_file_is_read_at_its_size(void **state)
     assert_int_equal(fits, STATUS_OK);
     assert_int_equal(size, SIZE);
     assert_int_equal(fits_not, STATUS_RUN_FAILED);
-    assert_non_null(strstr(error.text, "/out: out of memory"));
+    assert_non_null(strstr(error.text, "/out: no memory to read it"));
 }
 
 static void outputs_are_kept_apart(void **state)
