@@ -1,5 +1,5 @@
-/* Structs of other versions of dps.h: every shorter size and a longer one of each struct, except dps_progress, which only
-   the library makes. The byte after the struct cannot be accessed. */
+/* Structs of other versions of dps.h: every shorter size and a longer one of each struct. dps_progress is left out, as
+   only the library makes it. The byte after the struct cannot be accessed. */
 
 #include "tests/library/client.h"
 
@@ -60,17 +60,20 @@ static dps_status prediction_info(void *of) { return dps_get_prediction_info(pre
 static dps_status rank_prediction(void *of) { return dps_get_rank_prediction(prediction, 0, of); }
 static dps_status diagnostic(void *of) { return dps_get_diagnostic(d, 0, of); }
 
-/* A struct of another size gets the same members, as many as it has, and zeros after those that the library knows. */
-static void filled_to_its_size(dps_status (*fill)(void *), size_t size)
+/* A struct of another size gets the same members, as many as it has, and zeros after those that the library knows. The
+   last member ends at `used`; padding follows. */
+static void filled_to_its_size(dps_status (*fill)(void *), size_t size, size_t used)
 {
-    char whole[STRUCT_MAX + LONGER] = {0};
+    char whole[STRUCT_MAX] = {0};
     memcpy(whole, &size, sizeof size);
     assert_int_equal(fill(whole), DPS_OK);
     for (size_t given = WORD; given <= size + LONGER; given += WORD) {
         memcpy(whole, &given, sizeof given);
         char *const filled = guarded(given, &given, sizeof given);
         assert_int_equal(fill(filled), DPS_OK);
-        assert_memory_equal(filled, whole, given);
+        assert_memory_equal(filled, whole, given < used ? given : used);
+        for (size_t i = size; i < given; i++)
+            assert_int_equal(filled[i], 0);
     }
     for (size_t given = 0; given < WORD; given++)
         assert_int_equal(fill(guarded(WORD, &given, sizeof given)), DPS_BAD_USAGE);
@@ -79,15 +82,17 @@ static void filled_to_its_size(dps_status (*fill)(void *), size_t size)
 static void structs_are_filled_to_their_size(void **state)
 {
     (void)state;
-    filled_to_its_size(program_info, sizeof(dps_program_info));
-    filled_to_its_size(rank_info, sizeof(dps_rank_info));
-    filled_to_its_size(pipe_info, sizeof(dps_pipe_info));
-    filled_to_its_size(chunk_info, sizeof(dps_chunk_info));
-    filled_to_its_size(member, sizeof(dps_group_member));
-    filled_to_its_size(instruction, sizeof(dps_instruction));
-    filled_to_its_size(prediction_info, sizeof(dps_prediction_info));
-    filled_to_its_size(rank_prediction, sizeof(dps_rank_prediction));
-    filled_to_its_size(diagnostic, sizeof(dps_diagnostic));
+#define FILL(name, type, last) filled_to_its_size(name, sizeof(type), offsetof(type, last) + sizeof((type *)0)->last)
+    FILL(program_info, dps_program_info, is_asynchronous);
+    FILL(rank_info, dps_rank_info, messages_received);
+    FILL(pipe_info, dps_pipe_info, first);
+    FILL(chunk_info, dps_chunk_info, group);
+    FILL(member, dps_group_member, chunk);
+    FILL(instruction, dps_instruction, second);
+    FILL(prediction_info, dps_prediction_info, messages_time);
+    FILL(rank_prediction, dps_rank_prediction, peak_memory);
+    FILL(diagnostic, dps_diagnostic, help);
+#undef FILL
 }
 
 /* --- structs that the library reads --- */
