@@ -17,15 +17,10 @@ import dps
 import dps.torch
 import in_order
 from models import Model
+from near import is_near
 
 torch.set_num_threads(1)
 warnings.simplefilter("ignore")
-
-
-def difference(a, b):
-    """The difference of two gradients, as DualPipe's examples compute it; 0: equal."""
-    a, b = a.double(), b.double()
-    return 1 - 2 * (a * b).sum().item() / (a * a + b * b).sum().item() if (a * a + b * b).sum() else 0.0
 
 
 class Held(dict):
@@ -94,7 +89,7 @@ def run(schedule, ranks, microbatches, kind, group, ends):
         if want is None:  # the loss does not depend on this parameter; a sum over copies makes zeros
             assert got is None or not got.any(), "a gradient where there is none"
         else:
-            assert got is not None and difference(got, want) < 1e-13, f"gradients differ: {got}, not {want}"
+            assert got is not None and is_near(got, want), f"gradients differ: {got}, not {want}"
 
 
 def check(plan, results, evaluated, expected_losses, expected_outputs, microbatches):
@@ -105,8 +100,8 @@ def check(plan, results, evaluated, expected_losses, expected_outputs, microbatc
         return
     outputs = outputs[0] if isinstance(outputs, tuple) else outputs
     assert torch.equal(losses, again) and torch.equal(losses, evaluated), "two steps have different losses"
-    assert torch.allclose(losses, expected_losses[plan.ends], rtol=1e-13, atol=0), (losses, expected_losses)
-    assert torch.allclose(outputs, part(expected_outputs, plan.ends, microbatches), rtol=1e-12, atol=1e-13)
+    assert is_near(losses, expected_losses[plan.ends]), (losses, expected_losses)
+    assert is_near(outputs, part(expected_outputs, plan.ends, microbatches)), outputs
 
 
 def check_norms(norms, model):

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 import dps
 import dps.torch
-from equal import difference
 from models import WIDTH, Attention
+from near import is_near
 
 warnings.simplefilter("ignore")
 # The class of torch, the schedule of dps, the number of stages on a rank.
@@ -45,10 +45,10 @@ def compare(kind, name, per_rank):
     schedule.step(*given, **(dict(target=y, losses=losses) if count - 1 in numbers else {}))
     pipeline = dps.torch.Pipeline(program, ours, F.mse_loss)
     found, _ = pipeline.step(*given, target=y if count - 1 in numbers else None)
-    assert found is None or torch.allclose(found, torch.stack(losses), rtol=1e-13, atol=0), (found, losses)
+    assert found is None or is_near(found, torch.stack(losses)), (found, losses)
     for ends, made in zip(theirs, ours):
         for (parameter, wanted), got in zip(ends.submod.named_parameters(), made.submod.parameters()):
-            assert difference(got.grad, wanted.grad) < 1e-13, f"{name}: {parameter}: {got.grad}, not {wanted.grad}"
+            assert is_near(got.grad, wanted.grad), f"{name}: {parameter}: {got.grad}, not {wanted.grad}"
     if rank == 0:
         print(f"{kind.__name__} and {name}: equal", flush=True)
 
