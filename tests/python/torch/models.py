@@ -81,8 +81,8 @@ class Model:
             "tokens" if kind in ("transformer", "tied") else kind, (x,))
         self.target = tokens.roll(1, 1) if kind in ("transformer", "tied") else torch.randn(rows, 5, WIDTH)
         self.stages = [self._stage(s, stages).double() for s in range(stages)]
-        if kind == "frozen" and stages > 2:
-            self.stages[stages // 2].requires_grad_(False)
+        if kind == "frozen" and stages > 1:
+            self.stages[(stages - 1) // 2].requires_grad_(False)
         if kind == "tied":
             self.stages[-1].head.weight = self.stages[0].embedding.weight
         self.inputs = tuple(t.double() if t.is_floating_point() else t for t in self.inputs)

@@ -45,13 +45,12 @@ def _compiles(name, ranks, microbatches):
 
 
 def _every_case():
-    """Every synchronous schedule with 2 and 4 ranks and two numbers of microbatches; the models take turns."""
-    models = itertools.cycle(MODELS)
+    """Every synchronous schedule with 2 and 4 ranks, two numbers of microbatches and all models."""
     for name in dps.schedules():
         for ranks in (2, 4):
             counts = [count for count in range(2 * ranks, 4 * ranks + 1) if _compiles(name, ranks, count)][:2]
-            yield from (f"{name}:{ranks}:{count}:{model}" for count in counts for model in
-                        (next(models), next(models), next(models)) if (name, model) != ("1f1b-rr", "tied"))
+            yield from (f"{name}:{ranks}:{count}:{model}" for count in counts for model in MODELS
+                        if (name, model) != ("1f1b-rr", "tied"))
 
 
 class Equal(Ranks):
@@ -59,8 +58,8 @@ class Equal(Ranks):
 
     def test_each_kind(self):
         self.run_ranks("equal.py", 2, "1f1b:2:5:transformer", "zb-h1:2:4:dropout", "gpipe:2:3:several",
-                       "interleaved-zb:2:4:frozen", "zb-v:2:4:transformer", "dualpipev:2:6:mlp", "dualpipe:2:4:mlp",
-                       "chimera:2:4:several", "bitpipe:2:4:mlp", "1f1b:2:4:tied", "zb-v:2:4:tied")
+                       "zb-h1:2:4:frozen", "interleaved-zb:2:4:frozen", "zb-v:2:4:transformer", "dualpipev:2:6:mlp",
+                       "dualpipe:2:4:mlp", "chimera:2:4:several", "bitpipe:2:4:mlp", "1f1b:2:4:tied", "zb-v:2:4:tied")
 
     def test_weight_gradients_after_an_overlapped_pair(self):
         """The recipe has `after:`: the program runs an F&I, the sends, and then a W."""
@@ -81,7 +80,8 @@ class Equal(Ranks):
 
     @unittest.skipUnless(EVERYTHING, "make test-torch trains under every schedule")
     def test_every_schedule_in_the_order_of_nccl(self):
-        self.run_ranks("equal.py", 4, "--in-order", *itertools.islice(_every_case(), 0, None, 3), seconds=7200)
+        """Every fifth case, so that the models, of which there are six, take turns."""
+        self.run_ranks("equal.py", 4, "--in-order", *itertools.islice(_every_case(), 0, None, 5), seconds=7200)
 
 
 by_the_graph = unittest.skipUnless(halves.GraphSplitter in halves.SPLITTERS,
