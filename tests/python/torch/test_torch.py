@@ -165,6 +165,11 @@ class Replicas(Ranks):
         self.run_ranks("replicas.py", 4)
 
 
+class Ways(Ranks):
+    def test_further_ways(self):
+        self.run_ranks("ways.py", 4)
+
+
 class Traces(Ranks):
     def test_dpc_reads_them(self):
         dpc = os.path.join(os.environ.get("BUILD", "build"), "dpc")
