@@ -169,6 +169,13 @@ class Ways(Ranks):
     def test_further_ways(self):
         self.run_ranks("ways.py", 4)
 
+    @unittest.skipUnless(EVERYTHING, "make test-torch runs twice")
+    def test_two_runs_give_the_same_bits(self):
+        first, second = (self.run_ranks("bits.py", 4) for _ in range(2))
+        self.assertEqual(first, second)
+        for output in first:
+            self.assertRegex(output, r"dualpipe \w{64}\nzb-v \w{64}\nbitpipe \w{64}\n")
+
 
 class Traces(Ranks):
     def test_dpc_reads_them(self):
