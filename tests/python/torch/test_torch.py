@@ -280,6 +280,14 @@ class Failures(Ranks):
             if not there:
                 self.assertRegex(output, "dies: PipelineError: " + words_of_death)
 
+    def test_outputs_change(self):
+        for rank, output in enumerate(self.run_ranks("changing.py", 3)):
+            where = "" if rank == 1 else r"PipelineError: rank 1 failed in 1SEND_F0 \(line \d+ of 1f1b.dps\): "
+            for how, form in (("dtype", r"\[2, 4\] float64"), ("none", "no tensors"),
+                              ("more", r"\[2, 4\] float32, \[2, 4\] float32")):
+                self.assertRegex(output, rf"{how}: {where}UsageError: the stage gives {form} for this microbatch; in "
+                                         r"the first step it gave \[2, 4\] float32")
+
 
     def test_before_the_first_step(self):
         results = launch(str(HERE / "unready.py"), 3)
