@@ -1,5 +1,6 @@
 """The Python package dps. `make check-python` runs this with the library of the build."""
 
+import ast
 import contextlib
 import ctypes
 import io
@@ -308,6 +309,14 @@ class Experts(unittest.TestCase):
         self.assertRaisesRegex(dps.UsageError, "layer 1 has 2", dps.balance, [[1, 2, 3], [1, 2]], replicas=4, gpus=2)
         self.assertRaises(dps.UsageError, dps.balance, self.LOADS, replicas=7, gpus=8)
         self.assertRaises(dps.ScheduleError, dps.balance, [[1, float("nan")]], replicas=2, gpus=2)
+
+
+class Sources(unittest.TestCase):
+    def test_python_3_9_reads_them(self):
+        files = sorted((TOP / "python").rglob("*.py"))
+        self.assertIn(TOP / "python/dps/torch/_graph.py", files)
+        for path in files:
+            ast.parse(path.read_text(), str(path), feature_version=(3, 9))
 
 
 class Wheel(unittest.TestCase):
