@@ -1,16 +1,19 @@
 """Tests dps.torch. `make check-python-torch` runs one schedule of each kind, `make test-torch` (TORCH_TESTS=all) runs
 all."""
 
+import importlib.util
 import itertools
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import textwrap
 import unittest
 import unittest.mock
+import zipfile
 
 import dps
 
@@ -310,6 +313,36 @@ class Calls(Ranks):
 
     def test_dps_alone_does_not_import_torch(self):
         subprocess.run([sys.executable, "-c", "import dps, sys; sys.exit('torch' in sys.modules)"], check=True)
+
+
+class Installation(unittest.TestCase):
+    @unittest.skipUnless(EVERYTHING, "make test-torch installs the package from its sources")
+    def test_from_sources(self):
+        """The installation builds libdps where there is none. Without pip, the test calls the backend, as pip does."""
+        outside = {"DPS_LIBRARY", "BUILD", "SANITIZE", "PYTHONPATH", "MAKEFLAGS", "MFLAGS", "MAKELEVEL"}
+        environment = {name: value for name, value in os.environ.items() if name not in outside}
+        with tempfile.TemporaryDirectory() as folder:
+            sources, there = pathlib.Path(folder, "sources"), pathlib.Path(folder, "there")
+            shutil.copytree(HERE.parents[2], sources, ignore=shutil.ignore_patterns("build", ".git", "__pycache__"))
+            if importlib.util.find_spec("pip"):
+                self.run_quietly([sys.executable, "-m", "pip", "install", "--no-index", "--target", there, "./python"],
+                                 sources, environment)
+            else:
+                self.run_quietly([sys.executable, "python/backend.py", folder], sources, environment)
+                wheel, = pathlib.Path(folder).glob("*.whl")
+                with zipfile.ZipFile(wheel) as archive:
+                    archive.extractall(there)
+            self.assertTrue((sources / "build/libdps.so").exists())
+            shutil.rmtree(sources)
+            program = ("import dps.torch; print(dps.__file__, dps._library.library._name, "
+                       "dps.compile(dps.schedule('dualpipe'), ranks=2, microbatches=4).ranks)")
+            found = self.run_quietly([sys.executable, "-c", program], folder, {**environment, "PYTHONPATH": str(there)})
+            self.assertEqual(found.split(), [str(there / "dps/__init__.py"), str(there / "dps/libdps.so"), "2"])
+
+    def run_quietly(self, command, folder, environment):
+        ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+        return ran.stdout
 
 
 if __name__ == "__main__":
