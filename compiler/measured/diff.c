@@ -178,7 +178,7 @@ static void print_ranks(const Comparison *comparison, FILE *stream)
         all[1].busy += measured.busy / schedule->ranks;
     }
     print_row("all", all[0], all[1], makespan, stream);
-    fprintf(stream, "\nmakespan: predicted %.3f ms, measured %.3f ms, error %+.2f %%\n", makespan,
+    fprintf(stream, "\nmakespan: predicted %.3f ms, measured %.3f ms (%+.2f %% of the predicted)\n", makespan,
             comparison->measured.makespan, percent(comparison->measured.makespan - makespan, makespan));
 }
 
@@ -216,7 +216,7 @@ static void print_makespan(const Comparison *comparison, Arena *arena, FILE *str
     const Trace *trace = comparison->trace;
     const Spent predicted = spent_in(comparison, &comparison->predicted, arena);
     const Spent measured = spent_in(comparison, &comparison->measured, arena);
-    fprintf(stream, "\nThe critical path: passes each of which waited for the one before it\n");
+    fprintf(stream, "\nThe time of the critical path, on which each pass waited for the one before it\n");
     fprintf(stream, "%-9s %10s %10s %10s\n", "", "predicted", "measured", "more");
     print_spent("passes", predicted.passes, measured.passes, "time of the passes on it", stream);
     print_spent("messages", predicted.messages, measured.messages,

@@ -270,7 +270,8 @@ static void put_after(const Recipe *recipe, const Costs *costs, uint32_t stages,
         fprintf(stream, "%s%s", i ? ", " : "after it, once its results are sent: ", text);
     }
     if (recipe->counts[RECIPE_AFTER])
-        fprintf(stream, ", which takes %.6g%s\n", costs_longest_put_off(costs, stages, recipe), costs_unit_text(costs));
+        fprintf(stream, "; the longest stage takes %.6g%s for this\n", costs_longest_put_off(costs, stages, recipe),
+                costs_unit_text(costs));
 }
 
 /* Prints how F&Bs (or F&Fs) run with a recipe: figures, a picture, and waits. `pairs`: which F&Bs, as text, such as

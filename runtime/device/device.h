@@ -150,7 +150,8 @@ typedef struct DeviceFusion {
        kernel. If the products of a list are smaller, binding the list saves time even for a single pass. */
     double small;
     /* Prepares all that does not depend on addresses; fills in list->prepared. op_list_finish must have been called.
-       Communication gets `share` / `whole` of the multiprocessors; 0 / 0: the device chooses. */
+       If a library transfers messages, its kernels get `share` / `whole` of the multiprocessors; 0 / 0: the device
+       chooses. */
     Status (*prepare)(Device *device, OpList *list, uint32_t share, uint32_t whole, Error *error);
     /* Binds a prepared list; `bases` as in op_run. Equal addresses give the same BoundList. The memory of a BoundList
        counts in Device.bound_bytes; if there is no room for it, the list runs one operation after the other. A call

@@ -299,7 +299,7 @@ Status verifier_check_put_off(Verifier *verifier, uint32_t rank, const Instructi
                                "the F&B before it put weight gradients off, so their W must be the next pass");
     if (puts_off(instruction) && !fits)
         return verifier_refuse(verifier, rank,
-                               "only an F&B puts weight gradients off, and their W must come right after it");
+                               "only an F&B puts weight gradients off, and their W must be the next pass");
     if (second && instruction->opcode == OP_OVERLAP)
         TRY(check_pair_put_off(verifier, rank, instruction));
     state->put_off = second && puts_off(second) ? second : NULL;

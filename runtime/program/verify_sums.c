@@ -74,7 +74,11 @@ Status verifier_wait_for_sum(const Verifier *verifier, uint32_t rank, const Inst
 {
     ChunkState *chunk = &verifier->ranks[rank].chunks[instruction->chunk];
     if (!chunk->posted || chunk->reduced)
-        return verifier_refuse(verifier, rank, "no sum of the gradients of chunk %u is under way", instruction->chunk);
+        return verifier_refuse(
+            verifier, rank,
+            "no sum of the gradients of chunk %u is under way: no REDUCE has begun one, or a WAIT_REDUCE "
+            "has waited for it already",
+            instruction->chunk);
     chunk->reduced = true;
     return STATUS_OK;
 }

@@ -26,9 +26,9 @@ typedef struct LocalMember {
     World world; /* must be first: a World with the table world_local is cast to LocalMember */
     Local *local;
     LocalCommunicator *summing; /* list of communicators with a sum that this member has posted and not waited for */
-    /* 0 while the thread is awake. While it sleeps, what it waits for: the number of a request, COLLECTIVE, PIECES or ARRIVAL.
-       Another member sets `parked` to 0 and wakes the thread if it completes what the thread waits for, makes a sum
-       ready to be added up, or aborts the run. Only sleeping and waking make system calls. */
+    /* 0 while the thread is awake. While it sleeps, what it waits for: the number of a request, COLLECTIVE, PIECES or
+       ARRIVAL. Another member sets `parked` to 0 and wakes the thread if it completes what the thread waits for, makes
+       a sum ready to be added up, or aborts the run. Only sleeping and waking make system calls. */
     alignas(CACHE_LINE) _Atomic uint32_t parked;
 } LocalMember;
 

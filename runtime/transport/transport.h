@@ -29,7 +29,7 @@ extern const Transport transports[];
 /* The transport of that name; if two have this name, the one with this `processes`. NULL if there is none. */
 const Transport *transport_named(const char *name, bool processes);
 /* The first one in `transports` with this `processes` that can transfer memory of a GPU (`gpu`) or of the host
-   (!`gpu`). */
+   (!`gpu`). Never NULL: `transports` has one for each case. */
 const Transport *transport_for(bool processes, bool gpu);
 
 /* Loads what the transport needs, and opens its world: WorldTable.open, whose failures it returns. STATUS_RUN_FAILED if

@@ -67,8 +67,8 @@ struct World {
 
 /* Aborts the run for all members: every wait of any member, now or later, fails with this member's name and `reason`,
    unless another member has aborted the run before. (A call of NCCL may fail with another error.) Any thread may call
-   this function. If members are processes, a process that caused or noticed a failure ends all others when it exits,
-   with exit status 3. */
+   this function. If members are processes, it does not end the process. A process that caused or noticed a failure ends
+   the whole job when it exits, by MPI_Abort with exit status 3. */
 void world_abort(World *world, const char *reason);
 
 /* Whether the network of `config->link` connects the two members. */

@@ -49,10 +49,10 @@ static const KernelShape permute = {.kind = KERNEL_PERMUTE, .rows = ROWS, .colum
 static const KernelShape grouped = {
     .kind = KERNEL_GROUPED, .rows = ROUTED, .columns = COLUMNS, .outputs = OUTPUTS, .routing = ROUTING};
 static const KernelShape swiglu = {
-    /* the experts that have rows: see begin_of */
     .kind = KERNEL_SWIGLU,
     .rows = ROUTED,
     .columns = COLUMNS,
+    /* half of the experts, so that the result depends on where the rows of each expert begin (begin_of) */
     .routing = {.experts = ROUTED / 2}};
 
 /* clang-format off */

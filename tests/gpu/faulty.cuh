@@ -194,9 +194,10 @@ template <unsigned COUNT> DEVICE void store_sums(float *to, const float (&sum)[C
         to[(row + i / 2 % 2 * 8) * (COUNT * 2) + i / 4 * 8 + column + i % 2] = sum[i];
 }
 
-/* No fault: computes the product of a[64, 16] and b[16, 128] at `from` three times. First both are in shared memory,
-   contiguous along k; then a is in registers, as ldmatrix loads it; then b is only its first 64 columns. The second and
-   third product are added to ones. */
+/* No fault: computes the product of a[64, 16] and b[16, 128] at `from` in three ways. First: a and b are in shared
+   memory, contiguous along k. Second: a is in registers, as ldmatrix loads it, and b is in shared memory, contiguous
+   along its columns. Third: as the second, but with only the first 64 columns of b. The second and the third product
+   are added to ones. */
 KERNEL group_fragments(KERNEL_PARAMETER Copy p)
 {
     KERNEL_SHARED(shared);

@@ -400,8 +400,8 @@ KERNELS_BOTH Launch embedding_forward_launch(const Embedding *p)
     return elementwise_launch((unsigned long long)p->rows * tiles_of(p->columns, 8) * 8);
 }
 
-/* First the tiles of the token table, one per row and strip of columns; then those of the position table, one per
-   position and strip. */
+/* First the tiles for the token table, one per row of dy and strip of columns; then those for the position table, one
+   per position and strip. */
 KERNELS_BOTH Launch embedding_backward_launch(const Embedding *p)
 {
     const unsigned strips = tiles_of(p->columns, EMBEDDING_TILE_COLUMNS);
