@@ -10,11 +10,10 @@
 schedules/PYTORCH.md explains all of it.
 """
 
-from ._dualpipe import DualPipe, DualPipeV, set_p2p_tensor_dtype, set_p2p_tensor_shapes
+from ._dualpipe import DualPipe, DualPipeV, run_backward, set_p2p_tensor_dtype, set_p2p_tensor_shapes
 from ._failure import PipelineError
 from ._group import start
 from ._pipeline import Pipeline
-from ._stage import run_backward
 from ._store import WeightGradStore
 
 __all__ = ["DualPipe", "DualPipeV", "Pipeline", "PipelineError", "WeightGradStore", "run_backward",

@@ -5,8 +5,13 @@ schedules/dualpipev.dps."""
 import torch
 from torch import nn
 
-from . import _group
+from . import _group, _stage
 from ._pipeline import Pipeline
+
+
+def run_backward(tensors, grad_tensors):
+    """Runs a backward from `tensors` with their gradients `grad_tensors`. Adds gradients to .grad of all leaves."""
+    _stage.run_backward(tensors, grad_tensors)
 
 
 def set_p2p_tensor_shapes(shapes):

@@ -3,12 +3,16 @@
 DUALPIPE=folder   a clone of github.com/deepseek-ai/DualPipe that has the commit 3da1bbe"""
 
 import importlib.util
+import inspect
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
+import unittest.mock
 
+import dps.torch
 from launch import launch
 from test_torch import Ranks
 
@@ -24,13 +28,66 @@ GATHERS = tuple((f"dist.all_gather_into_tensor({name}, ", f"dist.all_gather(list
                 for name in ("p0all", "p1all"))
 
 
-@unittest.skipUnless(os.environ.get("DUALPIPE"), "DUALPIPE names no clone of github.com/deepseek-ai/DualPipe")
+with_a_clone = unittest.skipUnless(os.environ.get("DUALPIPE"),
+                                   "DUALPIPE names no clone of github.com/deepseek-ai/DualPipe")
+
+
+def file_of_deepseek(path):
+    return subprocess.run(["git", "-C", os.environ["DUALPIPE"], "show", f"{COMMIT}:{path}"], stdout=subprocess.PIPE,
+                          text=True, check=True).stdout
+
+
+@with_a_clone
+class Signatures(unittest.TestCase):
+    """The drop-ins have the names, the parameters and the defaults of DeepSeek's."""
+
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(sys, "path", [folder, *sys.path]):
+            pathlib.Path(folder, "dualpipe").mkdir()
+            for name in ("__init__", "comm", "dualpipe", "dualpipev", "utils"):
+                path = f"dualpipe/{name}.py"
+                pathlib.Path(folder, path).write_text(file_of_deepseek(path))
+            cls.theirs, cls.utils = importlib.import_module("dualpipe"), importlib.import_module("dualpipe.utils")
+
+    def same(self, theirs, ours):
+        self.assertEqual(parameters(ours), parameters(theirs), theirs.__qualname__)
+
+    def test_classes(self):
+        for name in ("DualPipe", "DualPipeV"):
+            theirs, ours = getattr(self.theirs, name), getattr(dps.torch, name)
+            self.same(theirs, ours)
+            self.same(theirs.step, ours.step)
+
+    def test_functions(self):
+        for module, name in ((self.theirs, "set_p2p_tensor_shapes"), (self.theirs, "set_p2p_tensor_dtype"),
+                             (self.utils, "run_backward")):
+            self.same(getattr(module, name), getattr(dps.torch, name))
+
+    def test_store(self):
+        theirs, ours = self.theirs.WeightGradStore, dps.torch.WeightGradStore
+        members = {name: member for name, member in vars(theirs).items() if not name.startswith("__")}
+        self.assertEqual(set(members), {"enabled", "cache", "funcs_queue", "put", "flush", "pop", "clear"})
+        for name, member in members.items():
+            if isinstance(member, classmethod):
+                self.same(getattr(theirs, name), getattr(ours, name))
+            else:
+                self.assertIs(type(getattr(ours, name)), type(member), name)
+
+
+def parameters(function):
+    """(name, kind, default) of each parameter. A default that is an empty list or tuple is (): its type is no part of
+    the signature."""
+    return [(p.name, p.kind, () if p.default == [] else p.default)
+            for p in inspect.signature(function).parameters.values()]
+
+
+@with_a_clone
 class DeepSeek(unittest.TestCase):
     """The examples of DeepSeek's classes pass their own assertions with the classes of dps.torch."""
 
     def passes(self, name, changes):
-        text = subprocess.run(["git", "-C", os.environ["DUALPIPE"], "show", f"{COMMIT}:examples/{name}"],
-                              stdout=subprocess.PIPE, text=True, check=True).stdout
+        text = file_of_deepseek(f"examples/{name}")
         for old, new in changes:
             self.assertIn(old, text)
             text = text.replace(old, new)
