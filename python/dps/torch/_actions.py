@@ -92,21 +92,26 @@ class Actions:
 
     def _make_backward_input(self, i, mode):
         stage, slots, held = self._stages[i.chunk], self._slots, self._held
-        key, dx, dy = (i.chunk, i.microbatch), i.dx, i.dy
+        key, dx, dy, x = (i.chunk, i.microbatch), i.dx, i.dy, i.x
 
         def run():
             made = stage.backward_input(held[key], () if dy is None else slots[dy])
+            self._free_input_half(x, dy)
             if dx is not None:
                 slots[dx] = made
         return run
 
-    def _make_backward_weight(self, i, mode):
-        stage, held, key, x, dy = self._stages[i.chunk], self._held, (i.chunk, i.microbatch), i.x, i.dy
+    def _free_input_half(self, x, dy):
+        """Frees the slots that W does not need: the graph keeps those tensors that W uses. If it keeps an input, this
+        must not keep the gradient of the input, which is sent or used by another stage."""
+        if x is not None:
+            for tensor in self._slots[x]:
+                tensor.grad = None
+        self._free(x, dy)
 
-        def run():
-            stage.backward_weight(held.pop(key))
-            self._free(x, dy)
-        return run
+    def _make_backward_weight(self, i, mode):
+        stage, held, key = self._stages[i.chunk], self._held, (i.chunk, i.microbatch)
+        return lambda: stage.backward_weight(held.pop(key))
 
     def _make_overlap(self, i, mode):
         forward = self._make_forward(i, mode)
@@ -146,7 +151,9 @@ class Actions:
                                                (ended, () if dy is None else slots[dy], is_input_half), overlapped)
             held[key] = kept
             self._forwarded(number, i.y, first.is_last, kept.loss, outputs)
-            if not is_input_half:
+            if is_input_half:
+                self._free_input_half(i.second.x, dy)
+            else:
                 self._free(i.second.x, dy)
             if i.second.dx is not None:
                 slots[i.second.dx] = dx

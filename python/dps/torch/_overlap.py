@@ -34,7 +34,7 @@ def run_overlapped(forward, backward, forward_of, backward_of, function):
     dx = backward.input_gradients(held)
     if is_input_half:
         held.deferred = WeightGradStore.take()
-        held.roots = held.inputs = held.units = None
+        held.roots = held.inputs = held.units = held.loss = None
     kept, outputs = forward.keep(kept, _as_tuple(outputs), targets, made_loss)
     return kept, outputs, dx
 

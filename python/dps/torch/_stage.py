@@ -134,7 +134,7 @@ class Stage:
         finally:
             WeightGradStore.enabled = False
         held.deferred = deferred + WeightGradStore.take()
-        held.roots = held.inputs = held.units = None
+        held.roots = held.inputs = held.units = held.loss = None
         return dx
 
     @staticmethod
