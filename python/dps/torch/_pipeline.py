@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from .._errors import UsageError
 from .._program import Program
-from . import _batch, _group, _links, _nccl, _trace
+from . import _batch, _group, _links, _memory, _nccl, _trace
 from ._actions import Actions
 from ._exchange import Exchange
 from ._failure import Failures, MessageFailed, PipelineError, close_group
@@ -65,6 +65,8 @@ class Pipeline(Actions):
 
     Passes, messages and sums run in the order of the program. Copies of a stage (DualPipe has two of each) must begin
     with equal parameters; with sum_copies their gradients are summed, so they stay equal."""
+
+    _bytes = None  # {chunk: dps.torch._memory.Bytes}, from the first step that trains
 
     def __init__(self, program, stages, loss_fn=None, group=None, rank_mapping=None, replicate_group=None, deadline=60,
                  *, batch_dim=0, loss_scale=None, overlapped=None, gradient_ready=None, sum_copies=True, tied=(),
@@ -256,13 +258,31 @@ class Pipeline(Actions):
 
     def profile(self, path):
         """Writes a cost file from the steps that trace() writes, without the first of them, for `dpc --cost @FILE` and
-        dps.compile(costs=pathlib.Path(...)): the median time of each kind of pass of each stage. All ranks must call
-        this after at least two steps; rank 0 of the program writes the file. It has no costs of messages: `dpc
-        calibrate` finds these in a trace."""
+        dps.compile(costs=pathlib.Path(...)): the median time of each kind of pass of each stage, and the bytes of
+        memory(). All ranks must call this after at least two steps; rank 0 of the program writes the file. It has no
+        costs of messages: `dpc calibrate` finds these in a trace."""
         measured = self._measured("profile", 2)
+        key = f"memory {self._traces} {{}}"
+        self._store.set(key.format(self.rank), json.dumps(_memory.costs_of(self.plan, self._bytes or {})))
         if measured is not None:
+            sizes = [json.loads(self._store.get(key.format(rank)).decode()) for rank in range(self.program.ranks)]
             with open(path, "w") as file:
-                file.write(_trace.costs(measured))
+                file.write(_trace.costs(measured) + _memory.costs(sizes))
+
+    # --- memory ---
+
+    def memory(self):
+        """What the microbatches of this rank hold, in bytes: a list with a dps.torch.ChunkMemory for each chunk. The
+        sum of their `at_peak` is the most that the rank's microbatches hold at once in the order of the program.
+
+        The first training step measures it for one microbatch of each chunk: the tensors that autograd saves, small
+        outputs, received inputs, and between I and W the gradients that W needs. These are not counted: weights and
+        their gradients, the optimizer, inputs and targets of step(), messages on their way, temporary tensors of a
+        pass, and tensors that a torch.autograd.Function keeps without save_for_backward. profile() writes these bytes
+        as memory_I and memory_W, from which `dpc --cost` predicts the memory of any schedule."""
+        if self._bytes is None:
+            raise UsageError("memory() needs 1 step that trained; there were 0")
+        return _memory.report(self.plan, self._bytes)
 
     # --- a step ---
 
@@ -293,7 +313,7 @@ class Pipeline(Actions):
             raise PipelineError(f"this pipeline has failed before: {self._failures.words}")
         mode = torch.is_grad_enabled() and not self.program.is_forward_only
         self._begin(mode, inputs, target, return_outputs, arguments)
-        actions_and_functions = self._runs.get(mode) or self._functions(mode, learnt=False)
+        actions_and_functions = self._runs.get(mode) or self._first_run(mode)
         with torch.set_grad_enabled(mode):
             recorded = self._run(*actions_and_functions, mode)
         if mode not in self._runs:
@@ -303,6 +323,14 @@ class Pipeline(Actions):
         if mode or self.program.is_forward_only:
             self._recorded.append(recorded)
         return self._results()
+
+    def _first_run(self, mode):
+        """(actions, functions) of a step that learns shapes. If the step trains, it also measures the memory."""
+        actions, functions = self._functions(mode, learnt=False)
+        if mode:
+            meter = _memory.Meter(self)
+            self._bytes, functions = meter.found, meter.functions(actions, functions)
+        return actions, functions
 
     def _begin(self, mode, inputs, target, return_outputs, arguments):
         step, plan = self._step, self.plan

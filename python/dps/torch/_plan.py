@@ -19,13 +19,13 @@ class Action(NamedTuple):
     name: str  # what it runs, such as 3F5, p1:3F5, 3F5&7B2, 3SEND_F5, "wait 3SEND_F5", "reduce of stage 3"
 
 
-def _halves(instruction):
+def halves_of(instruction):
     return (instruction,) if instruction.second is None else (instruction, instruction.second)
 
 
 def slots_of(instruction):
     """The set of the message slots that an instruction uses."""
-    found = {getattr(half, name) for half in _halves(instruction) for name in _MESSAGE_SLOTS}
+    found = {getattr(half, name) for half in halves_of(instruction) for name in _MESSAGE_SLOTS}
     return found - {None}
 
 
@@ -54,7 +54,7 @@ def _actions(program, rank):
     posted = {}
     for index, instruction in enumerate(program.instructions(rank)):
         if instruction.opcode in _LETTERS:
-            name = "&".join(_pass_name(half, program.pipes) for half in _halves(instruction))
+            name = "&".join(_pass_name(half, program.pipes) for half in halves_of(instruction))
         elif instruction.opcode == "WAIT":
             name = f"wait {posted[instruction.message]}"
         elif instruction.stage is not None:
@@ -82,7 +82,7 @@ class Plan:
         self.training = list(_actions(program, rank))
         self.evaluation = list(self._forward_half())
         self.peers = {action.instruction.peer for action in self.training} - {None}
-        halves = [half for action in self.training for half in _halves(action.instruction)]
+        halves = [half for action in self.training for half in halves_of(action.instruction)]
         self.split = {(half.chunk, half.microbatch) for half in halves if half.opcode == "BACKWARD_INPUT"}
         forwards = [half for half in halves if half.opcode in _FORWARDS]
         self.given = sorted(self.number(half) for half in forwards if half.stage == 0)

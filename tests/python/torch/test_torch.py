@@ -200,6 +200,19 @@ class Traces(Ranks):
                 self.assertGreater(profiled.seconds * profiled.makespan, 0)
 
 
+class Memory(Ranks):
+    def test_bytes(self):
+        """Bytes are those computed by hand, and dpc predicts the peak from the costs that profile() writes."""
+        dpc = os.path.join(os.environ.get("BUILD", "build"), "dpc")
+        with tempfile.TemporaryDirectory() as folder:
+            self.run_ranks("memory.py", 2, folder)
+            costs = pathlib.Path(folder, "zb-h1-pairs.costs")
+            self.assertRegex(costs.read_text(), r"memory_I\[1\] = 768 .*\nmemory_W\[0\] = 256 .*\n.*\[1\] = 1024 ")
+            stats = subprocess.run([dpc, "--ranks", "2", "--microbatches", "6", "--cost", f"@{costs}", "--emit=stats",
+                                    dps.schedule("zb-h1")], capture_output=True, text=True, check=True).stdout
+            self.assertEqual(re.findall(r'"peak_memory": (\d+)', stats), ["512", "2048"])  # as memory() says
+
+
 class Pages(Ranks):
     def trains(self, program):
         """Runs a program of a page on two ranks. It must train."""
