@@ -41,9 +41,10 @@ static bool aborted(const Local *local) { return atomic_load(&local->state) == A
 static bool can_help(const LocalMember *member) { return member->summing && local_sum_has_work(member); }
 
 /* Sleeps until `counter` is at least `target` or the time `until` (ns; 0: no limit) has passed. Meanwhile this thread
-   adds up units of the sums that become ready. Returns whether the counter has reached the target; false also if the run
-   was aborted. No wake-up is lost: this thread sets `parked`, then reads the counter; the other one raises the counter,
-   then reads `parked`; all accesses are sequentially consistent. The same holds for a sum that becomes ready. */
+   adds up units of the sums that become ready. Returns whether the counter has reached the target; false also if the
+   run was aborted. No wake-up is lost: this thread sets `parked`, then reads the counter; the other one raises the
+   counter, then reads `parked`; all accesses are sequentially consistent. The same holds for a sum that becomes
+   ready. */
 static bool park(LocalMember *member, _Atomic uint64_t *counter, uint64_t target, uint32_t cause, int64_t until)
 {
     const struct timespec limit = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
