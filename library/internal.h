@@ -97,8 +97,8 @@ struct dps_threads {
 void rank_begin(dps_rank *rank);
 /* Whether the library, not the host, runs instructions with this opcode: those of messages and sums, after dps_join. */
 static inline bool rank_carries(const dps_rank *rank, uint8_t opcode) { return rank->threads && exchange_has(opcode); }
-/* Marks the rank as failed at its current instruction. If the rank has joined a dps_threads, makes the other ranks of it
-   fail, too. rank->error has the reason; rank_fail adds rank, instruction and line to it. Returns `status`. */
+/* Marks the rank as failed at its current instruction. If the rank has joined a dps_threads, makes the other ranks of
+   it fail, too. rank->error has the reason; rank_fail adds rank, instruction and line to it. Returns `status`. */
 dps_status rank_fail(dps_rank *rank, dps_status status);
 /* For an instruction that the host could not run: writes the text given to dps_reason to rank->error, and returns
    STATUS_RUN_FAILED. */
