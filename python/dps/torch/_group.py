@@ -56,8 +56,9 @@ def place_in(processes):
     return processes.index(dist.get_rank())
 
 
-def program_rank(program, place, count, rank_mapping):
-    """The rank of the program that process `place` of the group runs; the group has `count` processes."""
+def program_rank(program, processes, rank_mapping):
+    """The rank of the program that this process runs."""
+    place, count = place_in(processes), len(processes)
     if count != program.ranks:
         raise UsageError(f"{program.schedule} is compiled for {program.ranks} ranks, and the group has {count}: "
                          f"compile it with ranks={count}")

@@ -80,7 +80,7 @@ class Pipeline(Actions):
         self._store = _group.store_of(self._processes, "pipeline")
         with Ready(dist.PrefixStore("ready", self._store), place, len(self._processes), rank_mapping is None) as ready:
             self.program = _checked(program)
-            self.rank = _group.program_rank(program, place, len(self._processes), rank_mapping)
+            self.rank = _group.program_rank(program, self._processes, rank_mapping)
             self._process_of = _inverse(rank_mapping, program.ranks)
             self.plan = Plan(program, self.rank)
             self.modules = _modules(program, self.plan, self.rank, stages)

@@ -6,6 +6,7 @@ import random
 import socket
 import threading
 import unittest.mock
+import warnings
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import string_at
@@ -75,6 +76,7 @@ def every_kind():
 def every_dtype():
     """Tensors of each dtype that this PyTorch has arrive, and so does their form."""
     one, other = connected(60)
+    warnings.filterwarnings("ignore", "ComplexHalf support is experimental")
     for number, dtype in enumerate(filter(None, _exchange._DTYPES)):
         elements = torch.tensor([0, 1] * 8, dtype=torch.uint8)
         form = form_of([elements.view(dtype)])

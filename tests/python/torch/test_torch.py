@@ -301,9 +301,8 @@ class Failures(Ranks):
             where = "" if rank == 1 else r"PipelineError: rank 1 failed in 1SEND_F0 \(line \d+ of 1f1b.dps\): "
             for how, form in (("dtype", r"\[2, 4\] float64"), ("none", "no tensors"),
                               ("more", r"\[2, 4\] float32, \[2, 4\] float32")):
-                self.assertRegex(output, rf"{how}: {where}UsageError: the stage gives {form} for this microbatch; in "
-                                         r"the first step it gave \[2, 4\] float32")
-
+                self.assertRegex(output, rf"{how}: {where}UsageError: the stage returns {form} for this microbatch; in "
+                                         r"the first step it returned \[2, 4\] float32")
 
     def test_before_the_first_step(self):
         results = launch(str(HERE / "unready.py"), 3)
