@@ -85,9 +85,10 @@ static Status check_numbers(const char *path, FILE *file, Head *head, Error *err
         checksum = bytes_checksum_on(checksum, piece, (size_t)size);
         for (off_t i = 0; at >= head->begin && i < size / (off_t)sizeof *piece; i++)
             if (!isfinite(piece[i]))
-                return error_set(error, STATUS_BAD_INPUT,
-                                 "%s: weight %lld is not finite: the run that saved it had diverged", path,
-                                 (long long)((at - head->begin) / (off_t)sizeof *piece + i));
+                return error_set(
+                    error, STATUS_BAD_INPUT,
+                    "%s: weight %lld is not finite: the run that saved it had diverged, or the file is damaged", path,
+                    (long long)((at - head->begin) / (off_t)sizeof *piece + i));
     }
     head->checksum = checksum;
     if (head->version < 2)
