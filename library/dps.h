@@ -455,9 +455,10 @@ dps_status dps_gather(dps_rank *rank, const void *mine, size_t bytes, void *all)
 /* --- how long it takes --- */
 
 /* Predicts times: every pass takes the time of the costs, and starts as soon as its rank is free and its inputs have
-   arrived. `costs` are as in dps_options; none: those given at compilation. These costs do not change the order of the
-   program: if the schedule uses cost() or `order auto`, compile it with the same costs. The prediction refers to the
-   program: free the prediction before the program. */
+   arrived. `costs` are as in dps_options; none: those given at compilation or, for a loaded program and a forward
+   half, those of a schedule without costs. These costs do not change the order of the program: if the schedule uses
+   cost() or `order auto`, compile it with the same costs. The prediction refers to the program: free the prediction
+   before the program. */
 dps_status dps_predict(dps *d, const dps_program *program, const char *const *costs, size_t cost_count,
                        dps_prediction **prediction);
 void dps_prediction_free(dps_prediction *prediction);
@@ -540,8 +541,8 @@ dps_status dps_advise(dps *d, const char *const *paths, size_t count, const dps_
 
 /* --- experts --- */
 
-/* Experts of each layer, whose replicas are to be placed on GPUs. The GPUs together have room for `replicas` physical
-   experts: replicas / gpus on each, and one more on the first replicas % gpus. The replicas of an expert share its load
+/* Experts of each layer, whose replicas are to be placed on GPUs. In each layer the GPUs together have room for
+   `replicas` physical experts: replicas / gpus on each, and one more on the first replicas % gpus. The replicas of an expert share its load
    evenly. The balance of a layer is the mean load of a GPU divided by the largest: 1 is perfect. */
 typedef struct dps_experts {
     size_t size;

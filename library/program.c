@@ -44,7 +44,8 @@ typedef struct Loading {
     dps_program **program;
 } Loading;
 
-/* Rebuilds what a compilation has besides the program (schedule, table of passes, costs) from the instructions. */
+/* Makes what a compilation has besides the program: the schedule and the table of passes from the instructions, and the
+   costs from the unit costs, because a program does not hold those of its compilation. */
 static Status raise_program(dps_program *program, Error *error)
 {
     Compilation *const c = &program->compilation;

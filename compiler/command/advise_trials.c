@@ -273,8 +273,9 @@ static void add_fitting(Trials *trials)
     }
 }
 
-/* First tries one candidate of each file without `order auto`, to find out whether the schedule is excluded. Then tries
-   all other candidates, those with `order auto` last. Finally tries searches with less memory. */
+/* First tries one candidate of each file that has no `order auto`, to find out whether its schedule is excluded. Then
+   tries all other candidates, those of files with `order auto` last. Finally repeats the searches whose programs
+   exceeded the memory limit, and gives `order auto` a smaller `memory`. */
 static void try_in_turn(Work *work)
 {
     Trials *trials = work->trials;

@@ -41,8 +41,9 @@ typedef struct SweepResult {
    the result says which and why. A progress bar is shown on `progress` if that is a terminal; NULL: none. */
 Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, SweepResult *result, Error *error);
 
-/* Prints the result: on `stream` what was proven and skipped and which combination is best, on `errors` what failed.
-   */
+/* Prints the result. On `stream`: for how many combinations the schedule was proven correct, how many were excluded or
+   skipped, and which one has the least makespan, if makespans are compared. On `errors`: which combinations failed, and
+   why. */
 void sweep_print(const Sweep *sweep, const SweepResult *result, const Compilation *compilation, FILE *stream,
                  FILE *errors);
 

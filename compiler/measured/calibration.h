@@ -33,7 +33,8 @@ typedef struct Calibration {
     int count;
     Arena *arena;
     uint32_t stages;
-    Samples (*passes)[CALIBRATION_KINDS]; /* [stages][kind]: samples of all inputs with gives_passes */
+    Samples (*passes)
+        [CALIBRATION_KINDS]; /* [stages][kind]: samples of all traces of the first trace's model (gives_passes) */
     /* [stages][kind]: the share of an F&B's time that was assumed for this half, if the samples are from F&Bs and the
        trace does not have the times of halves; otherwise 0 */
     double (*parts)[CALIBRATION_KINDS];

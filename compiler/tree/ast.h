@@ -185,8 +185,8 @@ struct Item {
             WrittenPair pair;
             bool automatic; /* `auto`: dpc searches the recipe, and `streams` is NULL */
             WrittenStream *streams;
-            /* the share of the multiprocessors that communication gets: after `auto`, or that of the stream comm, set
-               by check */
+            /* the share of the multiprocessors that communication gets. With `auto`: the share written after that word.
+               Otherwise: that of the stream comm; check copies it to here */
             WrittenShare share;
             Recipe made; /* the recipe without its share; set by check */
         } recipe;

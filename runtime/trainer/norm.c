@@ -48,8 +48,9 @@ double stage_squares(const Rank *rank, uint32_t stage)
     return sum;
 }
 
-/* Each rank computes the sums of its chunks with `counts_experts`, which include those with `counts`. All ranks gather
-   these sums and add them up in the order of the stages. */
+/* Adds up the squares of all gradients or, if `of_weights`, of all master weights. A rank computes the sums only of its
+   chunks whose flag `counts_experts` is true; every chunk whose flag `counts` is true has that flag, too. Then every
+   rank gathers the sums of all ranks and adds them up in the order of the stages, so all ranks get the same result. */
 Status sum_squares(Rank *rank, bool of_weights, double *sum, Error *error)
 {
     const Session *session = rank->session;

@@ -44,7 +44,8 @@ static double predict(const char *build, const char *folder, const char *options
     return numbers_of(command, "\"makespan\": ", &makespan, 1) ? makespan : 0;
 }
 
-/* Prints one row: the distance of the runs from the prediction, and from each other. */
+/* Prints two lines: the prediction, and each run with its distance from it; then the largest of these distances, and
+   how far the slowest run lies above the fastest. */
 static void report(const char *name, double predicted, const double *measured)
 {
     double worst = 0, least = measured[0], most = measured[0];

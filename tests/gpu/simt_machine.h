@@ -38,9 +38,9 @@ struct ArrivalState {
     Block *block;   /* the block in whose shared memory this barrier is */
     unsigned since; /* how many cluster barriers had passed when this barrier was initialized */
     unsigned count, missing, phase;
-    /* 1 + the last phase in which another block arrived or sent a box: this block may not end before one of its threads
-       has waited for the end of that phase. 0 if there was no such phase, if a thread has waited for it, or if the
-       cluster has passed a barrier since */
+    /* 1 + the last phase of this barrier in which another block arrived at it, or began to copy a box of a tensor to
+       this block: this block may not end before one of its threads has waited for the end of that phase. 0 if there was
+       no such phase, if a thread has waited for it, or if the cluster has passed a barrier since */
     unsigned unseen;
     long bytes; /* announced bytes that have not arrived */
     std::vector<TensorCopy> copies;

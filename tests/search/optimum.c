@@ -177,8 +177,8 @@ static SearchProgress search_pairs_of(const Problem *problem, Schedule *schedule
     return found;
 }
 
-/* Proves the solver's order and returns its makespan. No rank may hold more activations than its memory has room
-   for. */
+/* Checks that the solver's order is legal and can run, and that no rank holds more activations than its memory has room
+   for. Returns the makespan of the order. */
 static double makespan_of(const Problem *problem, Order *orders, Arena *arena)
 {
     static const Source source = {.path = "solver", .text = ""};

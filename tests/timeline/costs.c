@@ -114,7 +114,7 @@ static void check_causes(const Compilation *c, const Timeline *times, Arena *are
     Costs costs = *times->costs;
     Timeline quiet;
     double work = 0, largest = 0;
-    costs.latency = costs.bytes = 0; /* also on links with a bandwidth */
+    costs.latency = costs.bytes = 0; /* without bytes, messages take no time on links with a bandwidth either */
     for (uint32_t i = 0; i < costs.link_count; i++)
         costs.links[i].latency = 0;
     assert_true(timeline_run(&c->schedule, &c->table, &costs, arena, &quiet));

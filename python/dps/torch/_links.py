@@ -245,7 +245,8 @@ class Link:
     def _spin(self):
         """Waits for a message for at most _SPIN without sleeping. Sleeping and being woken takes more processor time
         than a short wait. A spin is in vain if the other process computes for long, or if other programs use the
-        processors. After a spin in vain the next receives do not spin: about twice as many as the last time."""
+        processors. After a spin in vain the next receives do not spin: 1 at first, about twice as many after each
+        further spin in vain, at most _MOST_SKIPPED. A spin that is not in vain halves this number."""
         if self.skipping:
             self.skipping -= 1
             return

@@ -88,7 +88,7 @@ DEVICE void attention_soften(float (&s)[64], AttentionRows &rows, float scale, b
         float now = rows.largest[half], sum = 0;
         UNROLL for (unsigned j = 0; j < 16; j++) now = fmaxf(now, fmaxf(s[j * 4 + half * 2], s[j * 4 + half * 2 + 1]));
         now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 1));
-        /* `now` is finite: each row sees its own key, and key 0 of the first block */
+        /* `now` is finite: every row sees key 0, which is in the first block, and `largest` never becomes smaller */
         now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 2));
         rows.keep[half] = power_of_two((rows.largest[half] - now) * scale);
         rows.largest[half] = now;
