@@ -542,8 +542,9 @@ dps_status dps_advise(dps *d, const char *const *paths, size_t count, const dps_
 /* --- experts --- */
 
 /* Experts of each layer, whose replicas are to be placed on GPUs. In each layer the GPUs together have room for
-   `replicas` physical experts: replicas / gpus on each, and one more on the first replicas % gpus. The replicas of an expert share its load
-   evenly. The balance of a layer is the mean load of a GPU divided by the largest: 1 is perfect. */
+   `replicas` physical experts: replicas / gpus on each, and one more on the first replicas % gpus. The replicas of an
+   expert share its load evenly. The balance of a layer is the mean load of a GPU divided by the largest: 1 is
+   perfect. */
 typedef struct dps_experts {
     size_t size;
     uint32_t layers, experts, replicas, gpus;
