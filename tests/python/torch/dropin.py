@@ -8,7 +8,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from dps.torch import DualPipe, DualPipeV, WeightGradStore, run_backward, set_p2p_tensor_dtype, set_p2p_tensor_shapes
+from dps.torch import DualPipe, DualPipeV, WeightGradStore, set_p2p_tensor_dtype, set_p2p_tensor_shapes
+from models import in_turn
 from near import is_near
 
 WIDTH, CHUNKS, ROWS = 16, 8, 3
@@ -50,16 +51,9 @@ class Stage(nn.Module):
         return self.down(torch.tanh(self.up(x)))
 
     @classmethod
-    def overlapped_forward_backward(cls, module0, inputs0, criterion0, labels0, module1, loss1, outputs1, dys1):
+    def overlapped_forward_backward(cls, *arguments):
         calls["together"] += 1
-        outputs0 = [module0(*inputs0)]
-        loss0 = criterion0(*outputs0, *labels0) if criterion0 is not None else None
-        if loss1 is not None:
-            loss1.backward()
-            loss1.detach_()
-        else:
-            run_backward(outputs1, dys1)
-        return outputs0, loss0
+        return in_turn(*arguments)
 
 
 def criterion(y, label):

@@ -4,6 +4,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from dps.torch import run_backward
+
 WIDTH = 8
 
 
@@ -118,3 +120,15 @@ class Model:
             losses.append(loss.detach())
             outputs.append(y[0].detach())
         return torch.stack(losses), torch.cat(outputs)
+
+
+def in_turn(module0, inputs0, criterion0, labels0, module1, loss1, outputs1, dys1):
+    """DualPipe's overlapped_forward_backward with the two halves one after the other."""
+    outputs0 = [module0(*inputs0)]
+    loss0 = criterion0(*outputs0, *labels0) if criterion0 is not None else None
+    if loss1 is not None:
+        loss1.backward()
+        loss1.detach_()
+    else:
+        run_backward(outputs1, dys1)
+    return outputs0, loss0

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import dps
 import dps.torch
-from models import Model
+from models import Model, in_turn
 from near import is_near
 
 AFTER = pathlib.Path(__file__).resolve().parents[2] / "library/after.dps"
@@ -46,16 +46,10 @@ def pairs_by_a_function(path):
     """Pipeline calls the function `overlapped` once for each F&B."""
     calls = []
 
-    def overlapped(module0, inputs0, criterion0, labels0, module1, loss1, outputs1, dys1):
+    def overlapped(*arguments):
+        module0, _, _, _, module1, *_ = arguments
         calls.append((module0, module1))
-        outputs0 = [module0(*inputs0)]
-        loss0 = criterion0(*outputs0, *labels0) if criterion0 is not None else None
-        if loss1 is not None:
-            loss1.backward()
-            loss1.detach_()
-        else:
-            dps.torch.run_backward(outputs1, dys1)
-        return outputs0, loss0
+        return in_turn(*arguments)
 
     pipeline = train(path, overlapped=overlapped)
     pairs = [action.instruction for action in pipeline.plan.training if action.instruction.opcode == "OVERLAP"]
