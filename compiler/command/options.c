@@ -94,8 +94,8 @@ static Status not_one_schedule(char *const *inputs, int count, Error *error)
     return error_set(error, STATUS_BAD_USAGE, "give one schedule; dpc compare takes several");
 }
 
-/* Reports two outputs to one file, an output that is also an input, and a program (-o) that would be named like a
-   schedule: in `-o *.dps` a shell may have put a schedule there. */
+/* Refuses two outputs to one file and an output that is also an input. Refuses a program (-o) that is named like a
+   schedule, since a shell expands `-o *.dps` to `-o A.dps B.dps`, or like a kind of --emit (`-o 1f1b.svg`). */
 static Status check_outputs(const Options *options, Error *error)
 {
     const char *outputs[OUTPUTS_MAX + 2];
@@ -111,6 +111,9 @@ static Status check_outputs(const Options *options, Error *error)
     if (dot && strcmp(dot, ".dps") == 0)
         return error_set(error, STATUS_BAD_USAGE, "-o %s: the program would be named like a schedule; name it %.*s.bin",
                          options->output, (int)(dot - options->output), options->output);
+    if (dot && options->command == COMMAND_COMPILE && find_name(emit_names, EMIT_KINDS, dot + 1, strlen(dot + 1)) >= 0)
+        return error_set(error, STATUS_BAD_USAGE, "-o %s: -o writes the program; for the %s: --emit=%s:%s",
+                         options->output, dot + 1, dot + 1, options->output);
     return STATUS_OK;
 }
 
