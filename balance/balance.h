@@ -81,7 +81,8 @@ void balance_counts(const BalanceShape *shape, const uint32_t *placement, uint32
 /* Writes gpu_loads[gpu]: the load of each GPU. */
 void balance_gpu_loads(const BalanceShape *shape, const double *loads, const uint32_t *placement, double *gpu_loads,
                        Arena *arena);
-/* The balance of a layer in this placement. */
+/* The balance of a layer in this placement: mean load of a GPU / largest load of a GPU. 1: all GPUs have the same load.
+   */
 double balance_of(const BalanceShape *shape, const double *loads, const uint32_t *placement, Arena *arena);
 /* The balance of a layer with these loads if the most loaded GPU has the load `largest`. */
 double balance_of_largest(const BalanceShape *shape, const double *loads, double largest);

@@ -160,8 +160,8 @@ static int by_name(const void *left, const void *right)
     return strcmp(((const CompareRow *)left)->name, ((const CompareRow *)right)->name);
 }
 
-/* Adds the best attempt with a file to `rows`. Adds the file to `left_out` if it has no such attempt or not all of
-   its parameter values were tried. */
+/* Adds the file's best attempt to `rows`. Adds the file to `left_out` if no attempt can be used or if some of its
+   parameter values were not tried. */
 static Status add_outcome(const Trials *trials, const Contender *contender, Arena *arena, CompareRow *rows,
                           size_t *row_count, CompareRow *left_out, size_t *left_out_count, const char **diagnostics)
 {

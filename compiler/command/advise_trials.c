@@ -174,7 +174,8 @@ static void fit_memory(Trials *trials, Attempt *attempt)
         next = next <= fits ? fits + 1 : next >= exceeds ? exceeds - 1 : next;
         parameters.others[parameters.count - 1].value = next;
         const bool runs = try_parameters(trials, attempt, &parameters, &row) == STATUS_OK && !row.reason;
-        /* an attempt without figures counts as keeping the limit: its memory was too small for any order */
+        /* an attempt without figures counts as within the limit: no order exists in so little memory, so the next try
+           has more */
         *(runs && !row.fits ? &exceeds : &fits) = next;
         next = tries ? fits + (exceeds - fits) / 2 : runs && !row.fits ? next - 1 : next + 1;
         if (runs && (row.fits || !attempt->row.fits))
@@ -195,7 +196,8 @@ static void try_attempt(Trials *trials, Attempt *attempt)
         attempt->status =
             try_parameters(trials, attempt, &attempt->contender->candidates.all[attempt->candidate], &attempt->row);
     }
-    attempt->finished = trials->end == ENDED; /* if time ran out or ctrl-C came, a search may have been cut short */
+    /* false if time ran out or ctrl-C came: a search may have been cut short */
+    attempt->finished = trials->end == ENDED;
 }
 
 /* --- all attempts --- */
@@ -256,8 +258,8 @@ static void exclude(Trials *trials)
     }
 }
 
-/* Repeats each attempt with `order auto` that exceeded the memory limit, so that its search gets less memory. Skips a
-   schedule if `memory` is not a parameter, or if a -D sets this parameter: only then do the candidates have it. */
+/* Repeats each attempt with `order auto` that exceeded the memory limit, and gives its search less memory. Skips a
+   schedule that has no parameter `memory`, and one whose `memory` is set by -D. */
 static void add_fitting(Trials *trials)
 {
     const size_t count = trials->attempt_count;

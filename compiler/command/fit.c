@@ -63,7 +63,7 @@ static Costs costs_at(const Fitter *f, const int64_t *values)
 
 /* Makes sure that the size has the order that dpc gives it under the costs at `values`: if orders may depend on costs,
    compiles the size again. A compilation ends at the messages, which suffice for times; for a peak it goes on to the
-   program. False: the size does not compile, or its order was searched and is longer than the search's bound. */
+   program. False: the size does not compile, or a search found its order and the makespan is above the lower bound. */
 static bool take_order(const Fitter *f, FitSize *size, const int64_t *values)
 {
     int64_t costs[FIT_COSTS];

@@ -6,7 +6,7 @@
 /* A term of a formula: factor * (times[0] * variable 0 + times[1] * variable 1 + ...). */
 typedef struct Group {
     Polynomial factor;            /* its polynomial_sign is 1 */
-    int64_t times[FIT_VARIABLES]; /* the multiple of each variable; 0: it is not in the group */
+    int64_t times[FIT_VARIABLES]; /* the factor of each variable in the sum; 0: the sum does not have it */
     /* no variable has a positive multiple: the group is subtracted, and `times` has the multiples with opposite signs
        */
     bool subtracted;

@@ -25,7 +25,8 @@ static Instruction lower_action(const Schedule *schedule, const Action *action, 
     const bool keeps_nothing = schedule->forward_only && action->kind == ACTION_F;
     Instruction instruction = instruction_blank(keeps_nothing ? OP_FORWARD_ONLY : opcode_of[action->kind], line);
     instruction.chunk = action->chunk;
-    instruction.peer = action->peer; /* for a pass this is put_off, which shares its memory with peer */
+    /* a pass has no peer; the copied value is its put_off, which is in the same union as peer */
+    instruction.peer = action->peer;
     instruction.microbatch = action->kind == ACTION_U
                                  ? schedule->copies[action->stage].gradients[action->microbatch - 1]
                                  : action->microbatch;

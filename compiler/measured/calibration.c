@@ -47,8 +47,8 @@ static void select_steps(Trace *trace, uint32_t fastest, Arena *arena)
 }
 
 /* An F&B whose recipe puts weight gradients off appears in a trace as an F&I and a later W. Turns the F&I into an F&B
-   and notes the time of the W in both halves, so that its samples include all weight gradients. Removes the W: it has
-   only a few components, and so is no sample of a W. */
+   and adds the time of the W to it (to `after` in the events of its F and of its I), so that its samples include all
+   weight gradients. Removes the W: it has only a few components, and so is no sample of a W. */
 static void join_put_off(const Trace *trace)
 {
     for (size_t i = 0; i < trace->count; i++) {

@@ -29,7 +29,8 @@ static double predicted_time(const Comparison *comparison, RecipeEntry entry, Re
     return time < 0 ? NAN : time * comparison->unit * (1 + paired * (slowdown - 1));
 }
 
-/* All runs of an entry in the compared step. paired: how many of them were in F&Bs or F&Fs. */
+/* All runs of one component in the compared step: of `norm.F`, for example. paired: how many of them were in F&Bs or
+   F&Fs. */
 typedef struct Runs {
     uint32_t count, paired;
     double time, waited; /* sums over the runs, in ms */
@@ -131,8 +132,8 @@ void diff_print_components(const Comparison *comparison, Arena *arena, FILE *str
         Runs runs;
         spans = add_runs(comparison, &index, sorted + i, count - i, &runs);
         const bool all_to_all = sorted[i]->all_to_all;
-        /* the components dispatch and combine contain the waits for their all-to-alls, so they are not printed if the
-           all-to-alls have a row of their own */
+        /* The components dispatch and combine contain the waits for their all-to-alls. If the all-to-alls have a row of
+           their own, dispatch and combine get none. */
         const bool has_all_to_alls = i + spans < count && sorted[i + spans]->all_to_all &&
                                      recipe_entry_same(sorted[i + spans]->entry, sorted[i]->entry);
         if (all_to_all || !has_all_to_alls)

@@ -9,8 +9,8 @@
 #include <stdio.h>
 
 /* Reads `count` traces of the same model, from different ranks or times, and writes the costs to the file `output`
-   ("-": stdout). The table goes to stdout, or to stderr if `output` is not a file. STATUS_BAD_INPUT: a trace or the
-   map is wrong, or a trace has no kernel that belongs to a component. */
+   ("-": stdout). The table goes to stdout if `output` is a file, and to stderr if it is stdout, a device or a pipe.
+   STATUS_BAD_INPUT: a trace or the map is wrong, or a trace has no kernel that belongs to a component. */
 Status kineto_calibrate(const KinetoMap *map, int count, char *const *paths, const char *output, Arena *arena,
                         Error *error);
 

@@ -20,7 +20,8 @@ typedef struct TraceEvent {
     double start, end; /* ms */
     /* this is the I of an F&B that puts weight gradients off, or the later W that computes those weight gradients */
     bool put_off;
-    double after; /* in both halves of such an F&B: the time of that W in ms; dpc calibrate sets it */
+    /* of both halves of an F&B that puts weight gradients off: the time of that later W in ms; dpc calibrate sets it */
+    double after;
     /* time of this half of an F&B or F&F in ms; 0: the pass is in none, or the trace does not tell the halves apart
        */
     double half;
@@ -33,8 +34,9 @@ typedef struct TraceComponent {
     uint16_t pipe, stage, rank;
     uint32_t layer; /* number of the layer in the whole model; NO_LAYER: outside the layers */
     uint32_t microbatch, step;
-    double start, end; /* for an all-to-all: when it was posted, and when its rows had arrived */
-    double waited;     /* for an all-to-all: how long the rank waited for it; otherwise 0 */
+    /* when the component began and ended; for an all-to-all: when it was posted, and when its rows had arrived */
+    double start, end;
+    double waited; /* for an all-to-all: how long the rank waited for it; otherwise 0 */
 } TraceComponent;
 
 typedef struct Trace {

@@ -234,7 +234,8 @@ static bool expand_step(Expander *x, const Item *item)
     if (!step_values(x, item, &values))
         return false;
     int64_t pairs = 0, backwards = 0;
-    uint64_t done = 0, all = 0; /* done: passes of this step so far; all: passes of all its repetitions */
+    /* done: passes of this step that are written so far; all: passes that all repetitions of the step have together */
+    uint64_t done = 0, all = 0;
     for (const Pass *pass = item->step.passes; pass; pass = pass->next)
         all += (uint64_t)values.count;
     x->step = item;

@@ -13,7 +13,7 @@
 /* A chunk of the current rank. */
 typedef struct ChunkState {
     uint32_t written; /* number of microbatches for which the steps are written: N of `M of N microbatches` */
-    uint32_t own;     /* how many of these N microbatches belong to this rank */
+    uint32_t own;     /* how many of the `written` microbatches belong to this rank */
     /* number of microbatches that exist: M of `M of N microbatches`; passes of the other N - M are left out */
     uint32_t microbatches;
     /* the stage may have other copies. A U is then never left out, because another copy may have gradients */

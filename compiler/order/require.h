@@ -13,8 +13,8 @@
    nearby values with which all requires hold, the report suggests the nearest such values. */
 bool require_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Arena *arena,
                      Diagnostics *diagnostics);
-/* Whether no require fails. Stops at the first item without a value, or at a number of ranks or microbatches beyond
-   its limit; the other functions report such an item. */
+/* False: a require fails. Stops with true at the first item without a value, or at a number of ranks or microbatches
+   beyond its limit; the other functions report such an item. */
 bool require_admits(const Ast *ast, const Parameters *parameters, int64_t *values);
 /* Evaluates the items that depend on the rank, except chunks, and checks the requires among them. Ends at an item
    without a value. `values`: as require_for_all has left them. */

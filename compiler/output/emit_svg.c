@@ -44,7 +44,8 @@ enum {
     MIDDLE_NUMBER = 10,
     LETTER_SIZE = 10,
     TIMELINES_GAP = 16,
-    /* width of the column after the rows of a second timeline, which shows how much later each rank ends */
+    /* width of a column of text to the right of the second timeline: how much later each rank ends than in the first
+       one */
     ERROR_WIDTH = 78,
     TITLE_SIZE = 16,
     LEGEND_SIZE = 13,

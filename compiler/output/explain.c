@@ -200,8 +200,8 @@ static void collect_rank(Explainer *x, uint32_t rank)
     }
 }
 
-/* Sets counts[step]: how often the rank runs each step. For a step in a block, how often the rank runs the most
-   frequent of its passes. */
+/* Sets counts[step]: how often the rank runs each step. For a step in a block: how often the rank runs that pass of the
+   step which it runs most often. */
 static void count_steps(Explainer *x, uint32_t rank, int64_t *values, int64_t *counts)
 {
     Fault fault;

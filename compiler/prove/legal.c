@@ -98,7 +98,8 @@ static const char *written(const Check *check, const Action *pass, char *buffer)
     return buffer;
 }
 
-/* Where the action was written, as text: "here m = 3", the iteration or the slot; "" if the source has neither. */
+/* Where the action comes from, as text: the values of the loop variables ("here m = 3"), the repetition of the step, or
+   the time slot; "" if the source has none of these. */
 static const char *place(const Check *check, const Action *action)
 {
     const Origin *origin = check->schedule->origin;

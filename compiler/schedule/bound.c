@@ -12,8 +12,8 @@ typedef struct Node {
        the shorter of B and I + W. */
     double forward, input, weight, backward;
     double least_forward, least_input, least_backward;
-    /* saved: the most time saved by an F&B with an F of this chunk, or by an F&I and its W, compared with `forward` +
-       `backward`; saved_input: the most that an F&B or F&I saves, compared with `forward` + `input` */
+    /* saved: the most time that an F&B with an F of this chunk saves, or an F&I and the W of that I, compared with
+       `forward` + `backward`; saved_input: the most that an F&B or F&I saves, compared with `forward` + `input` */
     double saved, saved_input;
     /* arrives: the earliest time at which the chunk's first F can begin; returns: the same for its first I or B */
     double arrives, returns;

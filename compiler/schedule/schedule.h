@@ -21,7 +21,7 @@ typedef enum ActionKind {
     ACTION_B, /* full backward, I and W together */
     ACTION_I, /* backward for the input (dgrad) */
     ACTION_W, /* backward for the weights (wgrad) */
-    ACTION_U, /* asynchronous update: makes the next version of the weights from the gradients since the last one */
+    ACTION_U, /* asynchronous update: makes the next version of the weights with the gradients since the last U */
     ACTION_SEND_F,
     ACTION_RECV_F,
     ACTION_SEND_B,
@@ -94,13 +94,14 @@ struct Origin {
     const char *(*place)(const Origin *origin, uint32_t rank, uint32_t position);
 };
 
-/* The time slots of a rank in which several passes run. Only the first slots are kept for messages, and of each slot
-   only the first passes. */
+/* A message names at most this many time slots in which a rank runs several passes, and at most this many passes of a
+   slot. */
 enum { SHARED_SLOTS_KEPT = 4, SHARED_PASSES_KEPT = 12 };
 typedef struct SharedSlots {
     uint32_t count;
     int64_t slots[SHARED_SLOTS_KEPT]; /* the first SHARED_SLOTS_KEPT of these slots */
-    /* [i]: the first passes in slots[i], in the order in which they run, and how many more there are: "F[2], B[0]" */
+    /* [i]: the first passes in slots[i], in the order in which they run, and how many more there are: "F[2], B[0] and 3
+       more" */
     const char *passes[SHARED_SLOTS_KEPT];
 } SharedSlots;
 
@@ -161,8 +162,8 @@ void chunk_microbatches_text(const Schedule *schedule, uint32_t rank, uint32_t c
 
 static inline bool action_is_message(const Action *action) { return action->kind > ACTION_U; }
 
-/* The kind of a pass as the costs know it. The I of an F&B that puts some weight gradients off counts as a B, because
-   it computes the others. */
+/* The kind of a pass as the costs know it. If an F&B puts some weight gradients off, its I counts as a B: it computes
+   the other weight gradients. */
 static inline uint8_t action_cost(const Action *pass)
 {
     return pass->kind == ACTION_I && pass->put_off ? ACTION_B : pass->kind;

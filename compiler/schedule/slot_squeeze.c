@@ -61,9 +61,9 @@ static void pass_slot(const Row *row, uint32_t slot, uint32_t *held, uint32_t *w
     }
 }
 
-/* Computes row->held and row->waiting again after a pass has moved from slot `last` to slot `first`. From `last` on, it
-   stops at the first slot whose values are unchanged. keep: stores the values. False: the rank would hold more than
-   s->limit activations. */
+/* Counts the activations and waiting W of each slot again after a pass has moved from slot `last` to slot `first`. From
+   `last` on, it stops at the first slot whose counts are unchanged. keep: stores them in row->held and row->waiting.
+   False: the rank would hold more than s->limit activations. */
 static bool fill(const Squeeze *s, Row *row, uint32_t first, uint32_t last, bool keep)
 {
     uint32_t held = first ? row->held[first - 1] : 0, waiting = first ? row->waiting[first - 1] : 0;

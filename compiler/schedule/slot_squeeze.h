@@ -12,9 +12,9 @@ bool squeeze_has_room(const Schedule *schedule, const Timeline *times);
 
 /* For a legal schedule of F, I and W for which squeeze_has_room is true; `times` are its times under costs_unit. Visits
    the F and I of all ranks in the order of these times. Each moves to the earliest free slot in which its inputs have
-   arrived, the previous pass of its kind and chunk has run, and its rank never holds more activations than the most
-   that any rank held before; if there is no such slot, it stays. The W fill the free slots, the oldest first. Updates
-   the orders, `table` and `times`. False: the ranks would deadlock. */
+   arrived, the previous pass of its kind and chunk has run, and its rank holds at most as many activations as the
+   largest peak of a rank before. If there is no such slot, it stays. The W fill the free slots, the oldest first.
+   Updates the orders, `table` and `times`. False: the ranks would deadlock. */
 bool squeeze_orders(Schedule *schedule, PassTable *table, Timeline *times, Arena *arena);
 
 #endif

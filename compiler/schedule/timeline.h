@@ -53,9 +53,10 @@ Bubble timeline_bubble(const Schedule *schedule, const Timeline *timeline);
 /* The causes of the bubble. `imbalance` and `order` are computed for the same order with messages that take no time.
    Their sum is the bubble rate of that timeline. */
 typedef struct BubbleCauses {
-    double imbalance; /* (largest_work - work) / cost: some ranks have less work than others */
-    double order;     /* (cost - largest_work) / cost: even the rank with the most work waits */
-    double messages;  /* time that messages add to the makespan */
+    /* (largest work of a rank - mean work of the ranks) / cost: some ranks have less work than others */
+    double imbalance;
+    double order;    /* (cost - largest work of a rank) / cost: even the rank with the most work waits */
+    double messages; /* time that messages add to the makespan */
 } BubbleCauses;
 /* `timeline` is a result of timeline_run. */
 BubbleCauses timeline_bubble_causes(const Schedule *schedule, const PassTable *table, const Timeline *timeline,

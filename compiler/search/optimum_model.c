@@ -58,8 +58,8 @@ static uint32_t pairs_of(const OptimumModel *model, uint32_t j, int *literals)
 }
 
 /* Adds the clauses that a job is half of at most one F&B or F&I, and that `paired` is true only if it is half of one.
-   If a B without an F takes at least as long as I and W, also adds the clause that this backward may be a B only in an
-   F&B. */
+   If a B alone takes at least as long as I and W, also adds the clause that this backward is split into I and W unless
+   it is in an F&B. */
 static void add_choice(OptimumModel *model, uint32_t j, int *literals)
 {
     const Job *job = &model->jobs.jobs[j];

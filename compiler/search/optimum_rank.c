@@ -88,7 +88,7 @@ static void order_weights(const Rank *rank)
         }
 }
 
-/* Adds the clauses that the W of a backward that is a B comes directly after it. */
+/* Adds the clauses that a backward which is not split has its W directly after its I. */
 static void tie_weights(const Rank *rank)
 {
     const OptimumModel *model = rank->model;
@@ -185,8 +185,8 @@ static int most_saved(const Rank *rank)
     return most;
 }
 
-/* Adds the clauses that enough F of the rank are in F&Bs or F&Is: with fewer, its work would not fit in the time of the
-   order. The other clauses imply these, but the solver deduces that slowly. */
+/* Adds the clauses that enough F of the rank are in F&Bs or F&Is: with fewer, its work would not fit in the makespan
+   that the solver is asked for. The other clauses imply these, but the solver deduces that slowly. */
 static void add_work(const Rank *rank, Arena *arena)
 {
     OptimumModel *model = rank->model;

@@ -120,7 +120,7 @@ static bool shift(const PairLine *from, uint64_t *random, PairLine *to)
     return apply(from, edits, 2, to);
 }
 
-/* Replaces an F, an I and a later W of the same chunk as the I by one F&B. */
+/* Replaces an F, an I and a later W of the I's chunk by one F&B. */
 static bool join(const PairLine *from, uint64_t *random, PairLine *to)
 {
     uint32_t i, j;
@@ -183,8 +183,8 @@ static bool swap_backwards(const PairLine *from, uint64_t *random, PairLine *to)
     return apply(from, edits, 3, to);
 }
 
-/* Moves the F of an F&B to another I: the F&B becomes an I, and the other I becomes an F&B. A later W of the other I's
-   chunk is no longer needed and becomes the W of the new I. */
+/* Moves the F of an F&B to another I: the F&B becomes an I, and the other I becomes an F&B. The new F&B includes a W,
+   so a later W of its chunk is replaced by the W of the new I. */
 static bool give_forward(const PairLine *from, uint64_t *random, PairLine *to)
 {
     uint32_t i, j;

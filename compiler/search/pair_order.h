@@ -54,7 +54,7 @@ PairOrder pair_order_new(const SearchProblem *base, Arena *arena);
 void pair_order_copy(const SearchProblem *base, PairOrder *to, const PairOrder *from);
 
 /* Whether the line of a rank is legal by itself: each pass once, F before backward before W, and memory within the
-   limit. Takes the mark `full` from an I whose W does not come next. Also sets line->work. */
+   limit. If another pass than its W follows an I with the mark `full`, clears the mark. Also sets line->work. */
 bool pair_line_check(const PairProblem *problem, uint32_t rank, PairLine *line);
 /* Simulates an order whose lines pair_line_check has accepted. False: the ranks deadlock, the makespan exceeds
    `most`, or, if problem->fills, a rank lacks memory for an F. */

@@ -226,10 +226,10 @@ static void anneal_from(Searcher *s, const PairOrder *start, uint32_t heat, uint
     anneal(s, unit * heat / 64, unit / 256, visits);
 }
 
-/* Anneals three times; the initial temperature falls from one time to the next. Each annealing starts from the best
-   order so far. In a round with `apart`, the first annealing instead starts from the best order without F&Bs, because a
-   shorter order may have its F&Bs elsewhere. The second and third then continue with the current order. The rounds
-   differ so that the search can leave a local optimum. */
+/* Anneals three times, each time from a lower temperature. Each annealing starts from the best order so far. A round
+   with `apart` is different, because a shorter order may have its F&Bs elsewhere: its first annealing starts from the
+   best order without F&Bs, and its second and third continue with the current order. The rounds differ so that the
+   search can leave a local optimum. */
 static void anneal_round(Searcher *s, uint32_t round, uint64_t visits)
 {
     static const struct {

@@ -7,8 +7,8 @@ typedef struct Writer {
     uint8_t chunks[2];
     PairLine *line;
     uint32_t forwards[2], backwards[2];
-    /* exists, weights: for each I of put_input, in order, whether its microbatch exists, and the index of its chunk in
-       `nodes`; first: index of the I whose W comes next; count: number of these I so far */
+    /* a queue of the I whose W are not written yet, in order. exists: whether the microbatch of the I exists; weights:
+       the index of its chunk in `nodes`; first: the I whose W comes next; count: number of I so far */
     bool *exists;
     uint8_t *weights;
     uint32_t first, count;
@@ -80,8 +80,7 @@ typedef struct End {
     bool first;
     bool original; /* DualPipe's own last phase; `keep` and `lag` have no effect */
     uint32_t keep; /* 0..4: how many quarters of the F&Bs of the last phase remain F&Bs */
-    /* the first W of this phase comes after about 2 * (lag * h / 4) of its I; h is the depth of the rank
-       (write_start) */
+    /* about 2 * (lag * h / 4) of this phase's I run before its first W; h is the depth of the rank (write_start) */
     uint32_t lag;
 } End;
 

@@ -23,11 +23,11 @@ typedef struct SearchPolicy {
     int64_t *forward, *input;
     /* [ranks]: a rank waits for a better pass only if its idle time so far, with this wait, is at most this */
     int64_t *allowance;
-    /* [ranks]: an F or I may start only if its priority is at most this much above the smallest priority of the F that
-       the rank has not run, and of the I that it has not run but whose F it has */
+    /* [ranks]: the F and I that the rank may run next are, for each chunk, the next F and the next I whose F has run.
+       One of them may start only if its priority is at most this much above the smallest of their priorities */
     int64_t *ahead;
-    /* [ranks]: if more W than this are deferred, the rank runs a W instead of an F or I while some of its F have not
-       run, and at any time if no F or I may start now */
+    /* [ranks]: the rank may defer this many W. With more, it runs a W instead of an F or I while some of its F have not
+       run, and later rather than wait for an F or I */
     uint32_t *waiting;
     uint32_t *held;             /* [nodes]: most microbatches whose F has run and whose I has not */
     bool patient_for_better;    /* wait for a better F or I even if a worse one could start now */

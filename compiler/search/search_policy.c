@@ -116,7 +116,8 @@ static void stretch(const PolicyMaker *maker, uint32_t chunk, int64_t down, int6
    the stage before starts after `up` thousandths of the time of a stage's I and its message. More than 1000 leaves room
    for other passes. */
 typedef struct Pattern {
-    /* [0]: for the step from a stage that is an even chunk of its rank, [1]: from an odd chunk */
+    /* [0]: from a stage that is an even chunk of its rank to the next stage (down) or to the stage before (up), [1]:
+       from an odd chunk */
     int64_t down[2], up[2];
     int64_t turn; /* thousandths of a period between the end of the last stage's F and the start of its I */
     /* SearchPolicy.ahead, in thousandths of a period */

@@ -64,7 +64,8 @@ static void check(dnnl_status_t status, const char *what)
     exit(3);
 }
 
-/* Makes a matmul primitive of oneDNN. NULL: this processor has no kernel for the type. */
+/* Makes a matmul primitive of oneDNN and returns the name of its kernel. NULL: this processor has no kernel for the
+   type. */
 static const char *prepare_primitive(Product *p, dnnl_engine_t engine, dnnl_data_type_t type)
 {
     dnnl_memory_desc_t a, b, c;

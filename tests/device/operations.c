@@ -343,8 +343,8 @@ static void test_product_clock(void **state)
     }
 }
 
-/* One list runs with different bases. An operation whose needed operand has no memory is refused by name. One whose
-   only result is optional (IF_WANTED) is left out if that has no memory. */
+/* One list runs with different bases. If a needed operand has no memory, the message names the operation. An operation
+   whose only result is optional (IF_WANTED) is left out if that result has no memory. */
 static void test_lists(void **state)
 {
     (void)state;

@@ -40,8 +40,8 @@ static double json_number(int step, const char *key)
 
 #define FORWARD "--forward-only --set sequence=32 --json --steps 5 "
 
-/* Runs with and without `options`, and compares the outputs of the last step: to the bit if `same_blocks`, else within
-   GRADIENT_LIMIT. */
+/* Runs with and without `options`, and compares the outputs of the last step: to the bit if `same_blocks` (the products
+   have the same blocks of rows in both runs), else within GRADIENT_LIMIT. */
 static void check_outputs(const char *before, const char *common, const char *options, bool same_blocks)
 {
     char arguments[600];

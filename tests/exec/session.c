@@ -408,7 +408,7 @@ static void test_deadline(void **state)
     release(&patient);
 }
 
-/* A message that takes hours over the imitated network does not keep a run alive. */
+/* A message takes hours over the imitated network: the deadline ends the run. */
 static void test_slow_network(void **state)
 {
     (void)state;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { LINE_BYTES = 1024, RANKS = 4, PAIRS = 2 };
-static const double slack = 2; /* microseconds: times are rounded in both traces, to ns */
+static const double slack = 2; /* microseconds; a trace rounds its times to ns */
 static char folder[] = "/tmp/simulate.XXXXXX";
 
 static FILE *open_trace(const char *name)

@@ -51,7 +51,7 @@ static bool is_left_out(const PairList *list, const Stage *stage, const PairPart
            !recipe_has(&list->recipe, RECIPE_SHARED, RECIPE_FIRST);
 }
 
-/* The name that a recipe gives operations begin .. part->end - 1 of the list. */
+/* The component and pass to which a recipe assigns operations begin .. part->end - 1 of the list. */
 static RecipeEntry entry_of(const PairList *list, const Stage *stage, const PairPart *part, size_t begin)
 {
     const ComponentKind *kind = stage->parts[part->index].component.kind;
@@ -310,7 +310,7 @@ static void what_is_put_off_takes_its_time_after_the_pair(void **state)
     int64_t begun = clock_nanoseconds();
     OK(simulator_stages.overlap((void *)&simulator, &work, error));
     assert_true((double)(clock_nanoseconds() - begun) >= pair * 1e6 - 1000);
-    /* the deferred W of attention; the other weight gradients, which dprun --in-turn computes before it */
+    /* the deferred W of attention; the other weight gradients, which dprun --in-turn computes before that W */
     const double times[] = {after, costs_pass(&costs, 0, COST_W) - after};
     for (int i = 0; i < 2; i++) {
         begun = clock_nanoseconds();

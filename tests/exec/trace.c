@@ -12,7 +12,7 @@
 static void test_common_clock(void **state)
 {
     (void)state;
-    /* the same clock; one that is 500 ns ahead; one that gains 10 % in 1000 ns */
+    /* the same clock; a clock that is 500 ns ahead; a clock that is 1000 ns ahead and runs 10 % too fast */
     const ClockSample same[2] = {{.at = 10}, {.at = 1010}};
     const ClockSample ahead[2] = {{.at = 1500, .ahead = 500}};
     const ClockSample gains[2] = {{.at = 2000, .ahead = 1000}, {.at = 3000, .ahead = 1100}};

@@ -66,7 +66,7 @@ static uint32_t in_flight(const Simulation *x, uint32_t stage)
     return (ranks - 1 - first) / copies_of(x, stage);
 }
 
-/* Weight stashing (SOSP 2019, section 3.3): the newest version that the stage has when the microbatch arrives. */
+/* Weight stashing (SOSP 2019, section 3.3): the newest version that the stage has when microbatch m arrives at it. */
 static uint32_t stashed(const Simulation *x, uint32_t stage, uint32_t m)
 {
     const uint32_t round = m / copies_of(x, stage), ahead = in_flight(x, stage);
@@ -301,8 +301,8 @@ static void train(const char *path, const char *model, const char *clip, const c
     run_to_end(&run, &(SessionHooks){.observer = {.context = losses, .step = on_step}});
 }
 
-/* Checks that the trace has every F and B of every step with the version of the rule, and that the Us of each copy name
-   the versions 1, 2, ... of each step. */
+/* Checks that the trace has every F and B of every step with the version of the rule, and that in each step the Us of
+   each copy make the versions 1, 2, ... */
 static void check_trace(const char *path, const Simulation *x)
 {
     FILE *stream = fopen(path, "r");

@@ -22,7 +22,7 @@ static size_t below(size_t limit)
     return (size_t)(random_state >> 33) % limit;
 }
 
-/* Makes one to four small changes: a changed byte, a cut, a copied piece, an inserted number or word. */
+/* Makes one to four small changes: a changed byte, a removed piece, a copied piece, an inserted number or word. */
 static size_t change(uint8_t *data, size_t size, size_t capacity)
 {
     static const char *const words[] = {"9223372036854775807", "-1", "0",    "nF0B1", "overlap", "{", "}",

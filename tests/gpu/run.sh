@@ -28,8 +28,8 @@ for part in $parts; do
 done
 mkdir -p "$results" && results=$(cd "$results" && pwd)
 cd "$here" || exit 1
-# Libraries in this folder come before those of the machine and of its PyTorch. The compiler (NVRTC)
-# is mostly the machine's.
+# The libraries in the kit's folder come before those of the machine and of its PyTorch. The compiler (NVRTC) is mostly
+# the machine's.
 cuda=${CUDA_HOME:-/usr/local/cuda}
 torch=$(python3 -c 'import glob, nvidia; print(":".join(glob.glob(list(nvidia.__path__)[0] + "/*/lib")))' 2>/dev/null)
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:$cuda/lib64${torch:+:$torch}" XDG_CACHE_HOME="$here/cache"

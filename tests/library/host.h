@@ -11,7 +11,7 @@ typedef struct Host {
     atomic_int live,
         left;         /* live: how many blocks exist; left: how many more may be allocated before allocation fails */
     int told;         /* how often progress was called */
-    uint32_t planned; /* how many orders progress last announced */
+    uint32_t planned; /* the number of orders in the last call of progress */
 } Host;
 
 static inline void *give(void *user, size_t size)

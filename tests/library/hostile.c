@@ -174,8 +174,8 @@ static void take(void *user, void *block)
     free(block);
 }
 
-/* Opens rank 1 of the program's forward half, and rank 1 of the program, which posts early and joins threads. Returns
-   the first status that is not DPS_OK. */
+/* Opens rank 1 of the program's forward half. Opens rank 1 of the whole program with post_early, and joins it to the
+   threads. Returns the first status that is not DPS_OK. */
 static dps_status open_all(dps *d, const dps_program *program)
 {
     static void *messages[100];
@@ -229,7 +229,7 @@ static void memory_may_run_out_anywhere(void **state)
 
 /* --- calls in the wrong order --- */
 
-static dps_rank *running; /* the rank whose step calls call_everything */
+static dps_rank *running; /* call_everything runs within a step of this rank */
 static int calls_made;
 
 static int call_everything(void *user, const dps_instruction *pass)
@@ -322,8 +322,8 @@ static void ranks_join_the_threads_of_their_program_once(void **state)
     dps_free(d);
 }
 
-/* A rank cannot join the threads of another rank if its copy of a stage has another number or size of elements, or no
-   gradient. */
+/* A rank cannot join the threads that another rank has joined if its copy of a stage has another number or size of
+   elements, or no gradient. */
 static void copies_of_a_stage_sum_the_same(void **state)
 {
     (void)state;

@@ -146,7 +146,8 @@ static const Recipe one_layer_at_once = {
                  {RECIPE_COMBINE, RECIPE_SECOND}}},
     .counts = {4, 4},
 };
-/* The order of schedules/prefill.dps: each combine is posted before the shared experts whose result it adds. */
+/* The order of schedules/prefill.dps: each combine is posted before the shared experts. Their result is added to that
+   of the combine. */
 static const Recipe prefill = {
     .entries = {{{RECIPE_ATTENTION, RECIPE_SECOND},
                  {RECIPE_SHARED, RECIPE_FIRST},

@@ -72,7 +72,8 @@ static void the_parts_come_in_the_recipe_s_order(void **state)
     } cases[] = {
         /* stage 1 runs the F (one layer and the head), stage 0 the backward (two layers and the embedding) */
         {&published, 1, true, "F BW F BW  BW BW  F BW"},
-        {&published, 0, true, "FF BW BW F BW  F F"}, /* the head's backward comes before that of the first layer */
+        /* stage 0 runs the F: the head's backward comes before the F of layer 0 */
+        {&published, 0, true, "FF BW BW F BW  F F"},
         {&published, 1, false, "F B F B  B B  F B"},
         {&partial, 1, true, "B FF W  BW B W  F BW BW"},
         {&foreign, 1, true, "FFF BW BW BW BW BW"},

@@ -8,7 +8,7 @@ static void form_of_a_report(void **state)
     (void)state;
     Front front;
     front_run(&front, TWO "let ä\n");
-    /* the position is after the last token */
+    /* The file ends too early: the report shows the place after the last token. */
     assert_string_equal(front.report, "t.dps:2:4: error: expected a name, but the file ends\n"
                                       "    let ä\n"
                                       "       ^\n"

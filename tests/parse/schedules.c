@@ -290,7 +290,7 @@ static void groups_facts(const Run *run, Size size)
 
 static bool groups_fit(Size size) { return size.parameter >= least(size.ranks, size.microbatches); }
 
-/* Bubble: (P-1)(F+I-W). Every rank holds at most P activations per chunk. */
+/* Bubble: (P-1)(F+I-W). The peak of every rank is P activations per chunk. */
 static void interleaved_zb_facts(const Run *run, Size size)
 {
     if (size.microbatches % size.ranks)
@@ -378,8 +378,8 @@ static void dualpipev_facts(const Run *run, Size size)
 
 /* --- schedules by slots: P microbatches are a unit. With B = F the units follow each other without a gap --- */
 
-/* Idle time of a rank: `bubble` if B = F = 1. For B >= F = 1: B * bubble, plus bubble * (B-F) for each unit after the
-   first. */
+/* Idle time of a rank: `bubble` if B = F = 1. For B >= F = 1: B * bubble, plus bubble * (B-F) for each P microbatches
+   after the first P. */
 static void slots_facts(const Run *run, Size size, int chunks, int bubble)
 {
     const int units = size.microbatches / size.ranks, longer = run->backward_time - 1;

@@ -42,7 +42,7 @@ static bool head_options(const char *text, char *options, size_t size)
     const char *slots = strstr(line, "one slot a pass");
     if (slots && slots < line + length)
         snprintf(options + used, size - used, " --cost B=1");
-    /* dpc does not print this form, for more than two chunks */
+    /* for three or more chunks the heads have a form of text that dpc cannot print */
     const char *chunks = strstr(line, "its chunk, its microbatch");
     return !chunks || chunks > line + length;
 }

@@ -56,7 +56,7 @@ static void read_names(const char *text, const Event *event, int *named)
     assert_non_null(arguments);
     char name[32], wanted[32];
     if (kind % 2) {
-        /* the lane of components is right below that of passes */
+        /* the lane of components is sorted right below that of passes */
         const int lane = event->lane == LANE_COMPONENTS ? LANE_COMPUTE : event->lane;
         assert_true(json_number(arguments, "sort_index") == (kind == 1 ? event->rank : lane));
     } else {

@@ -90,7 +90,7 @@ static void a_long_cycle_is_cut_short(void **state)
                                               .chunk = r ? 0 : 1,
                                               .line = 40 + r,
                                               .peer = (uint16_t)((r + RING - 1) % RING)};
-        rank->instructions[1] = rank->instructions[0]; /* as many instructions as passes */
+        rank->instructions[1] = rank->instructions[0]; /* the verifier wants at least one instruction per chunk */
         rank->instructions[2].opcode = OP_END;
         rank->instruction_count = 3;
     }

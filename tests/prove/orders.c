@@ -143,7 +143,7 @@ static bool completes(const Orders *orders, Done *done)
     return memcmp(next, orders->counts, sizeof next) == 0;
 }
 
-/* Whether every message in the orders is one between two ranks and comes only once. */
+/* Whether each message has its two ends on different ranks, and no rank has a message twice. */
 static bool messages_complete(const Orders *orders, const Done *done)
 {
     for (int r = 0; r < orders->ranks; r++)

@@ -54,7 +54,8 @@ static double searched(Schedule *schedule, const Costs *costs, Unit unit, const 
     return found.cost;
 }
 
-/* The most memory that each rank's order uses, and at least what a search needs; if `shared`, the most of all ranks. */
+/* [ranks]: the peak memory of the rank's order, but at least what a search needs; if `shared`, the largest of these for
+   all ranks. */
 static int64_t *memory_of(const Schedule *schedule, Unit unit, bool shared, Arena *arena)
 {
     int64_t *memory = arena_array(arena, schedule->ranks, sizeof *memory), most = 0;

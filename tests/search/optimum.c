@@ -194,7 +194,7 @@ static double makespan_of(const Problem *problem, Order *orders, Arena *arena)
     return times.makespan;
 }
 
-/* The result of the search must be the proven optimum, which it returns. */
+/* The search must find an order as short as the proven optimum. Returns the optimum's makespan. */
 static double compare_pairs(const Problem *problem, Arena *arena)
 {
     Schedule schedule;

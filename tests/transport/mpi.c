@@ -130,7 +130,8 @@ static bool note_arrivals(Communicator *everybody, int rank, int ranks)
     return true;
 }
 
-/* Rank 1 computes for longer than the deadline while the others wait for it, one of them in a gather. */
+/* Rank 1 computes for longer than the deadline while the others wait for it, one of them in a gather. Nothing may fail:
+   rank 1 is alive. */
 static bool compute_for_long(Communicator *everybody, int rank, int ranks)
 {
     Error error;
@@ -516,7 +517,7 @@ static void the_launcher_is_recognised(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);
     assert_int_equal(launched_processes(), 0);
-    setenv("SLURM_PROCID", "0", 1); /* as Slurm sets it in the shell of a job */
+    setenv("SLURM_PROCID", "0", 1); /* Slurm sets this in the shell of a job, too, which is no rank */
     assert_int_equal(launched_processes(), 0);
     setenv("SLURM_STEP_NUM_TASKS", "1", 1);
     assert_int_equal(launched_processes(), 0);

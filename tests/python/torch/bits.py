@@ -1,5 +1,5 @@
-"""One of four ranks. Prints a hash of all losses and gradients. Two pipelines give the same bits, also if each gradient
-is the sum of four."""
+"""One of four ranks. Prints a hash of all losses and gradients. Two pipelines, one made after the other, give the same
+bits, also if each gradient is the sum of four."""
 
 import hashlib
 

@@ -56,7 +56,7 @@ def main():
 
 
 def loss_of_many_numbers():
-    """The gradient of the sum of a loss's numbers would be that of no mean."""
+    """A loss of several numbers is refused: a step computes the gradient of a mean of losses, not of a sum."""
     program, rank = dps.compile(dps.schedule("1f1b"), ranks=2, microbatches=4), dist.get_rank()
     pipeline = dps.torch.Pipeline(program, [nn.Linear(4, 4)], lambda y, target: (y - target) ** 2)
     x = torch.randn(8, 4)

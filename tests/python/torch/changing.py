@@ -12,7 +12,7 @@ CHANGES = {"dtype": lambda y: y.double(), "more": lambda y: (y, y), "none": lamb
 
 
 class Changing(nn.Linear):
-    """A stage whose outputs `change`, a function, makes from those of the first step."""
+    """A linear stage. If `change` is set, it changes the outputs."""
 
     change = None
 

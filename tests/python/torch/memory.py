@@ -173,7 +173,7 @@ def one_pair(_):
 
 def shared_by_stages():
     """Stages 1 and 2 of zb-v are on rank 1. The result of stage 1 is the input of stage 2. It counts for stage 1 until
-    I frees it there, and not for stage 2."""
+    the I of stage 1 frees it, and not for stage 2."""
     by_hand("zb-v", one_pair, (1, 0, 1), (2, 1, 1), (1, 0, 1), (2, 1, 1))
 
 
@@ -197,7 +197,8 @@ def not_split():
     """The I of a stage with reentrant checkpoints is a full backward. The stage holds its output and the input. A
     torch.autograd.Function computes all gradients in I."""
     one, = by_hand("zb-h1", checkpointed, (1, 0, 0), (2, 0, 0))
-    # An old PyTorch splits stages with other checkpoints. W then needs the gradient of the output of each Linear.
+    # Checkpoints that are not reentrant can be split. An old PyTorch splits them at each Linear, so W needs the
+    # gradients of the outputs of two Linears.
     left = 0 if is_supported(run_backward) else 2
     by_hand("zb-h1", recomputed, (1, 0, left), (2, 0, left))
     one, = trained("1f1b", with_function)[0].memory()
