@@ -23,7 +23,7 @@ from ._norm import counted_parameters, sum_of_squares
 from ._plan import Plan
 from ._ready import Ready
 from ._stage import Stage, run_backward
-from ._sums import GradientSum, Sum, fill_gradients, owned_parameters
+from ._sums import GradientSum, Sum, begin_equal, check_copies, fill_gradients, owned_parameters
 
 
 _RECORDED = 16  # number of last steps whose times are kept, for trace() and profile()
@@ -63,8 +63,9 @@ class Pipeline(Actions):
                    this device. GPUs: if `group` has the backend nccl for them, messages and sums of gradients go
                    through NCCL. Otherwise, if the device is not the CPU, they are copied through the memory of the host
 
-    Passes, messages and sums run in the order of the program. Copies of a stage (DualPipe has two of each) must begin
-    with equal parameters; with sum_copies their gradients are summed, so they stay equal."""
+    Passes, messages and sums run in the order of the program. Gradients are summed over the copies of a stage (DualPipe
+    has two of each) and over the replicas. These begin equal, so they stay equal: the constructor copies the parameters
+    and buffers of the process with the lowest number to the others."""
 
     _bytes = None  # {chunk: dps.torch._memory.Bytes}, from the first step that trains
 
@@ -196,12 +197,14 @@ class Pipeline(Actions):
             ranks = sorted({rank for rank, _ in copies})
             members = sorted(int(p) for rank in ranks for p in store.get(f"replicas {rank}").decode().split(","))
             key = (group if group is not None else f"chunk {chunk}", tuple(members))
-            made[key] = self._sum_group(members, key[0], parameters[chunk])
+            made[key] = self._sum_group(members, key[0], chunk, parameters[chunk])
+            if made[key] is not None:
+                begin_equal(self.modules[chunk], made[key], members[0] == dist.get_rank())
             name = f"another rank that sums stage {self.plan.chunks[chunk].stage}"
             sums[chunk] = GradientSum(parameters[chunk], made[key], name)
         return sums
 
-    def _sum_group(self, members, name, parameters):
+    def _sum_group(self, members, name, chunk, parameters):
         if len(members) == 1:
             return None
         if len(set(members)) != len(members):
@@ -210,6 +213,8 @@ class Pipeline(Actions):
         store = _group.store_of(members, f"sum {name}")
         serves = self._through_nccl and all(p.device.type == self.device.type for p in parameters)
         place, size = members.index(dist.get_rank()), len(members)
+        check_copies(self.modules[chunk], f"stage {self.plan.chunks[chunk].stage}",
+                     dist.PrefixStore("copies", store), [f"process {member}" for member in members], place)
         group = _nccl.connect_sum(dist.PrefixStore("nccl", store), place, size, serves, self.device, self.deadline)
         if group is not None:
             self._in_order.append(group)

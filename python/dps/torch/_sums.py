@@ -1,7 +1,11 @@
-"""Sums gradients over the copies of a stage and over replicas of the pipeline."""
+"""Sums gradients over the copies of a stage and over replicas of the pipeline, and lets these copies begin equal."""
+
+import json
+from itertools import zip_longest
 
 import torch
 
+from .._errors import UsageError
 from ._failure import MessageFailed
 from ._links import HOST
 
@@ -23,6 +27,49 @@ def owned_parameters(modules, order):
 
 def _parameters(module):
     return [p for p in module.parameters() if p.requires_grad] if hasattr(module, "parameters") else []
+
+
+def _tensors(module):
+    """The parameters and buffers of a module by name. Those of lazy modules do not exist yet."""
+    if not isinstance(module, torch.nn.Module):
+        return {}
+    named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    return {name: tensor for name, tensor in named.items()
+            if tensor.layout == torch.strided and not torch.nn.parameter.is_lazy(tensor)}
+
+
+def check_copies(module, name, store, names, place):
+    """Raises UsageError unless the copies of a stage have parameters and buffers of the same shapes and dtypes.
+
+    name    the name of the stage in errors
+    store   a store for this purpose alone
+    names   the names of the processes that have a copy; this process is names[place]"""
+    mine = [(name, list(t.shape), str(t.dtype)) for name, t in _tensors(module).items()]
+    store.set(str(place), json.dumps(mine))
+    for other in range(len(names)):
+        theirs = [tuple(tensor) for tensor in json.loads(store.get(str(other)).decode())]
+        for here, there in zip_longest(mine, theirs):
+            if here is None or there is None or here[1:] != there[1:]:
+                raise UsageError(f"{name} has {_described(here)} on {names[place]}, and {_described(there)} on "
+                                 f"{names[other]}: copies of a stage need the same parameters and buffers")
+
+
+def _described(tensor):
+    return f"`{tensor[0]}` of shape {tensor[1]} and {tensor[2]}" if tensor else "no further tensor"
+
+
+@torch.no_grad()
+def begin_equal(module, group, is_first):
+    """Copies the parameters and buffers of a module from the first process of the group to the others, to the bit. The
+    group sums bytes, which all others set to 0, since it cannot send and does not know all dtypes."""
+    for tensor in _tensors(module).values():
+        if tensor.numel():
+            data = tensor.detach().clone(memory_format=torch.contiguous_format).view(-1).view(torch.uint8)
+            if not is_first:
+                data.zero_()
+            Sum(data, lambda each: group.allreduce([each])).wait()
+            if not is_first:
+                tensor.copy_(data.view(tensor.dtype).view(tensor.shape))
 
 
 def fill_gradients(parameters):

@@ -168,6 +168,15 @@ class Replicas(Ranks):
         self.run_ranks("replicas.py", 4)
 
 
+    def test_copies_begin_equal(self):
+        for rank, output in enumerate(self.run_ranks("copies.py", 4)):
+            weight = "`linear.weight` of shape [{0}, {0}] and torch.float32 on process {1}"
+            wide, narrow = weight.format(5, 0), weight.format(4, 3)
+            first, second = (wide, narrow) if rank == 0 else (narrow, wide)
+            said = f"stage 3 has {first}, and {second}: copies of a stage need the same parameters and buffers\n"
+            self.assertEqual(output, said if rank in (0, 3) else "")
+
+
 class Ways(Ranks):
     def test_further_ways(self):
         self.run_ranks("ways.py", 4)
