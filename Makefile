@@ -2,13 +2,13 @@
 #
 #   make demo            installs what is missing, builds, compiles schedules/dualpipe.dps and trains with it (a minute)
 #   make test            installs what is missing, builds, runs every test once
-#   make test-sanitized  the same under ASan and UBSan (gcc) and TSan (clang), and reads the machine code for GPUs
+#   make test-sanitized  most tests under ASan and UBSan (gcc) and under TSan (clang); checks the machine code for GPUs
 #   make test-torch      trains PyTorch modules under every synchronous schedule; make test takes a few if PyTorch is there
 #   make check-torch     PyPI's PyTorch (in TORCH_VENV=FOLDER), compared with DeepSeek's DualPipe and with torch's schedules
 #
 #   make all       builds                       make check      the tests, without installing anything
-#   make gpu-code  compiles the kernels for GPUs (nvcc); install, gpu-kit and a machine with a GPU do it by themselves
-#   make gpu-kit   packs what a machine with a GPU needs into one file             make bench-gpu  runs it here
+#   make gpu-code  compiles the kernels for GPUs (nvcc), as install, gpu-kit and every build on a machine with a GPU do
+#   make gpu-kit   packs what a machine with a GPU needs into one file             make bench-gpu  runs the kit here
 #   make bench     prints the figures of HACKING.md                                make fuzz       runs the fuzz targets
 #   make rebase    rewrites golden tests, pages and the README's picture           make format    lays out the sources
 #   make clean     removes build/                                                  make wheel     packs the Python package
@@ -131,8 +131,8 @@ $(BUILD)/dprun-mpi.so: $(MPI_SOURCES) $(wildcard runtime/transport/*.h runtime/b
 	OMPI_CC=$(CC) $(MPICC) $(COMPILING) $(LDFLAGS) -shared -o $@ $(filter %.c,$^)
 
 # The GPU kernels. dprun contains their sources for NVRTC and, if GPU_CODE is set, machine code for the common architectures.
-# nvcc compiles a kernel that has compute types once for each type, any other kernel once. That takes minutes, so all build
-# folders share the result.
+# nvcc compiles a source that has compute types once for each type and architecture, any other source once, for sm_90a. That
+# takes minutes, so all build folders share the result.
 GPU_CODE     ?= $(or $(wildcard /dev/nvidiactl),$(filter gpu-code gpu-kit bench-gpu install,$(MAKECMDGOALS)))
 KERNELS      := $(wildcard runtime/device/kernels/*.cu)
 KERNEL_HEADS := $(wildcard runtime/device/kernels/*.h runtime/device/kernels/*.cuh)
@@ -141,7 +141,7 @@ names_of      = $(patsubst runtime/device/kernels/%.cu,build/kernels/%,$(1))
 UNITS        := $(foreach kernel,$(call names_of,$(filter-out $(ONE_TYPE),$(KERNELS))),$(addprefix $(kernel),.f32 .bf16))
 CUBINS       := $(if $(NVCC),$(foreach gpu,sm_80 sm_90a sm_100,$(addsuffix .$(gpu).cubin,$(UNITS))) \
                     $(addsuffix .sm_90a.cubin,$(call names_of,$(ONE_TYPE))))
-CUBINS       := $(filter-out %/fused.bf16.sm_90a.cubin,$(CUBINS)) # the hopper unit contains it
+CUBINS       := $(filter-out %/fused.bf16.sm_90a.cubin,$(CUBINS)) # hopper.cu has the fused kernel for this type and GPU
 # The parts of the stem of a .cubin, which is NAME.sm_N or NAME.TYPE.sm_N: kernel, GPU, compute type.
 name_of = $(firstword $(subst ., ,$(1)))
 gpu_of  = $(lastword $(subst ., ,$(1)))
@@ -153,7 +153,7 @@ $(CUBINS): build/kernels/%.cubin:
 	    runtime/device/kernels/$(call name_of,$*).cu 2> $@.log || { cat $@.log >&2; exit 1; }
 	@mv $@.$(notdir $(BUILD)) $@
 -include $(wildcard $(CUBINS:=.d))
-$(filter-out $(basename $(wildcard $(CUBINS:=.d))),$(CUBINS)): $(KERNELS) $(KERNEL_HEADS) # its dependences are not known yet
+$(filter-out $(basename $(wildcard $(CUBINS:=.d))),$(CUBINS)): $(KERNELS) $(KERNEL_HEADS) # until nvcc has written its .d file
 
 .PHONY: gpu-code
 gpu-code: $(CUBINS)
@@ -232,8 +232,9 @@ $(BUILD)/tests/exec/allocations: LINKING += -Wl,--wrap=malloc,--wrap=calloc,--wr
 # The tests of libdps use it as other programs do: they link to nothing else of this project.
 $(call tests_of,library): | $(BUILD)/libdps.so
 
-# --- the kernels, compiled as C++ for the CPU. Unless SANITIZE is set, they are compiled with -fsanitize=thread but not linked to
-# TSan: its calls at each memory access go to tests/gpu/accesses.cpp, which tells the emulation ---
+# --- the kernels, compiled as C++ for the CPU ---
+# Unless SANITIZE is set, kernels.cpp is compiled with -fsanitize=thread, which inserts a call at each memory access, but is not
+# linked to TSan. tests/gpu/accesses.cpp has the called functions: they report each access to the emulation.
 CXX       := $(if $(findstring clang,$(CC)),clang++,g++)
 CXXFLAGS   = $(subst -std=c11,-std=c++17,$(COMPILING)) -DKERNELS_EMULATED -Itests/gpu -Wno-psabi
 EMULATION := $(patsubst %,$(BUILD)/tests/gpu/%.o,simt simt_warp simt_hopper kernels $(if $(SANITIZE),,accesses))
@@ -251,7 +252,7 @@ check-gpu-code: gpu-code $(BUILD)/tests/gpu/registers $(BUILD)/tests/gpu/loads
 	$(BUILD)/tests/gpu/registers
 	$(BUILD)/tests/gpu/loads
 
-# Tests of the CUDA runtime itself.
+# This test replaces functions of NVIDIA's CUDA runtime to see which arguments the project's calls pass.
 $(BUILD)/tests/gpu/runtime.o: COMPILING += -isystem $(CUDA_HOME)/include
 $(BUILD)/tests/gpu/runtime: LINKING += -Wl,--wrap=cudaLaunchKernelExC,--wrap=cudaGetDriverEntryPointByVersion,--wrap=cudaKernelSetAttributeForDevice
 
@@ -277,7 +278,7 @@ $(BUILD)/tests/cuda/processes: | $(BUILD)/tests/cuda/fake/dprun
 wheel: $(BUILD)/libdps.so
 	DPS_LIBRARY=$(BUILD)/libdps.so python3 python/backend.py $(BUILD)/wheel
 TESTING_PYTHON := DPS_LIBRARY=$(BUILD)/libdps.so BUILD=$(BUILD) PYTHONPATH=python PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache
-# A Python that has PyTorch: that of PATH, or Debian's.
+# The first of PATH's python3 and Debian's that has PyTorch; nothing if neither has it.
 FIND_TORCH     := $$(for python in python3 /usr/bin/python3; do $$python -c 'import torch' 2>/dev/null && echo $$python && break; done)
 check-python: all check-python-torch
 	$(if $(SANITIZE),@echo "Python does not load a library with sanitizers: the tests of its package are skipped", \
@@ -291,8 +292,9 @@ $(BUILD)/tests/python/torch/late.so: tests/python/torch/late.c
 	@mkdir -p $(@D)
 	$(CC) $(COMPILING) $(LDFLAGS) -shared -o $@ $<
 
-# dps.torch under PyPI's PyTorch, beside DeepSeek's DualPipe and the schedules of torch.distributed.pipelining.
-# TORCH_VENV: a virtual environment with PyTorch; it is made if it does not exist. DUALPIPE: a clone of DeepSeek's repository.
+# Tests dps.torch under PyPI's PyTorch, and compares it with DeepSeek's DualPipe and with the schedules of
+# torch.distributed.pipelining. TORCH_VENV: a virtual environment with PyTorch; it is made if it does not exist. DUALPIPE: a
+# clone of DeepSeek's repository; empty: the comparison with DualPipe is skipped.
 TORCH_VERSION ?= 2.15.0
 .PHONY: check-torch
 check-torch: all $(BUILD)/tests/python/torch/late.so
@@ -355,8 +357,8 @@ bench:
 	@$(MAKE) --no-print-directory -s -j2 all $(BENCHES)
 	@for bench in $(BENCHES); do echo "# $$(basename $$bench)"; env -u OPENBLAS_CORETYPE BUILD=$(BUILD) $$bench || exit 1; done
 
-# dps.torch under the PyTorch of TORCH_VENV, or Debian's. DUALPIPE: a clone of DeepSeek's repository, for the comparison with its classes
-# and with PyTorch's schedules, on 2 and 4 ranks.
+# Measures dps.torch under the PyTorch of TORCH_VENV or, if that is empty, of FIND_TORCH. DUALPIPE: a clone of DeepSeek's
+# repository; if it is given, dps.torch is also compared with its classes and with PyTorch's schedules, on 2 and 4 ranks.
 ROUNDS      ?= 10
 BENCH_TORCH := $(if $(TORCH_VENV),$(TORCH_VENV)/bin/python,$(FIND_TORCH))
 .PHONY: bench-torch
@@ -438,7 +440,7 @@ test-sanitized:
 	$(TESTING) $(UNDER_TSAN) -Otarget check
 	$(TESTING) check-gpu-code
 
-# dps.torch under every synchronous schedule.
+# Tests dps.torch under every synchronous schedule.
 .PHONY: test-torch
 test-torch:
 	@.ci/packages $(TEST_PACKAGES) python3-torch

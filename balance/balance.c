@@ -16,7 +16,7 @@ uint32_t balance_first_slot(const BalanceShape *shape, uint32_t gpu)
 static Status check_hierarchical(const BalanceShape *shape, Error *error)
 {
     const uint32_t experts = shape->experts / shape->nodes, gpus = shape->gpus / shape->nodes;
-    /* the number of slots of the last node, which has the fewest */
+    /* the number of slots of the last node; no node has fewer */
     const uint32_t slots = shape->replicas - balance_first_slot(shape, shape->gpus - gpus);
     if (shape->gpus % shape->nodes)
         return error_set(error, STATUS_BAD_USAGE, "--gpus %u is not a multiple of --nodes %u", shape->gpus,
@@ -101,8 +101,8 @@ double balance_of(const BalanceShape *shape, const double *loads, const uint32_t
     return balance_of_largest(shape, loads, largest);
 }
 
-/* Counts how often each expert occurs on one GPU, for functions that visit one GPU after the other. gpu[e]: the GPU
-   on which expert e was seen last; times[e]: how often it was seen there. */
+/* Counts how often each expert occurs on one GPU, for functions that visit one GPU after the other. gpu[e]: the GPU on
+   which expert e was seen last, UINT32_MAX if on none yet; times[e]: how often it was seen there. */
 typedef struct Seen {
     uint32_t *gpu, *times; /* [experts] */
 } Seen;
@@ -149,7 +149,7 @@ uint32_t balance_duplicates(const BalanceShape *shape, const uint32_t *placement
 }
 
 /* Checks that all experts of a group are on one node. If not, *slot is the first slot whose expert is on another node
-   than the expert of its group in an earlier slot. */
+   than an expert of the same group in an earlier slot. */
 static Status check_groups(const BalanceShape *shape, const uint32_t *placement, uint32_t *slot, Arena *arena,
                            Error *error)
 {

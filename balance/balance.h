@@ -11,9 +11,9 @@
    A placement is an array [replicas] of experts, GPU after GPU. Each GPU holds replicas / gpus physical experts;
    where that leaves a remainder, the first replicas % gpus GPUs hold one more.
 
-   Neighbouring experts form groups, `groups` in all; neighbouring GPUs form nodes, `nodes` in all. If `groups` is a
-   multiple of `nodes`, the placement is hierarchical: each node takes groups / nodes groups, and all replicas of an
-   expert are on the node of its group. Otherwise it is global: any expert may be on any GPU.
+   Neighbouring experts form groups, `groups` in all; neighbouring GPUs form nodes, `nodes` in all. If there are several
+   nodes and `groups` is a multiple of `nodes`, the placement is hierarchical: each node takes groups / nodes groups,
+   and all replicas of an expert are on the node of its group. Otherwise it is global: any expert may be on any GPU.
 
    All arrays are the caller's. An arena gives working memory; its `exhausted` must be set. */
 
@@ -33,8 +33,8 @@ enum { BALANCE_REPLICAS_MAX = 1 << 16 };
 #define BALANCE_LOAD_MAX 1e30
 
 bool balance_is_hierarchical(const BalanceShape *shape);
-/* STATUS_BAD_USAGE: no placement can have this shape or, if `eplb`, balance_eplb does not accept it. The error says
-   which number is wrong. */
+/* STATUS_BAD_USAGE: no placement can have this shape, it has more than BALANCE_REPLICAS_MAX replicas or, if `eplb`,
+   balance_eplb does not accept it. The error says why. */
 Status balance_check(const BalanceShape *shape, bool eplb, Error *error);
 
 /* The index of a GPU's first slot in a placement. With gpu == shape->gpus, the number of all slots. */
@@ -62,8 +62,9 @@ typedef struct BalanceRequest {
    an expert twice on a GPU. With `from`, experts that stay on a GPU stay in their slots, and the number of duplicates
    (balance_duplicates) does not grow. One candidate is then an improved copy of `from`, another is a placement made
    without regard to `from`, if it needs at most `moves` moves; if their balances differ by less than 0.001, the one
-   with fewer moves is taken. loads: [experts]; placement: [replicas]. *bound: no placement of this shape has a higher
-   balance. STATUS_BAD_USAGE, STATUS_BAD_INPUT: the request is impossible; the error says why. */
+   with fewer moves is taken. loads: [experts]; placement: [replicas]. *bound: no placement of this shape (with
+   `distinct`: none without duplicates) has a higher balance. STATUS_BAD_USAGE, STATUS_BAD_INPUT: the request is
+   impossible; the error says why. */
 Status balance_best(const BalanceShape *shape, const BalanceRequest *request, const double *loads, uint32_t *placement,
                     double *bound, Arena *arena, Error *error);
 
@@ -81,10 +82,10 @@ void balance_counts(const BalanceShape *shape, const uint32_t *placement, uint32
 /* Writes gpu_loads[gpu]: the load of each GPU. */
 void balance_gpu_loads(const BalanceShape *shape, const double *loads, const uint32_t *placement, double *gpu_loads,
                        Arena *arena);
-/* The balance of a layer in this placement: mean load of a GPU / largest load of a GPU. 1: all GPUs have the same load.
-   */
+/* The balance of a layer in this placement: the mean load of its GPUs, divided by the largest load. */
 double balance_of(const BalanceShape *shape, const double *loads, const uint32_t *placement, Arena *arena);
-/* The balance of a layer with these loads if the most loaded GPU has the load `largest`. */
+/* The balance of a layer with these loads, if the most loaded GPU has the load `largest`: the mean load of its GPUs,
+   divided by `largest`. */
 double balance_of_largest(const BalanceShape *shape, const double *loads, double largest);
 /* The number of moves from one placement to another: the physical experts of `to` that their GPU does not hold in
    `from`. */

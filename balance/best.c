@@ -24,8 +24,9 @@ typedef struct Layer {
     Arena *arena;
 } Layer;
 
-/* How good a placement of one node or of all nodes is. largest: the largest load of a GPU; bound: a lower bound of
-   this load over all placements. */
+/* How good a placement of one node or of all nodes is. largest: the largest load of a GPU; bound: a lower bound of this
+   load over all placements with the same experts on each node. The result of solve_layer has a lower bound over all
+   placements of the layer. */
 typedef struct Solution {
     double largest, bound;
     /* the largest load of a GPU in the best placement without an expert twice on a GPU; INFINITY: none was found */
@@ -33,7 +34,8 @@ typedef struct Solution {
 } Solution;
 
 /* Places the `count` experts of one node. Writes the node's part of two placements of the layer, each [replicas]: the
-   best one, and into `distinct` the best one without an expert twice on a GPU. */
+   best one found, and into `distinct` the best one found without an expert twice on a GPU; if none was found,
+   `distinct` gets some placement. */
 static Solution solve_node(Layer *layer, uint32_t node, const uint32_t *experts, uint32_t count, uint32_t *placement,
                            uint32_t *distinct)
 {
@@ -71,8 +73,8 @@ static uint32_t experts_of(const BalanceShape *shape, const uint32_t *node_of, u
     return count;
 }
 
-/* Places the experts of all nodes. node_of: [groups], the node of each group. Stops after the first node on which a
-   GPU has a load above `most`; the placement is then incomplete. */
+/* Places the experts of all nodes. node_of: [groups], the node of each group. Stops after the first node on which a GPU
+   has a load above `most`; the placement may then be incomplete. */
 static Solution solve_nodes(Layer *layer, const uint32_t *node_of, double most, uint32_t *placement)
 {
     const BalanceShape *shape = layer->shape;
@@ -133,7 +135,8 @@ static Solution solve_layer(Layer *layer, uint32_t *placement)
     return best;
 }
 
-/* Replaces the placement by the one that balance_eplb makes, if the latter has a higher balance. */
+/* Replaces the placement by the one that balance_eplb makes, if balance_eplb accepts the shape and its placement has a
+   higher balance. */
 static void keep_better(const BalanceShape *shape, const double *loads, uint32_t *placement, Arena *arena)
 {
     Error error;

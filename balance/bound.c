@@ -2,8 +2,8 @@
    no GPU has a load above L. Then
 
      - every share is at most L, so an expert has at least ceil(load / L) replicas; these must fit into the slots;
-     - an expert has at most this number of replicas plus all slots that these replicas of all experts leave free, so
-       its share has a lower bound;
+     - an expert has at most this least number of replicas plus all slots that are free when every expert has its
+       least number, so its share has a lower bound;
      - some GPU holds j + 1 of the j * gpus + 1 largest replicas (pigeonhole), and other replicas in its other slots:
        the smallest load that this GPU can have is at most L.
 
@@ -29,7 +29,8 @@ static int by_share(const void *left, const void *right)
 
 /* Lower bounds of the load of each replica if no GPU has a load above `largest`. least: [experts], sorted by this
    bound, the largest first, each with its least number of replicas; the last expert also gets all slots that are left.
-   sums[i]: the sum over the first i replicas. False: there are too few slots. */
+   sums[i]: the sum over the first i replicas. False: there are too few slots or, if domain->distinct, too few GPUs for
+   the replicas of an expert. */
 static bool least_shares(const Domain *domain, double largest, Least *least, double *sums)
 {
     double needed = 0;
@@ -78,7 +79,7 @@ double domain_bound(const Domain *domain, double known, Arena *arena)
         return high < low ? high : low;
     if (may_be_possible(domain, low * (1 + equal_loads), least, sums))
         return low;
-    /* bisection: no placement has the largest load `low`; `high` may be possible */
+    /* bisection: every placement has a largest load above `low`; `high` may be possible */
     for (int i = 0; i < HALVINGS; i++) {
         const double middle = (low + high) / 2;
         *(may_be_possible(domain, middle, least, sums) ? &high : &low) = middle;

@@ -1,25 +1,26 @@
 #ifndef BALANCE_DOMAIN_H
 #define BALANCE_DOMAIN_H
 
-/* A part of a layer that is placed by itself: the experts of a node on its GPUs, or all experts on all GPUs.
-   Experts, GPUs and slots are numbered from 0 within it. */
+/* A part of a layer that is placed by itself: the experts of a node on its GPUs, or all experts on all GPUs. (groups.c
+   places groups of experts on nodes in the same way.) Experts, GPUs and slots are numbered from 0 within it. */
 
 #include "runtime/base/arena.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Most steps of filling_exact for the GPUs of a layer, about ten milliseconds. groups_partitions may take as many. */
+/* Most steps of filling_exact for the GPUs of a layer, about ten milliseconds. groups_partitions may take as many steps
+   once more. */
 enum { BALANCE_STEPS = 300000 };
 
 typedef struct Domain {
     uint32_t experts, gpus, slots;
     const double *loads;    /* [experts] */
-    const uint32_t *first;  /* [gpus + 1]: the first slot of each GPU */
+    const uint32_t *first;  /* [gpus + 1]: the first slot of each GPU; first[gpus] is the number of slots */
     const uint32_t *gpu_of; /* [slots] */
     bool distinct;          /* true: no expert may be twice on a GPU */
     int64_t *steps;         /* steps that filling_exact may still take; all domains of a layer share this number */
-    /* The following describe the current placement; `held` is NULL if there is none. */
+    /* The following describe the current placement; `held` and `home` are NULL if there is none. */
     const uint32_t *held; /* [slots]: the expert that each slot has in the current placement */
     uint32_t moves;       /* at most this many slots may get an expert that their GPU does not hold in `held` */
     const uint32_t *home; /* [experts]: the node on which the expert must stay */
@@ -43,7 +44,7 @@ static inline bool is_less(double load, double than) { return load < than * (1 -
 
 static inline double larger_of(double one, double other) { return one > other ? one : other; }
 
-/* GPU g has the slots first[g] to first[g + 1] - 1. The caller owns the arrays. */
+/* GPU g has the slots first[g] to first[g + 1] - 1. The domain points to `loads` and `first`, which the caller owns. */
 Domain domain_new(uint32_t experts, const double *loads, uint32_t gpus, const uint32_t *first, int64_t *steps,
                   Arena *arena);
 double domain_mean(const Domain *domain);
@@ -62,12 +63,12 @@ void filling_swap(const Domain *domain, Filling *filling, uint32_t slot, uint32_
 
 /* Makes a first filling. Chooses the number of replicas of each expert as EPLB does, but gives no expert more replicas
    than there are GPUs, if the slots can be filled so. Then puts each replica, the largest load first, on the least
-   loaded GPU that has room and does not hold the expert. Puts an expert twice on a GPU only if no exchange with another
-   replica avoids it. */
+   loaded GPU that has room and does not hold the expert. Puts an expert twice on a GPU only if it finds no exchange
+   with another replica that avoids this. */
 void filling_start(const Domain *domain, Filling *filling, Arena *arena);
 
-/* A lower bound of the largest load of a GPU over all fillings. `known`: the largest load of some filling, which the
-   result does not exceed. */
+/* A lower bound of the largest load of a GPU over all fillings (if domain->distinct: those without an expert twice on a
+   GPU). `known`: the largest load of some filling, which the result does not exceed. */
 double domain_bound(const Domain *domain, double known, Arena *arena);
 
 /* Swaps replicas of two GPUs or, if no swap helps, changes numbers of replicas. Ends when the largest load of a GPU

@@ -86,7 +86,7 @@ Status held_improve(const BalanceShape *shape, const BalanceRequest *request, co
 
 /* --- matching --- */
 
-/* The number of experts that are on GPU `gpu` in `placement` and on GPU `other` in `from`. */
+/* The number of slots of GPU `gpu` in `placement` with an expert that GPU `other` holds in `from`. */
 static uint32_t overlap(const BalanceShape *shape, const uint32_t *placement, uint32_t gpu, const uint32_t *from,
                         uint32_t other)
 {

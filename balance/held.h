@@ -5,9 +5,9 @@
 
 #include "balance/balance.h"
 
-/* Improves request->from with at most request->moves moves, and writes the result to `placement`. Experts that stay
-   on a GPU stay in their slots. bound: a lower bound of the largest load of a GPU; the search stops when the largest
-   load reaches it. STATUS_BAD_INPUT: request->distinct cannot be fulfilled with so many moves. */
+/* Improves request->from with at most request->moves moves, and writes the result to `placement`. Experts that stay on
+   a GPU stay in their slots. bound: a lower bound of the largest load of a GPU; the search stops when the largest load
+   reaches it. STATUS_BAD_INPUT: request->distinct cannot be fulfilled, or not with so many moves. */
 Status held_improve(const BalanceShape *shape, const BalanceRequest *request, const double *loads, double bound,
                     uint32_t *placement, Arena *arena, Error *error);
 

@@ -8,9 +8,9 @@
 #include <string.h>
 
 enum {
-    /* the effort that filling_improve may spend for each slot of the domain. Comparing two slots costs 1; considering
-       the swaps with a GPU also costs the number of GPUs. Considering a change costs the number of GPUs plus the
-       replicas of both experts */
+    /* the effort that filling_improve may spend for each slot of the domain, but at least EFFORT_LEAST in all.
+       Comparing two slots costs 1; considering the swaps with a GPU also costs the number of GPUs. Considering a change
+       costs the number of GPUs plus the replicas of both experts */
     EFFORT = 200,
     EFFORT_LEAST = 50000,
     CHANGES_TRIED = 6,
@@ -165,7 +165,8 @@ static void consider_change(Descent *d, const Chains *chains, uint32_t slot, uin
 }
 
 /* Finds the CHANGES_TRIED best changes that may reduce the load of the fullest GPU: another expert in one of its slots,
-   or a further replica of one of its experts on another GPU. */
+   or a further replica of one of its experts on another GPU. If there are fewer, the others have the largest load
+   INFINITY. */
 static void find_changes(Descent *d, const Chains *chains, Change *best)
 {
     const Domain *domain = d->domain;

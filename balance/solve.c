@@ -8,8 +8,8 @@ static double near(const Domain *domain, double bound)
     return bound * (1 + (domain->slots > 64 ? 1e-5 : equal_loads));
 }
 
-/* Improves the filling, to the optimum if the domain is small. Returns a lower bound of the largest load: the optimum
-   if it was found by enumeration, else `bound`. */
+/* Improves the filling, to the optimum if the domain is small and the steps suffice. Returns a lower bound of the
+   largest load: the optimum if it was found by enumeration, else `bound`. */
 static double solve(const Domain *domain, Filling *filling, double bound, Arena *arena)
 {
     filling_improve(domain, filling, near(domain, bound), arena);
