@@ -101,7 +101,7 @@ Status compile(Compilation *c, Error *error)
     schedule->forward_only = schedule_runs_forward_only(schedule);
     REACHED(c, FORM_ORDER);
 
-    /* schedule → proven schedule with the messages between ranks */
+    /* schedule → the same schedule with its messages, proven correct */
     PASS(prove_passes(schedule, arena, diagnostics, table));
     copies_find(schedule, table, arena);
     PASS(prove_versions(schedule, table, arena, diagnostics));

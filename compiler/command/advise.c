@@ -40,7 +40,8 @@ typedef struct Outcome {
     const char *excluded;      /* why this schedule may not be advised, such as that it needs --allow; NULL: it may */
     /* why the file cannot be read, or why the first attempt without figures has none; NULL: neither is the case */
     const char *reason;
-    const char *untried; /* the first parameter values that were not tried in time, as text */
+    /* at most UNTRIED_NAMED of the parameter values that were not tried in time, as text; NULL: all were tried */
+    const char *untried;
     uint32_t untried_count;
     const char *diagnostics; /* printed diagnostics of the attempt with the file's own parameter values; NULL: none */
 } Outcome;
@@ -160,8 +161,9 @@ static int by_name(const void *left, const void *right)
     return strcmp(((const CompareRow *)left)->name, ((const CompareRow *)right)->name);
 }
 
-/* Adds the file's best attempt to `rows`. Adds the file to `left_out` if no attempt can be used or if some of its
-   parameter values were not tried. */
+/* Adds the best attempt with a file to `rows`, unless no attempt can be advised. Adds the file to `left_out` if no
+   attempt can be advised or some of its parameter values were not tried in time. STATUS_BAD_INPUT: the file cannot be
+   read or does not compile. */
 static Status add_outcome(const Trials *trials, const Contender *contender, Arena *arena, CompareRow *rows,
                           size_t *row_count, CompareRow *left_out, size_t *left_out_count, const char **diagnostics)
 {

@@ -28,7 +28,8 @@ static uint32_t costs_stages(const Options *options, bool *assumed)
 }
 
 /* The --cost options of the command for a row. The command needs them if the program depends on the costs
-   (CompareRow.by_costs). */
+   (CompareRow.by_costs). Adds stages=N if the costs do not say that they are for N stages, and the row has another
+   number of stages. */
 static const char *costs_text(const Options *options, const CompareRow *row, Arena *arena)
 {
     const char *text = "";

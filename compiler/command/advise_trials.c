@@ -20,7 +20,7 @@ typedef struct Work {
     size_t next, done;
 } Work;
 
-/* Whether the trials must end: the time is up, or the user has interrupted them. */
+/* Whether the trials must end: the time is up, or the user has interrupted them. trials->end then says which. */
 static bool is_over(Trials *trials)
 {
     const TrialsControl *control = trials->control;
@@ -40,8 +40,8 @@ static void check_time(void *trials, const SearchProgress *progress)
 
 /* --- the files --- */
 
-/* Reads a file and finds its candidates. `own`: the -D given for this file alone. STATUS_BAD_USAGE: `own` sets a
-   parameter that the file does not have. */
+/* Reads a file and finds its candidates. `own`: the -D given for this file alone. If the file cannot be read,
+   contender->unreadable says why. STATUS_BAD_USAGE: `own` sets a parameter that the file does not have. */
 static Status open_contender(const Options *options, const char *path, const Parameters *own, Arena *arena,
                              Contender *contender, Error *error)
 {
@@ -153,8 +153,9 @@ static int64_t less_memory(const Memory *given, const CompareRow *row, int64_t t
     return share > 0 && share < 1 ? (int64_t)((double)told * share) : told / 2;
 }
 
-/* Finds the largest `memory` of `order auto` with which the program keeps the limit. Tries the expected value, then a
-   neighbour of it, then bisects. */
+/* Looks for the largest `memory` of `order auto` with which the program keeps the limit. Tries the expected value
+   (less_memory), then a neighbour of it, then bisects. attempt->row becomes the row of the largest value that keeps the
+   limit; if none does, that of the last value tried. */
 static void fit_memory(Trials *trials, Attempt *attempt)
 {
     const Options *options = trials->options;
@@ -174,8 +175,8 @@ static void fit_memory(Trials *trials, Attempt *attempt)
         next = next <= fits ? fits + 1 : next >= exceeds ? exceeds - 1 : next;
         parameters.others[parameters.count - 1].value = next;
         const bool runs = try_parameters(trials, attempt, &parameters, &row) == STATUS_OK && !row.reason;
-        /* an attempt without figures counts as within the limit: no order exists in so little memory, so the next try
-           has more */
+        /* an attempt without figures counts as keeping the limit: its memory was too small for any order, so the next
+           value is larger */
         *(runs && !row.fits ? &exceeds : &fits) = next;
         next = tries ? fits + (exceeds - fits) / 2 : runs && !row.fits ? next - 1 : next + 1;
         if (runs && (row.fits || !attempt->row.fits))
@@ -196,7 +197,7 @@ static void try_attempt(Trials *trials, Attempt *attempt)
         attempt->status =
             try_parameters(trials, attempt, &attempt->contender->candidates.all[attempt->candidate], &attempt->row);
     }
-    /* false if time ran out or ctrl-C came: a search may have been cut short */
+    /* no longer ENDED if time ran out or ctrl-C came: a search may have been cut short */
     attempt->finished = trials->end == ENDED;
 }
 
@@ -227,9 +228,9 @@ static Attempt *add_attempt(Trials *trials, Contender *contender, size_t candida
 
 static bool is_searched(const Contender *contender) { return contender->tree && contender->tree->order; }
 
-/* Adds attempts with candidates first..last-1 of the schedules with `order auto` (`searched`) or of those
-   without. Candidate k of every file comes before candidate k + 1 of any file, so that the likely values of each file
-   are tried in time. */
+/* Adds attempts with candidates first..last-1 of the schedules with `order auto` (`searched`) or of those without.
+   Candidate k of every file comes before candidate k + 1 of any file, so that the likely values of each file are tried
+   in time. Skips files that are excluded or cannot be read. */
 static void add_candidates(Trials *trials, bool searched, size_t first, size_t last)
 {
     for (size_t candidate = first; candidate < last; candidate++)
@@ -258,8 +259,9 @@ static void exclude(Trials *trials)
     }
 }
 
-/* Repeats each attempt with `order auto` that exceeded the memory limit, and gives its search less memory. Skips a
-   schedule that has no parameter `memory`, and one whose `memory` is set by -D. */
+/* Repeats each finished attempt with `order auto` whose program exceeds the memory limit, to give its search less
+   memory. Skips a file whose `memory` is not a parameter's name, and a file for which a -D sets this parameter: then
+   its candidates contain it. */
 static void add_fitting(Trials *trials)
 {
     const size_t count = trials->attempt_count;

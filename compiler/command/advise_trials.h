@@ -16,14 +16,16 @@ typedef struct Contender {
     const Ast *tree; /* NULL: the file is an order (.csv), cannot be read or has errors */
     Candidates candidates;
     Error unreadable;
-    bool excluded; /* its first attempt has shown that the schedule cannot be advised */
+    /* its first attempt failed, did not finish or is not allowed, so no other parameter values are tried */
+    bool excluded;
 } Contender;
 
 /* A file with values for its parameters. */
 typedef struct Attempt {
     Contender *contender;
     size_t candidate;
-    bool fits_memory; /* the search gets the most memory with which the program still keeps the memory limit */
+    /* a second attempt: the search gets the most memory with which the program still keeps the memory limit */
+    bool fits_memory;
     bool finished;
     Status status;
     CompareRow row;
@@ -51,11 +53,12 @@ typedef struct Trials {
     size_t contender_count;
     Attempt *attempts; /* [attempt_count]; the arena owns them */
     size_t attempt_count;
-    /* a TrialsEnd: why the trials ended. OUT_OF_TIME or INTERRUPTED stops the searches of all threads */
+    /* a TrialsEnd. ENDED: the trials still run, or all were tried; OUT_OF_TIME or INTERRUPTED stops the searches of all
+       threads */
     atomic_int end;
 } Trials;
 
-/* Tries all schedules, several at once on the machine's cores, until options->seconds have passed or
+/* Tries all schedules, several at once on the machine's cores, until all are tried, options->seconds have passed or
    control->interrupted is set. Attempts that did not end in time are not `finished`. STATUS_BAD_USAGE: there is nothing
    to try, a -D for all files sets a parameter that no schedule has, or a -D for one file sets a parameter that this
    file does not have. */

@@ -7,7 +7,8 @@ typedef struct Comparison {
     Arena *arena;
     const Source *sources; /* [options->input_count]: the files */
     Parameters sizes;      /* ranks and microbatches, if they are known */
-    bool sizes_differ;     /* the command line does not give a size, and the files have different defaults of it */
+    /* the command line does not give a size, and the files from which it is taken have different numbers for it */
+    bool sizes_differ;
 } Comparison;
 
 static Trial trial_of(const Comparison *comparison, int input)

@@ -357,7 +357,7 @@ static bool some_recut(const CompareTable *table)
     return false;
 }
 
-/* Prints for which part of the model the times are given. */
+/* Prints for which part of the model the times are given, unless it is the stage of every row. */
 static void put_unit(const CompareTable *table, FILE *stream)
 {
     if (table->costs->model_layers >= 1)

@@ -1,7 +1,7 @@
 #ifndef COMMAND_COMPARE_TABLE_H
 #define COMMAND_COMPARE_TABLE_H
 
-/* The table of dpc compare, as text and as JSON. */
+/* The table of dpc compare, as text and as JSON. dpc advise prints its table as text with compare_put_text, too. */
 
 #include "compiler/command/trial.h"
 
@@ -13,8 +13,9 @@ typedef struct CompareTable {
     const char *diagnostics; /* printed diagnostics of the files that are wrong; "": no file is wrong */
     /* dpc advise: fewer columns, no published bubbles; rows without figures are listed as left out */
     bool brief;
-    bool by_stages;    /* all rows have the same number of stages (--stages); false: the same number of ranks */
-    bool sizes_differ; /* the files have different default sizes; the rows use the largest */
+    bool by_stages; /* all rows have the same number of stages (--stages); false: the same number of ranks */
+    /* the command line does not give a size for which the files have different numbers; the rows use the largest */
+    bool sizes_differ;
     /* number of replicas that sum their gradients; 0: sums of gradients are not counted */
     uint32_t replicas;
     uint32_t parts;        /* bytes of slots are given for 1/parts of the model; 0: the part is unknown */

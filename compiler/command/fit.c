@@ -22,7 +22,7 @@ typedef struct Fitter {
     bool by_costs; /* the order may depend on the costs */
     bool searched; /* the file has `order auto` */
     uint64_t seed;
-    /* the formula that is being fitted */
+    /* the following fields describe the formula that is being fitted */
     Quantity quantity;
     const CostDomain *costs;
     const SizeDomain *domain;
@@ -62,8 +62,9 @@ static Costs costs_at(const Fitter *f, const int64_t *values)
 }
 
 /* Makes sure that the size has the order that dpc gives it under the costs at `values`: if orders may depend on costs,
-   compiles the size again. A compilation ends at the messages, which suffice for times; for a peak it goes on to the
-   program. False: the size does not compile, or a search found its order and the makespan is above the lower bound. */
+   compiles the size again, unless it was last compiled under these costs. A compilation ends at the messages, which
+   suffice for times; for a peak it goes on to the program. False: the size does not compile, or its order was searched
+   and takes longer than the search's lower bound of the makespan. */
 static bool take_order(const Fitter *f, FitSize *size, const int64_t *values)
 {
     int64_t costs[FIT_COSTS];
@@ -120,7 +121,8 @@ static void random_values(Fitter *f, int64_t values[FIT_VARIABLES])
 /* --- pieces --- */
 
 /* Finds the linear form in the variables that equals the quantity near `values`, the values of the variables. False:
-   the quantity is not linear there, some coefficient is not a polynomial in P and M, or take_order fails. */
+   the quantity is not linear there, some coefficient is not a polynomial in P and M, there are too few sizes, or
+   take_order fails. */
 static bool fit_piece(Fitter *f, const int64_t *values, Piece *piece)
 {
     FitSystem systems[FIT_VARIABLES] = {{.points = 0}};
@@ -162,8 +164,8 @@ static double formula_at(const Fitter *f, const FitSize *size, const int64_t *va
     return most;
 }
 
-/* Checks that the maximum of the pieces equals the quantity at all sizes of the domain, under CHECKS random costs
-   each. False: they differ under the costs at the new `values`, or take_order fails there. */
+/* Checks that the maximum of the pieces equals the quantity at all sizes of the domain, under CHECKS random costs each.
+   False: at `values`, which the function sets, they differ or take_order fails; or the domain has no size. */
 static bool holds(Fitter *f, int64_t values[FIT_VARIABLES])
 {
     f->checked = 0;
@@ -305,7 +307,8 @@ static uint32_t fit_domain(Fitter *f, FILE *stream)
 }
 
 /* Prints a formula for each domain of costs and sizes that has one and needs one (needs_formula). The domains are in
-   the order of their tables: for each domain of costs, all domains of sizes. */
+   the order of their tables: for each domain of costs that applies, all domains of sizes. A peak is fitted in one
+   domain of costs only. */
 static void fit_quantity(Fitter *f, FILE *stream)
 {
     uint32_t found = 0;

@@ -15,7 +15,8 @@
 
 #include "compiler/command/options.h"
 
-/* Prints the formulas. STATUS_BAD_INPUT: the file is wrong or cannot be read; `diagnostics` or `error` say why. */
+/* Prints the formulas. STATUS_BAD_INPUT: the file is wrong or cannot be read; `diagnostics` or `error` say why.
+   STATUS_BAD_USAGE: the file is an order (.csv), or has no parameter of a given name. */
 Status fit(const Options *options, Arena *arena, Diagnostics **diagnostics, FILE *stream, Error *error);
 
 #endif

@@ -32,7 +32,7 @@ extern const size_t cost_domain_count;
 /* A domain of sizes: all P and M with M >= times*P - less that also fulfil `least` and `units`. Sizes with the same
    P % modulus are a class; each class may have a formula of its own. */
 typedef struct SizeDomain {
-    const char *text; /* the conditions on P and M as text, but for P % modulus */
+    const char *text; /* the conditions on P and M as text, without the condition on P % modulus */
     int64_t times, less;
     int64_t modulus; /* 1: all sizes are one class */
     int64_t least;   /* the smallest number of ranks, P */

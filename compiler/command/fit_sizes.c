@@ -42,7 +42,7 @@ bool fit_size_compile(const FitSizes *sizes, FitSize *size, const Costs *costs, 
     return status == (lowered ? STATUS_OK : STATUS_RUN_FAILED);
 }
 
-/* Adds a size if the file admits it. */
+/* Compiles the file with a size, and adds the size if this succeeds and there is room for it. */
 static void add_size(FitSizes *sizes, Arena *arena, int64_t ranks, int64_t microbatches, bool other)
 {
     if (sizes->count == SIZES_MAX)

@@ -33,13 +33,13 @@ typedef struct FitSystem {
 /* Adds the equation "the polynomial has the value `value` / ranks at P = ranks and M = microbatches". False: no
    polynomial fulfils all equations so far, or a fraction overflowed. */
 bool fit_point(FitSystem *system, int64_t ranks, int64_t microbatches, int64_t value);
-/* Solves the equations. False: there are at most two points for each term, too few to trust the result, or a fraction
-   overflowed. */
+/* Solves the equations, if fit_point has returned true for all of them; a coefficient that they leave open becomes 0.
+   False: there are at most 2 * FIT_TERMS points, too few to trust the result, or a fraction overflowed. */
 bool fit_solve(FitSystem *system, Polynomial *polynomial);
 
 double polynomial_at(const Polynomial *polynomial, int64_t ranks, int64_t microbatches);
 bool polynomial_is_zero(const Polynomial *polynomial);
-/* The factor c for which a = c*b; 0 if there is none or b is zero. */
+/* The factor c for which a = c*b; 0 if there is none, b is zero or a fraction overflows. */
 Fraction polynomial_ratio(const Polynomial *a, const Polynomial *b);
 /* -1 if the term that polynomial_product_text writes first is negative, else 1. */
 int polynomial_sign(const Polynomial *polynomial);

@@ -3,10 +3,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A term of a formula: factor * (times[0] * variable 0 + times[1] * variable 1 + ...). */
+/* A term of a formula: factor * (times[0] * variable 0 + times[1] * variable 1 + ...), where the factor is a polynomial
+   in P and M. */
 typedef struct Group {
     Polynomial factor;            /* its polynomial_sign is 1 */
-    int64_t times[FIT_VARIABLES]; /* the factor of each variable in the sum; 0: the sum does not have it */
+    int64_t times[FIT_VARIABLES]; /* times[v]: the multiple of variable v; 0: the variable is in another term */
     /* no variable has a positive multiple: the group is subtracted, and `times` has the multiples with opposite signs
        */
     bool subtracted;

@@ -28,7 +28,7 @@ typedef struct Piece {
     const char *text;
     uint32_t length;
     const char *kind;  /* Token.kind; "#" for a comment */
-    uint32_t newlines; /* number of line breaks before this piece in the source */
+    uint32_t newlines; /* number of line breaks before this piece in the source; 1 for the first piece */
     bool spaced;       /* the source has white space or a comment before this piece */
     /* the role of the piece in its item: */
     bool of_pass; /* a bracket that belongs to a pass, not to a block or an expression */
@@ -315,16 +315,18 @@ static uint32_t width_before(const Line *line, const Piece *end)
     return width;
 }
 
-/* Whether the line has only a comment. Such a line does not end a group of aligned lines. A blank line ends the group,
-   and so does any other line of another depth. */
+/* Whether the line has only a comment. */
 static bool is_comment(const Line *line) { return *line->first->kind == '#'; }
 
+/* Aligns the pieces that a group of lines has in the column. A group ends before a blank line and before a line of
+   another depth; for columns before COLUMN_MODIFIER, also at a line without a piece in the column. Lines with only a
+   comment do not end a group. */
 static void align(Line *lines, uint32_t count, Column column)
 {
     static const uint32_t gaps[COLUMNS] = {
         [COLUMN_COLON] = 1,    [COLUMN_BLOCK] = 1,   [COLUMN_LAST] = 3,   [COLUMN_OF] = 1,
         [COLUMN_MODIFIER] = 3, [COLUMN_REQUIRE] = 4, [COLUMN_COMMENT] = 4};
-    const bool may_lack = column >= COLUMN_MODIFIER; /* lines without a piece in this column do not end a group */
+    const bool may_lack = column >= COLUMN_MODIFIER;
     uint32_t next;
     for (uint32_t i = 0; i < count; i = next) {
         uint32_t width = 0, rows = 0, modified = 0;
@@ -345,7 +347,7 @@ static void align(Line *lines, uint32_t count, Column column)
         uint32_t gap = gaps[column];
         if (column == COLUMN_LAST && rows < 2)
             gap = 1;
-        /* where steps have modifiers, passes, counts and modifiers form a table, with wider gaps */
+        /* if a step of the group has a modifier, passes, counts and modifiers form a table, with wider gaps */
         if (column == COLUMN_COLON && modified)
             gap = 2;
         for (uint32_t k = i; k < next; k++) {

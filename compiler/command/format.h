@@ -1,9 +1,9 @@
 #ifndef COMMAND_FORMAT_H
 #define COMMAND_FORMAT_H
 
-/* `dpc fmt`: one layout for schedule files. Lines, comments and words stay as the author wrote them. The space
-   between the tokens of a line becomes uniform, and parts that neighbouring lines have in common are aligned in
-   columns. */
+/* `dpc fmt`: one layout for schedule files. Line breaks, comments and words stay as the author wrote them, but several
+   blank lines become one. Indentation and most space between the tokens of a line become uniform, and parts that
+   neighbouring lines have in common are aligned in columns. */
 
 #include "compiler/source/diag.h"
 #include "runtime/base/status.h"

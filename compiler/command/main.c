@@ -34,7 +34,7 @@ typedef struct Job {
     Gap gap;                 /* gap between the makespan of `times` and its lower bound */
     Proof proof;             /* result of --prove */
     bool predicted_by_trace; /* dpc diff: the prediction is a trace, not a schedule */
-    ProgressBar progress;    /* shows the progress of a search */
+    ProgressBar progress;    /* shows the progress of a search or of a proof */
 } Job;
 
 static atomic_int interrupted; /* set by ctrl-C during a search, a proof or trials */
@@ -54,8 +54,8 @@ static void show_search(void *context, const SearchProgress *progress)
     progress_bar_show(context, progress->tried, progress->planned, words);
 }
 
-/* The action of ctrl-C before a search, a proof or trials. During a search the first ctrl-C ends the search, which
-   keeps the best order so far; a second one ends dpc. */
+/* What ctrl-C did before a search, a proof or trials; it is restored after them. The first ctrl-C ends the search,
+   which keeps the best order so far, the proof or the trials; a second one ends dpc. */
 static struct sigaction before_search;
 
 static void take_interrupts(void)

@@ -59,8 +59,8 @@ static Status parse_allow(const char *text, Options *options, Error *error)
     return STATUS_OK;
 }
 
-/* The words that argv[1] may be. Those up to "fit" are in the order of enum Command. `show` means --emit=text; fmt
-   and balance have command lines of their own. */
+/* The commands that argv[1] may name; "": a compilation, which has no command word. Those up to "fit" are in the order
+   of enum Command. `show` means --emit=text; fmt and balance have command lines of their own. */
 static const char *const commands[] = {"",    "compare", "advise", "diff",    "calibrate",
                                        "fit", "show",    "fmt",    "balance", NULL};
 /* The commands whose options are in the table of options, in the order of enum Command. */

@@ -84,8 +84,8 @@ typedef struct Options {
 void command_line_help(FILE *stream);
 
 /* Reads the command line into `options`. STATUS_BAD_USAGE: the error says what is wrong and what would be right.
-   STATUS_BAD_INPUT: a cost file is wrong, or a schedule does not exist, but an installed one has nearly its name. The
-   arena owns the parameters' names. */
+   STATUS_BAD_INPUT: a cost file is wrong, or a schedule does not exist, but an installed one has its name or nearly its
+   name. The arena owns the parameters' names. */
 Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error);
 
 #endif

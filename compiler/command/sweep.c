@@ -33,7 +33,9 @@ typedef struct Work {
     const Memory *memory;
     const Costs *costs;
     const Ast *tree; /* the parsed file, to check its requires */
-    bool recuts;     /* the given costs and bytes are for 1/ranks of the model; false: for one stage */
+    /* --slot-bytes, and costs that do not say for how many stages they are, are for 1/ranks of the model; false: for
+       one stage */
+    bool recuts;
     ProgressBar progress;
     pthread_mutex_t mutex; /* protects the fields below */
     uint64_t next, done;
@@ -60,14 +62,15 @@ static void note_stages(Work *work, uint32_t stages)
     pthread_mutex_unlock(&work->mutex);
 }
 
-/* The given costs and bytes are for 1/N of the model. Returns N. */
+/* Returns N if --slot-bytes, and costs that do not say for how many stages they are, are for 1/N of the model. */
 static uint32_t parts_of(const Work *work, const Schedule *schedule)
 {
     return work->recuts ? schedule->ranks : schedule->pipes[0].stages;
 }
 
 /* Called with each form of a compilation. Notes how far the compilation came. If the sweep compares makespans, notes
-   the number of stages. If the costs do not name the number of stages that they are for, also sets that number. */
+   the number of stages of the schedule and, if the costs do not name the number of stages that they are for, sets this
+   number. */
 static Status on_the_way(const Compilation *c, Form form)
 {
     Combination *combination = (Combination *)c->context;

@@ -34,11 +34,13 @@ typedef struct SweepResult {
     bool recut;            /* some combination has another number of stages than the costs are for */
 } SweepResult;
 
-/* Compiles every combination that the file's requires admit, several at once on the machine's cores. The
-   compilation's own parameters apply where no range sets them. A combination that fails does not end the sweep.
-   STATUS_BAD_INPUT in three cases. The file itself is wrong: the compilation's diagnostics say why. No combination is
-   admitted: the diagnostics and `error` say why the first one is not. Some combination failed, or none was proven:
-   the result says which and why. A progress bar is shown on `progress` if that is a terminal; NULL: none. */
+/* Compiles every combination that the file's requires admit, several at once on the machine's cores. The compilation's
+   own parameters apply where no range sets them. A combination that fails does not end the sweep. STATUS_BAD_USAGE: the
+   file is an order (.csv), or a range is of a parameter that it does not have, or of a size or parameter that also has
+   a value of its own. STATUS_BAD_INPUT in three cases. The file itself is wrong: the compilation's diagnostics say why.
+   No combination is admitted: the diagnostics and `error` say why the first one is not. Some combination failed, or
+   none was proven: the result says which and why. A progress bar is shown on `progress` if that is a terminal; NULL:
+   none. */
 Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, SweepResult *result, Error *error);
 
 /* Prints the result. On `stream`: for how many combinations the schedule was proven correct, how many were excluded or

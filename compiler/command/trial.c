@@ -48,11 +48,12 @@ static void take_optional(Attempt *attempt, const Ast *tree)
         if (parameter_item(tree, optional->others[i].name))
             parameters_set(&attempt->parameters, attempt->compilation.arena, optional->others[i].name,
                            optional->others[i].value);
-    for (uint32_t i = 0; i < own->count; i++) /* after the optional ones, because the last value of a name counts */
+    /* the trial's own -D follow the optional ones and override them: the last value of a name counts */
+    for (uint32_t i = 0; i < own->count; i++)
         parameters_set(&attempt->parameters, attempt->compilation.arena, own->others[i].name, own->others[i].value);
 }
 
-/* Returns N if the given times and bytes are for 1/N of the model. */
+/* Returns N if --slot-bytes, and costs that do not give or suggest a number of stages, are for 1/N of the model. */
 static uint32_t parts_of(const Attempt *attempt)
 {
     return attempt->trial->parts ? attempt->trial->parts : attempt->sizes.stages;
@@ -82,7 +83,7 @@ static Status on_the_way(const Compilation *c, Form form)
 }
 
 /* Compiles the trial's schedule with `ranks` ranks; 0: with the number of ranks in the trial's parameters or, if they
-   have none, the schedule's default. */
+   have none, the schedule's default. An order (.csv) keeps its own number. */
 static Status attempt_ranks(Attempt *attempt, const Trial *trial, int64_t ranks, Arena *arena, Error *error)
 {
     attempt->trial = trial;

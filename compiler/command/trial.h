@@ -18,8 +18,8 @@ typedef struct Trial {
     const Parameters *optional;
     /* use the least number of ranks that gives this many stages; 0: use the number of ranks in `parameters` */
     uint32_t stages;
-    /* the given times and bytes are for 1/parts of the model, unless the costs give another number of stages
-       (trial_costs_stages); 0: for one stage of this schedule */
+    /* `costs` and the sizes in `memory` are for 1/parts of the model, but the costs can give another number of stages
+       for themselves (trial_costs_stages); 0: for one stage of this schedule */
     uint32_t parts;
     const Costs *costs;
     /* number of replicas that sum their gradients; 0: sums of gradients are not counted */
@@ -40,15 +40,17 @@ typedef struct CompareRow {
     uint32_t ranks, stages, microbatches;
     double makespan;
     GradientSums sums; /* what the sums of gradients over replicas cost; `makespan` includes sums.added */
-    /* gap between the makespan without these sums and its lower bound over all orders within the memory limits; without
-       limits, or if the row exceeds them, over all orders that hold no more activations than the orders of the row */
+    /* gap between the makespan without the sums of gradients and its lower bound over all orders within the memory
+       limits. Limits of `memory` do not count if the row exceeds them. If no limit counts: over all orders that hold no
+       more activations than the orders of the row */
     Gap gap;
     Bubble bubble;
     BubbleCauses causes;
     uint32_t peak;     /* most saved activations on a rank, each of one stage and microbatch */
     double copies;     /* copies of the model's weights on all ranks together; each version counts */
     uint64_t messages; /* number of messages that all ranks send in a step */
-    double bytes;      /* bytes of these messages together; 0: the costs do not give the size of a message */
+    /* bytes of all messages of a step; 0: there are none, or the costs do not give the size of a message */
+    double bytes;
     double memory;     /* bytes of the rank that needs most, at its peak; 0: neither costs nor slots have sizes */
     bool fits;         /* the program keeps the memory limits, if there are any */
     uint32_t derived;  /* the derived costs that the schedule uses, as bits 1 << StageCost */
@@ -78,9 +80,10 @@ TrialSizes trial_sizes(const Trial *trial, Arena *arena);
 Status trial_check_replicas(uint32_t replicas, const Costs *costs, Error *error);
 
 /* Runs the trial and fills in the row; the arena owns its texts. STATUS_OK: the row has figures, or the reason why it
-   has none: the schedule does not admit the sizes or parameters, is an order for other sizes, or has more stages than
-   the model has layers. STATUS_BAD_INPUT: the schedule does not compile; the row has diagnostics. STATUS_BAD_USAGE: the
-   schedule has no parameter of a given name. */
+   has none: the schedule does not admit the sizes or parameters, is an order for other sizes, has more stages than the
+   model has layers, or makes trial->stages stages with no number of ranks. STATUS_BAD_INPUT: the schedule does not
+   compile; the row has diagnostics. STATUS_BAD_USAGE: the schedule has no parameter of a given name. STATUS_RUN_FAILED:
+   there is no memory. */
 Status trial_run(const Trial *trial, Arena *arena, CompareRow *row, Error *error);
 
 #endif

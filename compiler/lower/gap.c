@@ -3,8 +3,8 @@
 #include <math.h>
 
 /* The memory limits that follow from --slot-bytes and a --memory-limit in bytes. A rank may use the limit minus the
-   weights of its chunks. F takes a slot of activations saved for dgrad and a slot of those saved for wgrad; I
-   frees the first, W the second. Slots of other classes are not counted, so a rank really needs more. */
+   weights of its chunks. F takes a slot of activations saved for dgrad and a slot of those saved for wgrad; I frees the
+   first, W the second, B both. Slots of other classes are not counted, so a rank really needs more. */
 static MemoryLimits limits_in_bytes(const Schedule *schedule, const Memory *memory, Arena *arena)
 {
     double *most = arena_array(arena, schedule->ranks, sizeof *most);

@@ -25,7 +25,7 @@ static Instruction lower_action(const Schedule *schedule, const Action *action, 
     const bool keeps_nothing = schedule->forward_only && action->kind == ACTION_F;
     Instruction instruction = instruction_blank(keeps_nothing ? OP_FORWARD_ONLY : opcode_of[action->kind], line);
     instruction.chunk = action->chunk;
-    /* a pass has no peer; the copied value is its put_off, which is in the same union as peer */
+    /* copies put_off of a pass, too: it shares its memory with peer */
     instruction.peer = action->peer;
     instruction.microbatch = action->kind == ACTION_U
                                  ? schedule->copies[action->stage].gradients[action->microbatch - 1]

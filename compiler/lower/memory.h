@@ -18,10 +18,10 @@ typedef struct Memory {
     const char *limit_text;     /* the text of --memory-limit: "24G"; of activations=N only "N" */
 } Memory;
 
-/* Read --slot-bytes and --memory-limit. --slot-bytes: message=N,saved_for_dgrad=N,saved_for_wgrad=N,deferred_wgrad=N,
-   weights=N,weight_version=N, or the older names context, stash, gradient and version. N may end in K, M, G or T
-   (powers of 1024); a size that is not given is 0. --memory-limit: N in the same form, or activations=N.
-   STATUS_BAD_USAGE says what is wrong. */
+/* memory_set_sizes reads --slot-bytes, memory_set_limit --memory-limit. --slot-bytes:
+   message=N,saved_for_dgrad=N,saved_for_wgrad=N,deferred_wgrad=N,weights=N,weight_version=N, or the older names
+   context, stash, gradient and version. N may end in K, M, G or T (powers of 1024); a size that is not given is 0.
+   --memory-limit: N in the same form, or activations=N. STATUS_BAD_USAGE says what is wrong. */
 Status memory_set_sizes(Memory *memory, const char *text, Error *error);
 Status memory_set_limit(Memory *memory, const char *text, Error *error);
 /* STATUS_BAD_USAGE: there is a limit in bytes, but no sizes. */

@@ -69,7 +69,7 @@ static void raise_rank(const Program *program, uint32_t r, Arena *arena, Schedul
                                    .overlap = half->second != NULL,
                                    .pipe = chunk->pipe,
                                    .stage = chunk->stage,
-                                   /* for a pass this is put_off, which shares its memory with peer */
+                                   /* copies put_off of a pass, too: it shares its memory with peer */
                                    .peer = half->peer,
                                    .microbatch = is_update ? ++updates[half->chunk] : half->microbatch,
                                    .span = {at, at + 1}});

@@ -13,7 +13,8 @@ static const uint8_t durations[ACTION_KINDS] = {[ACTION_F] = 1, [ACTION_B] = 2, 
 typedef struct RankRun {
     uint32_t next;       /* position of the next action */
     uint32_t busy_until; /* the time at which the rank's latest pass ends */
-    uint32_t *last;      /* [chunks]: the position after the last W (or B) of the chunk */
+    /* [chunks]: the position after the last W or B of the chunk (whichever is later); 0: there is none */
+    uint32_t *last;
     uint32_t posted;
 } RankRun;
 
@@ -21,9 +22,9 @@ typedef struct Run {
     const Schedule *schedule;
     RankRun *ranks;
     uint32_t time;
-    /* [stages]: number of copies that have not begun their last W; POSTED: the sum of the stage has been posted */
+    /* [stages]: number of copies that have not begun their last W or B; POSTED: the sum of the stage has been posted */
     uint32_t *missing;
-    uint32_t *complete; /* [stages]: the time at which all last Ws that have begun have ended */
+    uint32_t *complete; /* [stages]: the latest end of the copies' last Ws or Bs that have begun */
     SumPost **posts;
 } Run;
 
@@ -65,7 +66,7 @@ static void post_of_stage(Run *run, uint32_t stage)
     run->missing[stage] = POSTED;
 }
 
-/* Posts the sum of each stage with several copies as soon as the last W of every copy has ended and no rank with a
+/* Posts the sum of each stage with several copies as soon as the last W or B of every copy has ended and no rank with a
    copy waits at a SEND. */
 static void post_complete(Run *run)
 {
@@ -162,7 +163,7 @@ static bool is_weight_pass(const Action *action, uint32_t chunk)
     return action->chunk == chunk && (action->kind == ACTION_B || action->kind == ACTION_W);
 }
 
-/* The position after the last W (or B) of the chunk in the order of its rank; 0: there is none. */
+/* The position after the last W or B of the chunk (whichever is later) in the order of its rank; 0: there is none. */
 static uint32_t find_last(const Order *order, uint32_t chunk)
 {
     uint32_t i = order->count;
@@ -171,7 +172,7 @@ static uint32_t find_last(const Order *order, uint32_t chunk)
     return i;
 }
 
-/* Posts the sum of a stage with a single copy: after its last W and the sends that directly follow. */
+/* Posts the sum of a stage with a single copy: after its last W or B and the sends that directly follow. */
 static void post_alone(Run *run, uint32_t rank, uint32_t chunk)
 {
     const Order *order = &run->schedule->orders[rank];

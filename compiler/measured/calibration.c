@@ -47,8 +47,8 @@ static void select_steps(Trace *trace, uint32_t fastest, Arena *arena)
 }
 
 /* An F&B whose recipe puts weight gradients off appears in a trace as an F&I and a later W. Turns the F&I into an F&B
-   and adds the time of the W to it (to `after` in the events of its F and of its I), so that its samples include all
-   weight gradients. Removes the W: it has only a few components, and so is no sample of a W. */
+   and stores the time of the W in `after` of both halves, so that the times of F&Bs (list_pairs) include all weight
+   gradients. Removes the W: it has only a few components, and so is no sample of a W. */
 static void join_put_off(const Trace *trace)
 {
     for (size_t i = 0; i < trace->count; i++) {
@@ -115,8 +115,8 @@ static void split_pass(Calibration *calibration, const TraceEvent *pass, bool mi
         calibration->parts[pass->stage][pass->kind] = part;
 }
 
-/* Finds the times of passes that ran only inside F&Bs. If the trace has the time of each half, uses that. Else
-   divides the time of the F&B as if a B took twice as long as an F, and an I as long as an F. */
+/* Finds the times of passes that ran only inside F&Bs or F&Fs. If the trace has the time of each half, uses that. Else
+   divides the time of the pair as if a B took twice as long as an F, and an I as long as an F. */
 static void split_pairs(Calibration *calibration)
 {
     bool(*missing)[CALIBRATION_KINDS] = arena_array(calibration->arena, calibration->stages, sizeof *missing);
@@ -157,7 +157,7 @@ static int compare_pairs(const void *left, const void *right)
     return (a->time > b->time) - (a->time < b->time);
 }
 
-/* Lists all F&Bs of the traces and returns their number. */
+/* Lists all F&Bs of the traces whose passes count (gives_passes), and returns their number. */
 static size_t list_pairs(const Calibration *calibration, Pair **listed)
 {
     size_t most = 0, count = 0;
@@ -265,8 +265,8 @@ static bool of_one_model(const Trace *trace, const Trace *other)
     return trace->message_bytes <= 0 || other->message_bytes <= 0 || trace->message_bytes == other->message_bytes;
 }
 
-/* Selects steps of an input, whose trace has been read, and samples its messages. STATUS_BAD_INPUT: the model is cut
-   into another number of stages than in the first trace. */
+/* Selects steps of an input, whose trace has been read, and samples its messages. STATUS_BAD_INPUT: its passes count
+   (gives_passes), but its model is cut into another number of stages than in the first trace. */
 static Status take_input(Calibration *calibration, CalibrationInput *input, uint32_t fastest, Error *error)
 {
     const Trace *first = &calibration->inputs[0].trace;

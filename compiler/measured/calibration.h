@@ -20,7 +20,8 @@ typedef struct CalibrationInput {
     /* the passes of the trace count, because it is of the model that the costs are for: its messages are as large as
        those in the first trace, or one of the two sizes is unknown */
     bool gives_passes;
-    Samples (*passes)[CALIBRATION_KINDS]; /* [stages][kind]: samples of this trace */
+    /* [stages][kind]: samples of this trace, of passes that ran alone; NULL: its passes do not count */
+    Samples (*passes)[CALIBRATION_KINDS];
     /* the time of the passes that occur both in this trace and in the first one, relative to their time in the first
        one: a quotient of sums of typical times; NAN: no pass occurs in both */
     double relative;
@@ -60,7 +61,7 @@ void samples_add(Samples *samples, double value, Arena *arena);
    delays of a process. */
 double samples_typical(const Samples *samples);
 
-/* The typical time of a pass of a stage. For a B that was not measured, the sum of I and W. */
+/* The typical time of a pass of a stage. For a B that was not measured, the sum of I and W. NAN: not measured. */
 double calibration_pass(const Calibration *calibration, uint32_t stage, uint8_t kind);
 
 #endif

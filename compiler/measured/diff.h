@@ -20,7 +20,7 @@ typedef struct Comparison {
 } Comparison;
 
 /* Makes a timeline of the schedule from one step of a trace, in ms from the first start in this step. STATUS_BAD_INPUT:
-   the trace is incomplete, or its sizes or passes are not those of the schedule. */
+   the trace is incomplete, or its sizes, its passes or their order are not those of the schedule. */
 Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule, Arena *arena, Timeline *times,
                      Error *error);
 
@@ -44,9 +44,9 @@ typedef struct InsidePair {
     const char *name; /* where the F&B was measured: trace, step, rank and passes, as text */
 } InsidePair;
 
-/* Finds the F&B of median length in the compared step. False: the schedule has no recipe for all F&Bs, no component has
-   a cost, the costs cannot be converted to ms, the trace has no components, or no F&B has as many layers as the
-   prediction. The arena owns all memory. */
+/* Writes the prediction of the recipe for F&Bs, and the measured inside of an F&B of the compared step: the one of
+   median length. False: the schedule has no recipe for all F&Bs, no component has a cost, the costs cannot be converted
+   to ms, the trace has no components, or no F&B has as many layers as the prediction. The arena owns all memory. */
 bool diff_inside(const Comparison *comparison, Arena *arena, InsidePair *result);
 
 /* The order in which one step of a trace ran, as the text of a .csv. */

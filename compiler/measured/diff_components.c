@@ -29,8 +29,8 @@ static double predicted_time(const Comparison *comparison, RecipeEntry entry, Re
     return time < 0 ? NAN : time * comparison->unit * (1 + paired * (slowdown - 1));
 }
 
-/* All runs of one component in the compared step: of `norm.F`, for example. paired: how many of them were in F&Bs or
-   F&Fs. */
+/* All runs of an entry (a component with its pass, or the all-to-alls of one) in the compared step. paired: how many of
+   them were in F&Bs or F&Fs. */
 typedef struct Runs {
     uint32_t count, paired;
     double time, waited; /* sums over the runs, in ms */
@@ -55,7 +55,8 @@ static void print_row(const Comparison *comparison, RecipeEntry entry, const Run
     putc('\n', stream);
 }
 
-/* Whether two spans belong to the same run of a component: a recipe or a wait may divide a run into several spans. */
+/* Whether two spans belong to the same run of a component: a recipe or a wait may divide a run into several spans. Each
+   all-to-all is a run of its own. */
 static bool same_run(const TraceComponent *one, const TraceComponent *other)
 {
     return one->pipe == other->pipe && one->stage == other->stage && one->microbatch == other->microbatch &&
@@ -75,7 +76,7 @@ static int compare_runs(const void *left, const void *right)
     return 0;
 }
 
-/* The pass, or the half of an F&B or F&F, in which the component ran. */
+/* The pass, or the half of an F&B or F&F, in which the component ran; NULL: the trace does not have it. */
 static const TraceEvent *pass_of(const TraceIndex *index, const TraceComponent *component)
 {
     static const uint8_t kinds[RECIPE_PASSES][2] = {
@@ -132,8 +133,8 @@ void diff_print_components(const Comparison *comparison, Arena *arena, FILE *str
         Runs runs;
         spans = add_runs(comparison, &index, sorted + i, count - i, &runs);
         const bool all_to_all = sorted[i]->all_to_all;
-        /* The components dispatch and combine contain the waits for their all-to-alls. If the all-to-alls have a row of
-           their own, dispatch and combine get none. */
+        /* the times of dispatch and combine contain the waits for their all-to-alls. So if the all-to-alls of a
+           component have a row of their own, the component gets no row */
         const bool has_all_to_alls = i + spans < count && sorted[i + spans]->all_to_all &&
                                      recipe_entry_same(sorted[i + spans]->entry, sorted[i]->entry);
         if (all_to_all || !has_all_to_alls)

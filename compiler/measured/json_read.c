@@ -48,8 +48,8 @@ static JsonKind fail(JsonReader *reader, const char *fault)
     return JSON_END;
 }
 
-/* Reads the next part of the file into the buffer. Keeps the text from reader->token on, and writes a 0 byte after
-   the end. False: the file has ended. */
+/* Reads the next part of the file into the buffer. Keeps the text from reader->token on, and writes a 0 byte after the
+   end. False: the file has ended, or cannot be read further (reader->fault). */
 static bool more(JsonReader *reader)
 {
     if (reader->over)

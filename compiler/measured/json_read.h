@@ -41,12 +41,13 @@ typedef struct JsonReader {
     const char *path;
     void *file; /* gzFile */
     char *buffer, *next, *end, *token;
-    /* over: the file has been read to its end; cut: the last token's text was too long and is incomplete */
+    /* over: the file has been read to its end, or no further because of an error; cut: the last token's text was too
+       long and is incomplete */
     bool over, cut;
     /* after_key: the last token in the innermost open object or array was a key; after_value: it was a value */
     bool after_key, after_value;
     bool in_object[JSON_DEPTH_MAX];
-    const char *fault; /* what is wrong; NULL: no error yet */
+    const char *fault; /* what is wrong; NULL: no error yet; "": json_stop has ended the stream */
     bool unread;       /* the fault is that the file cannot be read */
 } JsonReader;
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 /* Reads `count` traces of the same model, from different ranks or times, and writes the costs to the file `output`
-   ("-": stdout). The table goes to stdout if `output` is a file, and to stderr if it is stdout, a device or a pipe.
+   ("-": stdout). The table goes to stdout or, if `output` is standard output, a device or a pipe, to stderr.
    STATUS_BAD_INPUT: a trace or the map is wrong, or a trace has no kernel that belongs to a component. */
 Status kineto_calibrate(const KinetoMap *map, int count, char *const *paths, const char *output, Arena *arena,
                         Error *error);
@@ -26,7 +26,7 @@ typedef struct ComponentTime {
 } ComponentTime;
 
 typedef struct ComponentTimes {
-    /* [stream]: the components of the stream, in the order in which they run */
+    /* [stream]: the components of the stream, in the order in which they first run */
     ComponentTime entries[RECIPE_STREAMS][RECIPE_ENTRIES];
     uint32_t counts[RECIPE_STREAMS];
 } ComponentTimes;

@@ -121,7 +121,8 @@ static void sort_ranks(RankPasses *ranks, int count)
 }
 
 /* Whether the rank may wait for a message before this pass: the stage that computes the input of the pass is not on
-   this rank. */
+   this rank. Also true for the B or I of the last stage, which needs no message; trace_needed finds no pass for such a
+   wait. */
 static bool may_wait(const RankPasses *rank, const Pass *pass)
 {
     if (pass->kind == ACTION_W || pass->kind == ACTION_U || (pass->kind == ACTION_F && pass->stage == 0))

@@ -125,8 +125,8 @@ static void by_annotation(Profiler *profiler, size_t begin, size_t end, Lane *la
     }
 }
 
-/* Assigns a kernel to a component by the cycle of first kernels. A kernel that matches the first kernel of the
-   cycle's next component begins that component; any other kernel belongs to the current one. */
+/* Assigns a kernel to a component by the cycle of first kernels. A kernel that matches the first kernel of the cycle's
+   next component begins that component; any other kernel belongs to the current one, or to none if none has begun. */
 static void by_cycle(Profiler *profiler, const KinetoKernel *kernel, Resolved *resolved, Lane *lane)
 {
     const MapRule *const *cycle = profiler->cycles[resolved->stream];
@@ -141,7 +141,7 @@ static void by_cycle(Profiler *profiler, const KinetoKernel *kernel, Resolved *r
 }
 
 /* Assigns a kernel to a component by its own name. Successive kernels of one component form one span; a kernel of
-   another component ends it. */
+   another component ends it. A kernel whose name the map does not have belongs to no component and ends no span. */
 static void by_name(Profiler *profiler, const KinetoKernel *kernel, Resolved *resolved, Lane *lane)
 {
     const unsigned subject = use_of(profiler, kernel->name)->subject;

@@ -46,8 +46,8 @@ typedef struct KinetoProfile {
     uint32_t blocks;
     unsigned found;          /* FOUND_BY_... */
     size_t kernels, orphans; /* kernels: number of kernels; orphans: how many of them have no launch in the trace */
-    size_t foreign;          /* number of kernels in groups that belong to no component */
-    int64_t foreign_time;    /* time of these foreign kernels, in ns */
+    size_t foreign;          /* number of kernels that are in a group but belong to no component */
+    int64_t foreign_time;    /* time of the `foreign` kernels together, in ns */
 } KinetoProfile;
 
 /* Makes the profile of a trace. Also sorts the kernels and launches of the trace. The arena owns all memory.

@@ -110,8 +110,8 @@ static bool read_number(const char **text, uint32_t limit, uint32_t *value)
     return errno == 0 && number < limit;
 }
 
-/* Reads the name of a pass or message, such as "3F5", "p1:3F5" or "4RECV_F5", and moves *text after it. False: there
-   is none. */
+/* Reads the name of a pass or message, such as "3F5", "p1:3F5" or "4RECV_F5", and moves *text after it. False: there is
+   none, or the schedule of the trace has no such pipe, stage or microbatch. */
 static bool read_name(const Trace *trace, const char **text, TraceEvent *event)
 {
     uint32_t pipe = 0, stage;
