@@ -1,8 +1,8 @@
 #ifndef TESTS_LIBRARY_RANKS_H
 #define TESTS_LIBRARY_RANKS_H
 
-/* Runs the ranks of the chain as threads. The library carries messages and sums. A rank can be made to fail at any call
-   of its functions. */
+/* Runs the ranks of a program as threads, with the chain (chain.h) as model. The library carries messages and sums
+   gradients. `fail_at` of a Thread makes its rank fail at any call of its functions. */
 
 #include "tests/library/chain.h"
 
@@ -23,7 +23,7 @@ typedef struct Thread {
     Host host; /* must be first: functions of the chain use the Thread as a Host */
     const Run *run;
     double losses[STEPS], norm;
-    int pairs, fail_at, calls; /* fail_at: the number of the call that fails; 0: none */
+    int pairs, fail_at, calls; /* fail_at: number of the call that fails, from 1; 0: none */
     dps_status status;
     pthread_t thread;
 } Thread;
@@ -43,8 +43,8 @@ static inline int overlap(void *user, const dps_instruction *pair)
            chain_forward(user, pair);
 }
 
-/* Computes the sum of squares of the gradients of all ranks, and gives it to all. A stage with several copies counts
-   several times. */
+/* Sets the norm of the thread to the sum of squares of the gradients of all ranks; every rank calls it. A stage with
+   several copies counts several times. */
 static inline int norm(void *user, const dps_instruction *instruction)
 {
     Thread *thread = user;
@@ -121,7 +121,7 @@ static inline dps_status pull(Thread *thread)
     dps_status status;
     while (!(status = dps_next(thread->host.rank, &action)) && action->opcode != DPS_END) {
         if (action->opcode >= DPS_SEND_FORWARD && action->opcode <= DPS_WAIT_REDUCE)
-            return DPS_BAD_USAGE; /* the library runs messages and sums itself */
+            return DPS_BAD_USAGE; /* the library runs messages and sums itself, and must not return them */
         dps_done(thread->host.rank, action, call(thread, action) ? DPS_FAILED : DPS_OK);
     }
     return status;

@@ -1,5 +1,6 @@
-/* Structs of other versions of dps.h: every shorter size and a longer one of each struct. dps_progress is left out, as
-   only the library makes it. The byte after the struct cannot be accessed. */
+/* Structs of other versions of dps.h: calls with each struct that has a `size`, in every shorter size of whole words
+   and in longer ones. dps_progress is left out, as only the library makes it. The byte after the struct cannot be
+   accessed. */
 
 #include "tests/library/client.h"
 
@@ -33,8 +34,8 @@ static int end(void **state)
     return 0;
 }
 
-/* Memory of this size that ends before a page that cannot be accessed, with `used` bytes of `content`, and 0xee after
-   them. The next call overwrites it. */
+/* Returns `size` bytes that end directly before a page that cannot be accessed: first `used` bytes of `content`, then
+   0xee. The next call overwrites them. */
 static void *guarded(size_t size, const void *content, size_t used)
 {
     static char *page;
@@ -60,8 +61,9 @@ static dps_status prediction_info(void *of) { return dps_get_prediction_info(pre
 static dps_status rank_prediction(void *of) { return dps_get_rank_prediction(prediction, 0, of); }
 static dps_status diagnostic(void *of) { return dps_get_diagnostic(d, 0, of); }
 
-/* A struct of another size gets the same members, as many as it has, and zeros after those that the library knows. The
-   last member ends at `used`; padding follows. */
+/* Checks that `fill` gives a struct of another size as many of the same members as it has room for, and zeros after
+   those that the library knows. `fill` refuses a size below one word. The last member ends at `used`; padding may
+   follow. */
 static void filled_to_its_size(dps_status (*fill)(void *), size_t size, size_t used)
 {
     char whole[STRUCT_MAX] = {0};
@@ -154,7 +156,8 @@ static dps_status buffers(const void *given)
 static dps_status experts(const void *given) { return dps_balance(d, given, &good_placement); }
 static dps_status placement(const void *given) { return dps_balance(d, &good_experts, given); }
 
-/* A shorter struct is taken as if zeros followed; a longer one is refused unless zeros follow. */
+/* A shorter struct is taken as if zeros followed; a longer one is refused unless the rest is zeros; a size below one
+   word is refused. */
 static void read_to_its_size(dps_status (*use)(const void *), const void *whole, size_t size)
 {
     char padded[STRUCT_MAX + LONGER] = {0};

@@ -23,7 +23,7 @@ static bool study(dps *d)
     return status == DPS_OK;
 }
 
-/* Chimera has two copies of each stage, so sums over 2 replicas have 4 members. */
+/* Chimera has two copies of each stage, so with 2 replicas of the pipeline 4 copies sum the gradients of a stage. */
 static void replicas_sum_gradients(void **state)
 {
     (void)state;

@@ -111,8 +111,8 @@ static void json_says_what_is_wrong(void **state)
     unlink(made.path);
 }
 
-/* Strings of 2 to 401 characters, some of which cross the end of the reader's window; one is longer than the window.
-   Compressed and not. */
+/* Strings of 2 to 401 characters, some of which cross the end of the reader's window, and one that is longer than the
+   window. The file is once plain and once compressed. */
 static void json_reads_across_its_window(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void put_launch(const Made *made, int thread, int start)
             thread, start, ++correlation);
 }
 
-/* Adds a kernel that the last put_launch has launched. */
+/* Adds a kernel with the correlation number of the last put_launch, which makes that its launch. */
 static void put_kernel(const Made *made, const char *name, int device, int stream, int start, int length)
 {
     fprintf(made->stream,
@@ -321,8 +321,8 @@ static void devices_are_apart(void **state)
     arena_free(&profiled.arena);
 }
 
-/* Without annotations a component begins with its first kernel, but only if the component comes next in the order of
-   the map. */
+/* Without annotations a component begins with a kernel that the map names as its first (`.first`), but only if the
+   component comes next in the order of the map. */
 static void cycles_tell_components(void **state)
 {
     (void)state;
@@ -352,8 +352,8 @@ static void cycles_tell_components(void **state)
     arena_free(&profiled.arena);
 }
 
-/* If the map only has names of kernels, consecutive kernels of one component are one span, even with a foreign kernel
-   between them. Annotations take precedence. */
+/* A map may name the kernels of a component (`.kernel`). Consecutive kernels of one component are then one span, even
+   with a foreign kernel between them. Annotations take precedence over these names. */
 static void names_tell_components(void **state)
 {
     (void)state;
@@ -403,7 +403,7 @@ static void pairs_limit_what_counts(void **state)
     arena_free(&profiled.arena);
 }
 
-/* Missing or wrong fields are skipped or replaced, without an error. */
+/* An event with a missing or wrong field is skipped, or the field is replaced, without an error. */
 static void missing_fields_do_no_harm(void **state)
 {
     (void)state;

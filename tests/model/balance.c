@@ -1,4 +1,5 @@
-/* Load balancing of experts: what W counts, what a step reports of the counts, and how the router's bias changes. */
+/* Load balancing of experts: the tokens per expert that W counts, what a step reports of these counts, and how they
+   change the router's bias. */
 
 #include "tests/model/harness.h"
 
@@ -130,7 +131,7 @@ static void dense_stages_have_no_tallies(void **state)
     device_close(device);
 }
 
-/* All tokens go to the expert with the largest bias. The other experts get no rows and learn nothing, and all numbers
+/* All tokens go to the expert with the largest bias. The other experts get no tokens and no gradient, and all numbers
    are finite. */
 static void all_tokens_may_go_to_one_expert(void **state)
 {

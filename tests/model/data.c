@@ -1,4 +1,4 @@
-/* The data set of the microbatches. */
+/* The data set: the microbatches of training, the held-out windows, and the entropy of its bytes. */
 
 #include "tests/model/harness.h"
 
@@ -68,8 +68,8 @@ static void test_microbatches(void **state)
     dataset_close(again);
 }
 
-/* Each window is counted once. A microbatch holds as many windows as fit. The last ones may hold fewer, a number that
-   divides the microbatch size. */
+/* Each held-out window is in exactly one microbatch. A microbatch holds `size` windows while so many are left. The last
+   microbatches may hold fewer, a number that divides `size`. */
 static void test_held_out_windows(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* The dependences that are derived from operations.def are sufficient and necessary: the operations of an F&B give the
-   same bits in any order that keeps them, and other bits in an order that violates one. */
+   same bits in any order that keeps all dependences, and other bits in an order that violates one of them. */
 
 #include "runtime/model/stage.h"
 #include "tests/model/harness.h"
@@ -63,7 +63,7 @@ static void add_regions(Subject *subject, const StageSizes *sizes, const PassBuf
     add_region(subject, buffers->loss, sizeof(double));
 }
 
-/* Restores the memory, and runs the operations in the given order. */
+/* Restores the content that the memory had before the F&B, and runs the operations in the given order. */
 static void run_in(const Subject *subject, const size_t *order)
 {
     for (size_t r = 0; r < subject->region_count; r++)
@@ -150,8 +150,8 @@ static bool order_without(const OpList *list, size_t index, unsigned left_out, s
     return true;
 }
 
-/* Every stored dependence is needed. A dependence that follows from others is stored only if an operation on that path
-   may be left out (to_floats). */
+/* Checks that every stored dependence is needed: an order that violates it gives other bits. Only cross_entropy stores
+   a dependence that follows from others: they lead through to_floats, which may be left out. */
 static void check_each_is_needed(const Subject *subject)
 {
     const OpList *list = &subject->list->list;
@@ -169,8 +169,8 @@ static void check_each_is_needed(const Subject *subject)
         }
 }
 
-/* Fills the memory of the forward half with another microbatch, so that an operation that reads too early gets other
-   numbers. The input tokens stay valid. */
+/* Fills the memory of the forward half with the results of another microbatch, so that an operation that reads too
+   early gets other numbers: runs the F, and then changes its inputs. The new input tokens are valid. */
 static void run_another(Device *device, Stage *stage, Slots *slots)
 {
     OK(stage_forward(stage, &slots->buffers, error));
@@ -266,13 +266,13 @@ static void additions_keep_their_order(void **state)
     assert_int_equal(list.ops[1].after_count, 0);
     assert_int_equal(list.ops[2].after_count, 1);
     assert_int_equal(list.ops[2].after[0], 0);
-    /* the dependence on operation 0 is not stored, because it follows from the stored one */
+    /* the dependence on operation 0 is not stored, because it follows from that on operation 2 */
     assert_int_equal(list.ops[3].after_count, 1);
     assert_int_equal(list.ops[3].after[0], 2);
     op_list_free(&list);
 }
 
-/* Whether two operations must keep their order: both use an address, and one of them does more than read it. */
+/* Whether two operations must keep their order: both use the same address, and one of them does more than read it. */
 static bool must_keep_order(const Op *one, const Op *other)
 {
     const OpOperand *a = op_info[one->kind].operands, *b = op_info[other->kind].operands;
@@ -313,7 +313,7 @@ static void dependences_of_random_lists(void **state)
         for (size_t i = 0; i < OPS; i++) {
             const Op *op = &list.ops[i];
             for (unsigned k = 0; k < op->after_count; k++) {
-                /* dependences are stored newest first; one that follows from those before it is not stored */
+                /* dependences are stored newest first; one that follows from newer ones is not stored */
                 assert_false(before[i][op->after[k]]);
                 before[i][op->after[k]] = true;
                 for (size_t j = 0; j < OPS; j++)
@@ -330,8 +330,8 @@ static void dependences_of_random_lists(void **state)
 }
 
 /* A list of many layers. Each reads the result of the previous layer and, as residual, the result of an earlier one.
-   All layers share their weights, and the last operation computes the gradient of these. Deriving the dependences takes
-   a few steps per operation, however long the list is. */
+   All layers share their weights, and the last operation computes the gradient of the weights. Deriving the dependences
+   takes a few steps per operation. */
 static void a_list_may_be_long(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* Experts that are divided among the members of a group give the same bits as all experts on one stage. Each member is
-   a thread with a microbatch of its own; the stage with all experts runs these microbatches one after the other. */
+   a thread with microbatches of its own; the stage with all experts runs the first microbatch of each, one after the
+   other. */
 
 #include "runtime/model/experts.h"
 #include "runtime/model/stage.h"
@@ -25,7 +26,7 @@ typedef struct Holder {
 typedef struct Subject {
     const char *device, *name;
     const char *const *settings;
-    double bias_of_first; /* the bias of expert 0: a large one gives it all tokens, a negative one none */
+    double bias_of_first; /* the bias of expert 0: with a large one every token chooses it, with a negative one none */
     double expert_rows;
     int members;
     uint32_t replicas; /* physical experts beyond one for each expert; if there are any, only F runs */
@@ -146,8 +147,8 @@ static const Recipe one_layer_at_once = {
                  {RECIPE_COMBINE, RECIPE_SECOND}}},
     .counts = {4, 4},
 };
-/* The order of schedules/prefill.dps: each combine is posted before the shared experts. Their result is added to that
-   of the combine. */
+/* The order of schedules/prefill.dps: each combine is posted before the shared experts run, although it adds their
+   result. */
 static const Recipe prefill = {
     .entries = {{{RECIPE_ATTENTION, RECIPE_SECOND},
                  {RECIPE_SHARED, RECIPE_FIRST},
@@ -328,8 +329,8 @@ static void one_stage_and_a_group_give_the_same_bits(void **state)
         }
 }
 
-/* Gives every member the experts of this placement in each of its layers, with the weights of the stage with all
-   experts. */
+/* Puts experts into the slots of the members, in each of their layers: slot i of all members together, in their order,
+   gets expert placement[i], with its weights from the stage with all experts. */
 static void place(const Subject *subject, Member *members, const Holder *all, const uint32_t *placement)
 {
     void *block = malloc(stage_expert_bytes(all->stage));
@@ -352,8 +353,9 @@ static void place(const Subject *subject, Member *members, const Holder *all, co
     free(block);
 }
 
-/* The F of a group whose experts have copies, first with the initial placement and then with another one. The oracle
-   computes each row by itself, so its results are equal to the bit, whatever rows share a product. */
+/* The F of a group whose experts have copies gives the same bits as the stage with all experts, first with the initial
+   placement and then with another one. The oracle computes each row by itself, so its results do not depend on which
+   rows share a product. */
 static void copies_compute_the_same(void **state)
 {
     (void)state;

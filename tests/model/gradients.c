@@ -35,8 +35,8 @@ static double balance_loss(const Subject *subject)
     return sum;
 }
 
-/* The scalar function whose gradient the passes compute: the loss, or the outputs weighted by dy, plus the
-   balance losses. */
+/* The scalar function whose gradient the passes compute: the loss (at a stage without loss: the sum of y * dy), plus
+   the balance losses. The losses are multiplied by loss_scale. */
 static double objective(const Subject *subject)
 {
     poison_slots(oracle, subject->sizes, subject->slots);
@@ -102,7 +102,7 @@ static void check_gradients(const Subject *subject)
     OK(stage_backward_input(subject->stage, buffers, error));
     assert_memory_equal(gradients, before, count * sizeof *before); /* I computes no weight gradient */
     poison(oracle, buffers->context, subject->sizes->context);      /* W must not read what is saved for I only */
-    poison(oracle, buffers->workspace, subject->sizes->workspace);  /* nor what I leaves in the workspace */
+    poison(oracle, buffers->workspace, subject->sizes->workspace);  /* W must not read what I leaves in the workspace */
     OK(stage_backward_weight(subject->stage, buffers, error));
     for (size_t i = 0; i < count; i++)
         gradients[i] -= before[i];
@@ -186,7 +186,7 @@ static void test_mlp_stages(void **state)
     check_stage(&config, "mlp on one rank", 0, 1);
 }
 
-/* Layers with experts: all ways to choose them, and edge cases. */
+/* Layers with experts: the routers sigmoid and softmax, groups of experts, dense layers among them, and edge cases. */
 static void test_moe_stages(void **state)
 {
     (void)state;
@@ -242,7 +242,7 @@ static void check_component(const ComponentKind *kind, const char *model, const 
     make_slots(oracle, &stage->sizes, first, last, weights, &slots);
     fill_data(&config, &stage->sizes, &slots);
     check_gradients(&(Subject){part_names[kind->part], stage, &slots, &stage->sizes, 0.25});
-    /* a stage that computes no dx has the same other results */
+    /* a stage that computes no dx gives the same weight gradients */
     if (slots.dx) {
         double *expected = elements(oracle, stage->sizes.parameters), *got = weights.gradients;
         for (int with = 1; with >= 0; with--) {

@@ -93,8 +93,9 @@ static inline void poison_slots(Device *device, const StageSizes *sizes, Slots *
     slots->loss = (double)NAN;
 }
 
-/* Allocates the memory of `slots`, which free_slots frees: x and dy are random, data and outputs are 0, the rest is
-   NaN. `slots` must not move afterwards, because its buffers point to its loss. */
+/* Allocates the memory of `slots`, which free_slots frees: x and dy are random; inputs, targets and outputs are 0; the
+   rest is NaN. A first stage has no x and no dx, a last one no y and no dy: these are NULL. `slots` must not move
+   afterwards, because its buffers point to its loss. */
 static inline void make_slots(Device *device, const StageSizes *sizes, bool first, bool last, StageWeights weights,
                               Slots *slots)
 {

@@ -4,7 +4,7 @@
 #include "tests/model/harness.h"
 #include "tests/model/recipes.h"
 
-/* The last lists that the device has prepared, bound and run. */
+/* The last list that the device has prepared, the last that it has bound, and the last that it has run. */
 static const OpList *prepared, *bound, *ran;
 static uint32_t heard_share, heard_whole;
 
@@ -70,10 +70,10 @@ static void the_parts_come_in_the_recipe_s_order(void **state)
         bool weights;
         const char *order;
     } cases[] = {
-        /* stage 1 runs the F (one layer and the head), stage 0 the backward (two layers and the embedding) */
+        /* forward 1: stage 1 runs the F (one layer and the head), stage 0 the backward (two layers and the
+           embedding) */
         {&published, 1, true, "F BW F BW  BW BW  F BW"},
-        /* stage 0 runs the F: the head's backward comes before the F of layer 0 */
-        {&published, 0, true, "FF BW BW F BW  F F"},
+        {&published, 0, true, "FF BW BW F BW  F F"}, /* forward 0: the head's backward precedes that of the layer */
         {&published, 1, false, "F B F B  B B  F B"},
         {&partial, 1, true, "B FF W  BW B W  F BW BW"},
         {&foreign, 1, true, "FFF BW BW BW BW BW"},
@@ -107,7 +107,7 @@ static void the_parts_come_in_the_recipe_s_order(void **state)
         BoundPass *pass;
         OK(stage_bind_overlap(&pair, cases[i].recipe, &pass, error));
         OK(stage_run(pass, error));
-        OK(stage_pair_list(&pair, cases[i].recipe, &list, error)); /* the list is made once */
+        OK(stage_pair_list(&pair, cases[i].recipe, &list, error)); /* gives the list that stage_bind_overlap made */
         assert_ptr_equal(prepared, &list->list);
         assert_ptr_equal(ran, &list->list);
         assert_int_equal(heard_share, cases[i].recipe->share);

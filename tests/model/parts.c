@@ -7,8 +7,8 @@
 
 static Device *oracle;
 
-/* For each part, one of the components that implement it. A part of a layer may have several components; a part outside
-   the layers has only one, which all models share. */
+/* [part]: a component that implements it; NULL: none found. A part that computes in a layer may have several
+   components; any other part has only one, shared by all models that have the part. */
 static const ComponentKind *implemented[MODEL_PARTS];
 
 static void expect_component(const ModelSpec *model, const ComponentKind *kind, PartRole role)

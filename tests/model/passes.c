@@ -30,7 +30,7 @@ static void open_pipeline(Pipeline *pipeline, const char *device, const char *mo
             make_slots(pipeline->device, stage_sizes(pipeline->stages[s]), s == 0, s + 1 == STAGES,
                        pipeline->weights[s], &pipeline->slots[s][m]);
     }
-    for (uint32_t m = 0; m < MICROBATCHES; m++) { /* y of one stage and x of the next one are the same memory */
+    for (uint32_t m = 0; m < MICROBATCHES; m++) { /* y of stage 0 is x of stage 1, and dx of stage 1 is dy of stage 0 */
         pipeline->slots[1][m].buffers.x = pipeline->slots[0][m].y;
         pipeline->slots[0][m].buffers.dy = pipeline->slots[1][m].dx;
     }
@@ -80,7 +80,7 @@ static void test_moving_passes_changes_no_bit(void **state)
         "0F0 1F0 1I0 1W0 0I0 0W0 0F1 1F1 1I1 1W1 0I1 0W1 0F2 1F2 1I2 1W2 0I2 0W2",
         /* all W at the end, with other passes between each I and its W */
         "0F0 0F1 0F2 1F0 1I0 1F1 1I1 1F2 1I2 0I0 0I1 0I2 0W0 0W1 0W2 1W0 1W1 1W2",
-        /* the last stage's I comes long after its F */
+        /* on the last stage the I of microbatches 0 and 1 come long after their F */
         "0F0 1F0 0F1 1F1 0F2 1F2 1I2 1I0 0I2 1I1 1W0 0I0 0W0 1W1 0I1 0W1 1W2 0W2",
     };
     static const char *const models[] = {"gpt", "mlp", "moe"};

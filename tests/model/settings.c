@@ -217,8 +217,9 @@ static void test_layers_of_stages(void **state)
     device_close(device);
 }
 
-/* The first layers are dense; of the others every n-th has experts. The index of a component, which determines its
-   starting weights, does not depend on the kinds of other layers. */
+/* The first `dense_layers` layers are dense; of the others, the first and every `expert_interval`-th after it have
+   experts. The index of a component, which determines its starting weights, does not depend on the kinds of other
+   layers. */
 static void test_mixed_layers(void **state)
 {
     (void)state;

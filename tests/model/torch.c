@@ -81,7 +81,7 @@ static void write_parameters(FILE *file, const char *before, const Stage *stage,
     }
 }
 
-/* Writes what F saves for I and W. */
+/* Writes the chosen experts, the gates and the balance loss, which F saves for I and W. */
 static void write_frame(FILE *file, const Stage *stage, const PassBuffers *buffers)
 {
     const Component *router = &stage->parts[0].component;
@@ -97,7 +97,7 @@ static void write_frame(FILE *file, const Stage *stage, const PassBuffers *buffe
     write_doubles(file, "got.", "balance", (const double *)(const void *)(stash + frame.balance.offset), 1);
 }
 
-/* Writes the loads of experts that W has counted, and the bias that an update computes from these. */
+/* Writes the loads of experts that W has counted, and the bias that an update computes from these loads. */
 static void write_balance(FILE *file, Stage *stage, const StageWeights *weights)
 {
     const Component *router = &stage->parts[0].component;
