@@ -131,8 +131,8 @@ static void dense_stages_have_no_tallies(void **state)
     device_close(device);
 }
 
-/* All tokens go to the expert with the largest bias. The other experts get no tokens and no gradient, and all numbers
-   are finite. */
+/* All tokens go to the expert with the largest bias. The other experts get no tokens and gradients of 0, and all
+   numbers are finite. */
 static void all_tokens_may_go_to_one_expert(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* The data set: the microbatches of training, the held-out windows, and the entropy of its bytes. */
+/* The data set: the microbatches of training, the held-out windows, the entropy of its bytes, and random numbers for a
+   model that reads no text. */
 
 #include "tests/model/harness.h"
 
@@ -68,8 +69,8 @@ static void test_microbatches(void **state)
     dataset_close(again);
 }
 
-/* Each held-out window is in exactly one microbatch. A microbatch holds `size` windows while so many are left. The last
-   microbatches may hold fewer, a number that divides `size`. */
+/* Each held-out window is in exactly one microbatch. Microbatches are full while enough windows are left. The last ones
+   may hold fewer windows, a number that divides the microbatch size. */
 static void test_held_out_windows(void **state)
 {
     (void)state;

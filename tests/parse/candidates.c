@@ -13,8 +13,8 @@ typedef struct Tried {
 static const char head[] = "schedule x; ranks P = 4; microbatches M = 8;\n";
 static const char tail[] = "pipe all: P stages, stage s on s, M microbatches; nF : M; nB : M;";
 
-/* Finds the candidates for a schedule of 4 ranks and 8 microbatches with these `param` items. `given`: the user's
-   -D. */
+/* Finds the candidates for a schedule of 4 ranks and 8 microbatches with these `param` items; `steps`: the rest of its
+   text. `given`: what the user sets, as by -D or --ranks. */
 static void try_with(const char *parameters, const char *steps, Parameters given, Tried *tried)
 {
     *tried = (Tried){.arena = {0}};
@@ -28,7 +28,7 @@ static void try_with(const char *parameters, const char *steps, Parameters given
     tried->candidates = candidates_of(tried->tree, &given, &tried->arena);
 }
 
-/* "chunks=2 group=8" */
+/* The parameters of a candidate as text, such as "chunks=2 group=8". */
 static const char *text_of(Tried *tried, size_t candidate)
 {
     const Parameters *parameters = &tried->candidates.all[candidate];
@@ -117,7 +117,8 @@ static void several(void **state)
     arena_free(&arena);
 }
 
-/* Parameters in the arguments of `order auto` do not vary. memory_parameter finds the one that sets its memory. */
+/* Parameters in the arguments of `order auto` do not vary. memory_parameter finds the one that sets its memory; without
+   `order auto` it returns NULL. */
 static void searched(void **state)
 {
     (void)state;

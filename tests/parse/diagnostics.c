@@ -8,7 +8,7 @@ static void form_of_a_report(void **state)
     (void)state;
     Front front;
     front_run(&front, TWO "let ä\n");
-    /* The file ends too early: the report shows the place after the last token. */
+    /* the text has ended where the name is missing, so the first position is directly after the last token, `let` */
     assert_string_equal(front.report, "t.dps:2:4: error: expected a name, but the file ends\n"
                                       "    let ä\n"
                                       "       ^\n"
@@ -213,7 +213,7 @@ static void characters(void **state)
     front_close(&front);
 }
 
-/* Two functions of the generated scanner. The first is an error, which flex detects, if the scanner has no text yet. */
+/* Two functions of the generated scanner. flex reports an error if the first is called before the scanner has text. */
 void schedule_set_lineno(int line, void *scanner);
 int schedule_lex_init_extra(Reader *reader, void **scanner);
 
@@ -348,7 +348,7 @@ static void requirements(void **state)
             "stages, stage s on s, M microbatches;",
             "whole", "help: here M = 9, q = 2", "help: the nearest numbers that work: --microbatches 8 or 10");
     REPORTS(TWO "require r < 1, \"only rank 0\";", "rank 1: only rank 0", "help: here r = 1");
-    /* errors that the require rules out are not reported as well */
+    /* a `require` that fails is the only error: the division by zero in the same case is not reported */
     REPORTS(TWO "require P > 2, \"first\"; let x = 1/(P-2);", "error: first");
     Front front;
     front_run(&front, TWO "require P > 2, \"first\"; let x = 1/(P-2);");

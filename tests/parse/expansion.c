@@ -99,7 +99,8 @@ static void overlaps_and_splits(void **state)
     assert_order(ONE(1) "F; F&B : 2; B;", "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0B1)OVERLAP_F_B,0B2\n");
     assert_order(ONE(1) "F; nFB : 2 split from 1 overlap; B; W;",
                  "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0I1)OVERLAP_F_B,0B2,0W1\n");
-    /* F1 and B1 form the F&B, as they follow each other; backwards are counted over all repetitions of the step */
+    /* F1 and B1 form the F&B, as they follow each other; `split from` counts the backwards of all repetitions of the
+       step */
     assert_order(ONE(2) "F0F1; nF0F1B1B0 : 2 overlap from 1 split from 1; B1B0; W : 3;",
                  "0F0,1F0,0F1,1F1,1B0,0I0,0F2,(1F2;1I1)OVERLAP_F_B,0I1,1B2,0B2,0W0,1W1,0W1\n");
 }
@@ -119,7 +120,7 @@ static void microbatches_that_do_not_exist(void **state)
 static void slots(void **state)
 {
     (void)state;
-    /* passes run in the order of their slots, within a slot in that of the file; microbatches are numbered in this
+    /* passes run in the order of their time slots, within a slot in that of the file; microbatches are numbered in this
        order */
     assert_order(ONE(2) "repeat m < M { at 4*m+3 : B0; at 4*m : F0; at 4*m+2 : B1; at 4*m+1 : F1; }",
                  "0F0,1F0,1B0,0B0,0F1,1F1,1B1,0B1,0F2,1F2,1B2,0B2\n");
@@ -132,7 +133,7 @@ static void slots(void **state)
     assert_order(ONE(2) "W0 : 3; at 0 : F0 F1 : 3; at 10 : I1; at 12 : I0 : 3; at 20 : I1 : 2; W1 : 3;",
                  "0F0,1F0,0F1,1F1,0F2,1F2,1I0,0I0,0I1,0I2,0W0,0W1,0W2,1W0,1I1,1I2,1W1,1W2\n");
     assert_order(ONE(1) "W[2]; at 0 : F I : 3; W[0]; at 4 : W;", "0F0,0I0,0F1,0I1,0F2,0I2,0W2,0W0,0W1\n");
-    /* if one rank has slots, other ranks need not have any */
+    /* if the passes of one rank have time slots, those of other ranks need not have any */
     assert_order("schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M microbatches;\n"
                  "if r == 0 { at 1 : B : M; at 0 : F : M; } else { nFIW : M; }",
                  "0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1I1,1W1\n");
@@ -247,7 +248,7 @@ static void replicas(void **state)
                  "M of 4 microbatches;\n"
                  "nF0 : 2; nF1 : 2; nB1 : 2; nB0 : 2;",
                  "0F0,0F2,1F0,1F1,1B0,1B1,0B0,0B2\n0F1,1F2,1B2,0B1\n");
-    /* chunks in the order of declaration, with another pipe */
+    /* a second pipe on another rank: `chunk 0` names the pipe whose stage a rank has */
     assert_order("schedule t; ranks P = 3; microbatches M = 4; pipe a: 1 stages, stage s of m on m%2, 3 microbatches;\n"
                  "pipe b: 1 stages, stage s on 2, 1 microbatches; chunk 0 = r < 2 ? a : b; nFB : r == 0 ? 2 : 1;",
                  "p0:0F0,p0:0B0,p0:0F2,p0:0B2\np0:0F1,p0:0B1\np1:0F0,p1:0B0\n");

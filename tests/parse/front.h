@@ -1,7 +1,7 @@
 #ifndef TESTS_PARSE_FRONT_H
 #define TESTS_PARSE_FRONT_H
 
-/* Runs the front of the compiler on a text, for tests: from bytes to a Schedule, or to its messages. */
+/* Runs the front of the compiler on a text, for tests: from bytes to a Schedule, or to the compiler's messages. */
 
 #include <setjmp.h>
 #include <stdarg.h>

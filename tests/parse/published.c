@@ -1,6 +1,6 @@
 /* The orders equal those of the published generators, at every size that both admit with 1 to 8 ranks and up to 4
-   microbatches per rank. For each number of ranks the table has a CRC-32 of the orders as text (--emit=csv, without
-   idle cells) of all sizes one after another, in turn with 1, 2 and 3 chunks.
+   microbatches per rank. For each number of ranks the table has one CRC-32, over the orders as text (--emit=csv,
+   without idle cells): for each size, from 1 microbatch on, that with 1 chunk, with 2 and with 3 (if `chunks` is set).
 
    From PyTorch 2.11.0, torch/distributed/pipelining/schedules.py: pipeline_order of ScheduleLoopedBFS,
    ScheduleInterleaved1F1B, ScheduleInterleavedZeroBubble, ScheduleZBVZeroBubble and ScheduleDualPipeV, and
@@ -25,11 +25,12 @@ static bool every(Size size)
     return true;
 }
 
-/* With fewer microbatches PyTorch's list has passes that do not exist. For the last rank its list counts microbatches
-   from 1, so that row is left out. PyTorch's own step does not run these lists. */
+/* PyTorch's list of 1F1B can be compared from P-1 microbatches on: with fewer it has passes that do not exist. For the
+   last rank it counts microbatches from 1, so that row is left out; with one rank no row is left. PyTorch's own step
+   does not run these lists. */
 static bool warms_up(Size size) { return size.ranks >= 2 && size.microbatches >= size.ranks - 1; }
 
-/* PyTorch's number of rounds has to divide the microbatches. */
+/* PyTorch's number of rounds, M/P but at least 1, has to divide the microbatches. */
 static bool even_rounds(Size size)
 {
     const int rounds = size.microbatches / size.ranks;

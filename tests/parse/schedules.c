@@ -4,11 +4,11 @@
 
 #include "tests/parse/front.h"
 
-/* The times at which the passes end, if F, I and W take 1 each, B `backward_time`, and messages nothing. */
+/* A run in which F, I and W take 1 each, B takes `backward_time`, and messages take no time. */
 typedef struct Run {
     const Schedule *schedule;
     int backward_time;
-    int *forward, *backward; /* [pipe][stage][microbatch], flat: when the pass ended; 0: not yet */
+    int *forward, *backward; /* [pipe][stage][microbatch], flat: end of F, of B or I, counted from 1; 0: not yet */
     unsigned char *seen;     /* [pipe][stage][microbatch], flat: bits of ActionKind */
     size_t per_pipe;
     int makespan, cost; /* cost: the longest time from the start to the end of a rank */
@@ -167,10 +167,10 @@ typedef struct Case {
     const char *name;
     bool (*fits)(Size size);                  /* NULL: always */
     void (*facts)(const Run *run, Size size); /* checks the source's figures with B = 2F and with B = F; NULL: none */
-    const char *parameter;                    /* varied from 1 to 4; NULL: none */
+    const char *parameter;                    /* its values are 1 to 4 (but see around_ranks); NULL: none */
     const char *other;                        /* name of another parameter, which is set to `value`; NULL: none */
     int value;
-    bool around_ranks; /* varies the parameter from ranks-1 to ranks+2 instead */
+    bool around_ranks; /* the values are ranks-1 to ranks+2 instead, but at least 1 */
 } Case;
 
 static void check_run(const Case *of, const Schedule *schedule, Size size, int backward_time)
@@ -290,7 +290,8 @@ static void groups_facts(const Run *run, Size size)
 
 static bool groups_fit(Size size) { return size.parameter >= least(size.ranks, size.microbatches); }
 
-/* Bubble: (P-1)(F+I-W). The peak of every rank is P activations per chunk. */
+/* If P divides M, the bubble is (P-1)(F+I-W), and the peak of every rank is P activations times its number of
+   chunks. */
 static void interleaved_zb_facts(const Run *run, Size size)
 {
     if (size.microbatches % size.ranks)
@@ -319,8 +320,8 @@ static void v_facts(const Run *run, Size size)
         assert_int_equal(run->cost, 6 * size.microbatches);
 }
 
-/* Qi et al., NeurIPS 2024: the peak, in activations of a chunk, and the bubble, at most `slack` above the least that
-   this peak allows. */
+/* Qi et al., NeurIPS 2024: no rank holds more than `peak` activations of a chunk. With 2P microbatches or more a rank
+   holds so many, and the bubble is at most `slack` above the least that this peak allows. */
 static void controllable_facts(const Run *run, Size size, int peak, int slack)
 {
     assert_true(largest_peak(run) <= (uint32_t)peak);
@@ -378,8 +379,8 @@ static void dualpipev_facts(const Run *run, Size size)
 
 /* --- schedules by slots: P microbatches are a unit. With B = F the units follow each other without a gap --- */
 
-/* Idle time of a rank: `bubble` if B = F = 1. For B >= F = 1: B * bubble, plus bubble * (B-F) for each P microbatches
-   after the first P. */
+/* A unit is P microbatches. If P divides M, a rank is idle for `bubble` if B = F = 1; for B >= F = 1 it is idle for B *
+   bubble, plus bubble * (B-F) for each unit after the first. */
 static void slots_facts(const Run *run, Size size, int chunks, int bubble)
 {
     const int units = size.microbatches / size.ranks, longer = run->backward_time - 1;
@@ -436,7 +437,8 @@ static void two_replicated_facts(const Run *run, Size size) { replicas_facts(run
 
 /* --- asynchronous: the version of the weights that each microbatch uses --- */
 
-/* Harlap et al., SOSP 2019, section 3.3: P-1-r microbatches are in flight on stage r when a new one comes. */
+/* Harlap et al., SOSP 2019, section 3.3: when stage r begins a microbatch, P-1-r earlier ones are in flight on it (all
+   earlier ones if these are fewer). */
 static void pipedream_facts(const Run *run, Size size)
 {
     one_facts(run, size);
@@ -448,7 +450,7 @@ static void pipedream_facts(const Run *run, Size size)
 }
 
 /* PipeDream with replicated stages: the replicas of a stage take the microbatches in turn, and one microbatch of each
-   replica makes a version. */
+   replica makes a version. The last version may have fewer. */
 static void rr_facts(const Run *run, Size size, int replicated)
 {
     const int shared = replicated * size.parameter, stages = size.ranks - shared + replicated;
@@ -467,7 +469,8 @@ static void rr_facts(const Run *run, Size size, int replicated)
 static void one_rr_facts(const Run *run, Size size) { rr_facts(run, size, 1); }
 static void two_rr_facts(const Run *run, Size size) { rr_facts(run, size, 2); }
 
-/* Narayanan et al., ICML 2021, section 3.1: input k, counted from 1, uses version max(floor((k-1)/m)-1, 0). */
+/* Narayanan et al., ICML 2021, section 3.1: if m microbatches make a version (here size.parameter), input k, counted
+   from 1, uses version max(floor((k-1)/m)-1, 0). */
 static void two_buffers_facts(const Run *run, Size size)
 {
     one_facts(run, size);

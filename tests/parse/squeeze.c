@@ -82,7 +82,8 @@ static void assert_squeezed(const char *text, const char *expected)
 static void orders(void **state)
 {
     (void)state;
-    /* No rank may hold more than one activation, so an F comes only after the W of the microbatch before. */
+    /* As written, a rank holds one activation, and squeeze keeps to that: an F comes after the W of the microbatch
+       before. */
     assert_squeezed(ONE_BY_ONE "nFIW : M; squeeze;",
                     "0F0,0I0,0W0,0F1,0I1,0W1,0F2,0I2,0W2\n1F0,1I0,1W0,1F1,1I1,1W1,1F2,1I2,1W2\n");
     /* The condition of squeeze may use parameters. */
@@ -90,7 +91,7 @@ static void orders(void **state)
                     "0F0,0F1,0I0,0W0,0I1,0W1,0F2,0I2,0W2\n1F0,1F1,1I0,1W0,1I1,1W1,1F2,1I2,1W2\n");
     assert_squeezed(ONE_BY_ONE "param some = 2; F : 2; IW : 2; FIW; squeeze if some == P;",
                     "0F0,0F1,0I0,0I1,0W0,0F2,0W1,0I2,0W2\n1F0,1F1,1I0,1I1,1W0,1W1,1F2,1I2,1W2\n");
-    /* A rank may hold two activations: both I run before a W, which then frees memory for the third F. */
+    /* As written, a rank holds two activations: both I run before a W, which then frees memory for the third F. */
     assert_squeezed(ONE_BY_ONE "F : 2; IW : 2; FIW; squeeze;",
                     "0F0,0F1,0I0,0I1,0W0,0F2,0W1,0I2,0W2\n1F0,1F1,1I0,1I1,1W0,1W1,1F2,1I2,1W2\n");
 }
@@ -125,7 +126,8 @@ static int below(int limit)
 
 enum { RANKS_MAX = 4, STAGES_MAX = 8, MICROBATCHES_MAX = 6 };
 
-/* A random legal order, as steps that name every pass: the next pass is chosen among those that can run. */
+/* A random legal order, as steps that name every pass: the next pass is chosen among those that can run. `squeezed`:
+   with `squeeze` at the end. */
 static char *random_file(bool squeezed)
 {
     char *text = NULL, *steps[RANKS_MAX];
@@ -190,7 +192,7 @@ static void random_orders(void **state)
 
 /* --- the schedules for which squeeze was made --- */
 
-/* Makespans at F = I = W = 1 of the orders of the authors' own code (sail-sg/zero-bubble-pipeline-parallelism,
+/* Makespans of V-Half and V-Min at F = I = W = 1, by the authors' own code (sail-sg/zero-bubble-pipeline-parallelism,
    zbv_greedy.py at 39f2c186, run at these sizes): P from 2 on; M = P/2, P, 3P/2. */
 enum { PUBLISHED_RANKS = 24 };
 static const short published_half[PUBLISHED_RANKS - 1][3] = {
@@ -220,8 +222,8 @@ static Measure measure_schedule(const char *path, int ranks, int microbatches)
     return found;
 }
 
-/* Squeezed orders are no longer than these. For more microbatches, schedules.c checks the least bubble that the peak
-   allows. */
+/* The squeezed orders of V-Half and V-Min are no longer than those of their authors. For more microbatches, schedules.c
+   checks the least bubble that the peak allows. */
 static void no_longer_than_published(void **state)
 {
     (void)state;

@@ -6,7 +6,7 @@
 
 static const char begin[] = "<script type=\"application/json\" id=\"timeline\">";
 
-/* Reads one list of numbers of a rank; returns its length. */
+/* Reads the list `name` of a rank, which has at most `most` numbers; returns its length. */
 static uint32_t read_list(const char *rank, const char *name, double *values, uint32_t most)
 {
     uint32_t count = 0;
@@ -86,8 +86,9 @@ static char *order_of(int count, bool pipes)
 static double whole_start(const Rank *rank, uint32_t i) { return rank->start[rank->pair[i] == 2 ? i - 1 : i]; }
 static double whole_end(const Rank *rank, uint32_t i) { return rank->end[rank->pair[i] == 1 ? i + 1 : i]; }
 
-/* The input of a pass comes from a neighbouring stage, for the same pipe and microbatch. It is ready when the pass
-   there has ended, plus the latency of a message if that is on another rank, and the pass starts no earlier. */
+/* The input of a pass comes from a neighbouring stage, for the same pipe and microbatch. It is ready when the pass (or
+   F&B) that computes it has ended, plus `latency` if another rank computes it. The pass starts no earlier. Passes
+   without such an input are left out. */
 static void check_needs(int count, double latency)
 {
     for (int r = 0; r < count; r++)
@@ -108,7 +109,8 @@ static void check_needs(int count, double latency)
         }
 }
 
-/* A rank idles before a pass only until its inputs are there; before an F&B until the last input is. */
+/* A rank idles before a pass only until the inputs of the pass are there; before an F&B until the last of its inputs
+   is. */
 static void check_idle(int count)
 {
     uint32_t gaps = 0;
@@ -232,8 +234,8 @@ static void test_light_and_dark(void **state)
     free(page);
 }
 
-/* The page that the command `make` writes to $F/x.html, as Chromium renders it with the file `script` added. NULL if
-   Chromium is not installed. The caller frees it. */
+/* The HTML of the page that the command `make` writes to $F/x.html, after Chromium has run it with the file `script`
+   added, and with `hash` after the # of its address. NULL: Chromium is not installed. The caller frees it. */
 static char *in_chromium(const char *make, const char *hash, const char *script)
 {
     if (system("command -v chromium >/dev/null 2>&1") != 0)
@@ -310,7 +312,7 @@ static const char said_by_page[] =
     "overlapped with p0:1B0 | from 25.5 to 28.5, takes 3\n"
     "trace: 8 ranks, waits that differ: 0 true";
 
-/* page.js points, clicks, types and exports, and writes the results. */
+/* The script page.js points, clicks, types and exports in the page, and writes the results into the page. */
 static void test_reader(void **state)
 {
     (void)state;

@@ -135,8 +135,8 @@ static void test_well_formed(void **state)
     free(svg);
 }
 
-/* Numbers fit into their cells in a font with wide digits (0.64 for DejaVu Sans), the title and the legend into the
-   picture, and the labels of ranks do not overlap. Returns how many numbers there are. */
+/* Numbers fit into their cells in a font with wide digits (DejaVu Sans: 0.64 of the font size), the title and the
+   legend into the picture, and the labels of ranks do not overlap. Returns how many cells have a number. */
 static int check_texts(const char *svg)
 {
     const double right = attribute(svg, "width");
@@ -246,8 +246,8 @@ static uint32_t count_of(const char *text, const char *part)
     return count;
 }
 
-/* dpc diff draws every pass twice, predicted and measured, over one time axis that is long enough for both, and an
-   error for each rank. */
+/* dpc diff draws every pass twice, predicted and measured, over one time axis that is long enough for both, and gives
+   the error of the prediction for each rank. */
 static void test_two_timelines(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The timeline as text. It equals the pictures at the heads of files in schedules/. It has the same passes at other
-   widths, and with and without colours. */
+/* The timeline as text. It equals the pictures at the heads of files in schedules/, as far as dpc prints their form. It
+   has the same passes at other widths, and with and without colours. */
 #include "compiler/output/terminal.h"
 #include "tests/picture/run.h"
 
@@ -42,7 +42,7 @@ static bool head_options(const char *text, char *options, size_t size)
     const char *slots = strstr(line, "one slot a pass");
     if (slots && slots < line + length)
         snprintf(options + used, size - used, " --cost B=1");
-    /* for three or more chunks the heads have a form of text that dpc cannot print */
+    /* dpc does not print the form for more than two chunks, in which a pass shows its chunk and its microbatch */
     const char *chunks = strstr(line, "its chunk, its microbatch");
     return !chunks || chunks > line + length;
 }
@@ -60,7 +60,7 @@ static char *lines_with(const char *text, const char *begin, const char *cut)
     return found;
 }
 
-/* A long row of a head is cut and ends in "...": cuts the text that is compared with it in the same way. */
+/* A long row of `head` is cut and ends in "...". Cuts the same row of `rows` in the same way. */
 static void cut_as(char *rows, const char *head)
 {
     char *to = rows;
@@ -103,7 +103,8 @@ static void test_heads(void **state)
     assert_true(compared >= 5);
 }
 
-/* The passes of a rank in all blocks of the timeline, without those whose number is not printed. */
+/* The passes of a rank in all parts of the timeline, without those whose number is not printed. The caller frees
+   them. */
 static char *passes_of(const char *shown, const char *rank)
 {
     char *row = calloc(1, 2 * strlen(shown) + 1), *to = row;
@@ -123,7 +124,7 @@ static char *passes_of(const char *shown, const char *rank)
     return row;
 }
 
-/* How many passes have no number, as the text says. */
+/* How many passes have no number for lack of room, as the text says; 0: the text says nothing about it. */
 static long unnumbered(const char *shown)
 {
     const char *found = strstr(shown, "without a number, for which there is no room: ");
@@ -204,7 +205,7 @@ static void test_width(void **state)
     }
 }
 
-/* The output of dpc show on a terminal of 200 columns. */
+/* The output of dpc show on a terminal of 200 columns, with NO_COLOR set to `no_colour`. */
 static char *on_terminal(const char *no_colour)
 {
     struct winsize size = {.ws_row = 50, .ws_col = 200};

@@ -44,7 +44,7 @@ static void read_instruction(const char *text, Event *event)
         assert_string_equal(event->name, *event->pass ? event->pass : event->message);
 }
 
-/* Every process and every thread has a name and a sort index. */
+/* Checks the name or the sort index of a process (a rank) or of a thread (a lane), and counts it in `named`. */
 static void read_names(const char *text, const Event *event, int *named)
 {
     static const char *const kinds[] = {"process_name", "process_sort_index", "thread_name", "thread_sort_index"};
@@ -56,7 +56,7 @@ static void read_names(const char *text, const Event *event, int *named)
     assert_non_null(arguments);
     char name[32], wanted[32];
     if (kind % 2) {
-        /* the lane of components is sorted right below that of passes */
+        /* the lane of components has the sort index of the lane of passes, so that it is right below it */
         const int lane = event->lane == LANE_COMPONENTS ? LANE_COMPUTE : event->lane;
         assert_true(json_number(arguments, "sort_index") == (kind == 1 ? event->rank : lane));
     } else {
@@ -64,7 +64,7 @@ static void read_names(const char *text, const Event *event, int *named)
         snprintf(wanted, sizeof wanted, "rank %d", event->rank);
         assert_string_equal(name, kind == 0 ? wanted : trace_lane_names[event->lane]);
     }
-    named[event->rank] += event->lane < TRACE_LANES; /* not every trace has the lanes after these */
+    named[event->rank] += event->lane < TRACE_LANES; /* lanes from TRACE_LANES on are not in every trace */
 }
 
 /* For each rank: the last value of its counter of activations, its largest value, and the time of its last event. */
@@ -106,7 +106,7 @@ static void check_counters(const char *stats, int ranks)
     }
 }
 
-/* Reads all events, and checks the members that each phase needs. */
+/* Reads all events, and checks the members that each kind of event ("ph") needs. Returns their number. */
 static int read_events(const char *trace)
 {
     int count = 0, named[RANKS_MAX] = {0};
@@ -172,7 +172,7 @@ static int read_events(const char *trace)
 
 static bool same_category(const Event *event, const char *category) { return strcmp(event->category, category) == 0; }
 
-/* The pass in which an arrow starts or ends. */
+/* The pass during which an arrow starts or ends, on the rank of that end; NULL: none. */
 static const Event *around(int count, const Event *arrow)
 {
     for (int i = 0; i < count; i++)
@@ -182,8 +182,8 @@ static const Event *around(int count, const Event *arrow)
     return NULL;
 }
 
-/* The events of a rank are in order and do not overlap on any lane: a rank does one thing at a time. In a predicted
-   trace a rank is idle only before a pass. */
+/* The events of a rank are in order and do not overlap, even if they are on different lanes: a rank does one thing at a
+   time. In a predicted trace a rank is idle only before a pass. */
 static void check_order(int count, bool modelled)
 {
     double clock[RANKS_MAX] = {0};
@@ -219,7 +219,7 @@ static bool holds(const Event *pass, int stage, char kinds[2], int microbatch)
 }
 
 /* Checks the arrows among `count` events: each connects passes of neighbouring stages for the same microbatch, and
-   takes at least the latency. */
+   takes at least the latency. Returns the number of arrows. */
 static int check_arrows(int count, double latency)
 {
     int arrows = 0;

@@ -97,7 +97,8 @@ static Program *small_program(Arena *arena)
                                    .seed = 7});
 }
 
-/* A program whose I and W put weight gradients off, as the recipe says. It need not pass the verifier. */
+/* A program whose I and W name weight gradients that are put off: in turn those of all components and those of the
+   recipe. It need not pass the verifier. */
 static Program *program_with_after(Arena *arena)
 {
     Program *program = copy_program(arena, small_program(arena));
@@ -155,7 +156,7 @@ static void decode_gives_back_what_was_encoded(void **state)
     }
 }
 
-/* Encodes and decodes the extreme values of every field, which small schedules do not have. */
+/* Encodes and decodes extreme values of fields, which small schedules do not have. */
 static void decode_gives_back_extremes(void **state)
 {
     (void)state;
@@ -241,7 +242,7 @@ static void every_flipped_bit_is_refused(void **state)
     arena_free(&arena);
 }
 
-/* A program that is truncated at any position and has a correct checksum is refused. */
+/* A program that is truncated at any position after its version and has a correct checksum is refused. */
 static void truncations_beneath_the_checksum_are_refused(void **state)
 {
     (void)state;
@@ -285,7 +286,7 @@ static void forgeries_are_refused(void **state)
     (void)state;
     /* The bytes of a program: name "", source "", full, 1 stage, 1 microbatch, 1 pipe of 1 from 0 without versions, no
        recipe, no group, 1 rank of 1 chunk (pipe 0 stage 0) with no slots, peak 0, 1 instruction, which is END on line
-       1. Those without a reason decode, though they are not complete steps. Each of the others has one change. */
+       1. Those without a reason decode, though they are not complete steps. Each of the others has one mistake. */
     enum {
         ATTENTION_W = RECIPE_ATTENTION * RECIPE_PASSES + RECIPE_W,
         MLP_W = RECIPE_MLP * RECIPE_PASSES + RECIPE_W,
@@ -316,7 +317,7 @@ static void forgeries_are_refused(void **state)
         {"an instruction", 27, {0, 0, 0, 1, 1, 1, 1, 0, 0,       0,    0,    1, 1, 0,
                                 0, 0, 0, 0, 0, 0, 0, 1, OP_WAIT, 0xff, 0xff, 3, 2}},
         /* one after the other: more recipes than bytes; too many entries; no such entry; a chunk of one half only; a
-           recipe after that of all other pairs; a chunk above the limit */
+           recipe after the one for all other pairs of chunks; a chunk above the limit */
         {"its recipes", 17, {0, 0, 0, 1, 1, 1, 1, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0}},
         {"its recipes", 29, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 17, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
         {"its recipes", 29, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 1, 24, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
@@ -337,8 +338,8 @@ static void forgeries_are_refused(void **state)
         {"its recipes", 16, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0}},
         {"its recipes", 32, {0, 0,           1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0,      0,
                              1, ATTENTION_W, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
-        /* I, then W, whose operand PUT_OFF names all components; one that does not exist; more than 16 bits; is cut
-           off; is the last byte, so that the line is missing */
+        /* five programs with an I, then five with a W. The operand PUT_OFF names all components; names one that does
+           not exist; has more than 16 bits; is cut off; is the last byte, so that the line is missing */
         {NULL, 34, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0,   0,
                     0, 0, 0, 0, 1, I, 0, 0, 0, 0, 0, 0, 0, 0, 0, ALL, 2}},
         {"an instruction", 34, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0,       0,
