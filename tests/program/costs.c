@@ -70,7 +70,7 @@ static void test_pairs(void **state)
     assert_true(costs_pair(&factor, 0, 2, COST_B) == 4.5);
     assert_true(costs_pair(&factor, 1, 0, COST_B) == 6);
     assert_true(costs_pair(&factor, 0, 1, COST_I) == 0.75 * 5);
-    /* an F&B takes 3/4 of the time of F and B on stage 0, and half of it on stage 1 */
+    /* FB is 3/4 of F + B on stage 0, and half of F + B on stage 1 */
     const Costs both = costs_from("F=2,I=1,W=1,FB=3,FB[1]=2");
     assert_true(costs_pair(&both, 0, 1, COST_B) == 0.75 * 2 + 0.5 * 2);
     assert_true(costs_pair(&both, 1, 0, COST_I) == 0.5 * 2 + 0.75 * 1);
@@ -132,9 +132,9 @@ static Costs resolved_from(const char *text, uint32_t stages)
 
 enum { ALL_USED = (1 << STAGE_COSTS) - 1 };
 
-/* How I and W of a stage are found, in this order: its own value; its B minus the other half; its B divided in the
-   ratio of the stages that have both; half of B each. Costs for all stages count only if the stage has no B of its
-   own. */
+/* How I and W of a stage are found, in this order: the given value (one for all stages counts only if the stage has no
+   B of its own); B minus the other half, but at least 0; B divided in the ratio of the stages that have both I and W;
+   half of B each; without a B, 1. */
 static void test_halves(void **state)
 {
     (void)state;
@@ -376,7 +376,7 @@ static void test_refused(void **state)
     }
 }
 
-/* Random sequences of words of the format are accepted, or refused with a message. */
+/* Random sequences of words of the format and of other characters are accepted, or refused with a message. */
 static void test_any_text(void **state)
 {
     (void)state;

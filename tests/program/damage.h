@@ -20,7 +20,8 @@ static inline void assert_verified(const Program *program)
     }
 }
 
-/* Checks that the message has every one of `words`, which are separated by '|'. */
+/* Checks that program_verify refuses the program, with a message that has every one of `words`, which are separated by
+   '|'. */
 static inline void assert_refused(const Program *program, const char *words)
 {
     Error error = {""};

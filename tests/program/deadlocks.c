@@ -8,7 +8,7 @@
 static Program *both_send_first(Arena *arena)
 {
     Program *program = copy_program(arena, bidirectional(arena));
-    /* Moves the first RECV_F of each rank to right after its first SEND_F, if it comes before that. */
+    /* Moves the first RECV_F of each rank to right after its first SEND_F, if the RECV_F comes first. */
     for (uint32_t r = 0; r < 2; r++) {
         const Instruction receive = *at(program, r, OP_RECEIVE_FORWARD, 0);
         const uint32_t i = find(program, r, OP_RECEIVE_FORWARD, 0), send = find(program, r, OP_SEND_FORWARD, 0);
@@ -59,8 +59,8 @@ static void a_cycle_is_returned_with_instructions(void **state)
     arena_free(&arena);
 }
 
-/* In a ring of ranks each waits for the previous one. The message prints only a part of this long cycle. One rank is
-   not in it. */
+/* In a ring of ranks each waits for the previous one. The message prints only a part of this long cycle. One more rank
+   waits, but is not in the cycle. */
 static void a_long_cycle_is_cut_short(void **state)
 {
     (void)state;
@@ -90,7 +90,8 @@ static void a_long_cycle_is_cut_short(void **state)
                                               .chunk = r ? 0 : 1,
                                               .line = 40 + r,
                                               .peer = (uint16_t)((r + RING - 1) % RING)};
-        rank->instructions[1] = rank->instructions[0]; /* the verifier wants at least one instruction per chunk */
+        /* a second instruction, because the verifier expects one for each F, and a rank with two chunks has two F */
+        rank->instructions[1] = rank->instructions[0];
         rank->instructions[2].opcode = OP_END;
         rank->instruction_count = 3;
     }

@@ -55,7 +55,8 @@ static void derived_programs_verify_and_come_out_right(void **state)
     }
 }
 
-/* In the reference, every pass of an asynchronous program uses the same version of the weights as in the program. */
+/* In the reference (the program for one rank that runs all stages), every pass of an asynchronous program uses the same
+   version of the weights as in the program. */
 static void an_asynchronous_reference_has_the_same_versions(void **state)
 {
     (void)state;
@@ -173,8 +174,8 @@ static uint32_t weight_order(const Program *program, uint32_t rank, uint32_t chu
     return count;
 }
 
-/* The reference runs the B or W passes of each copy of a stage in the program's order. So the gradient of each copy is
-   the same sum, added up in the same order. */
+/* The reference (the program for one rank that runs all stages) runs the B or W passes of each copy of a stage in the
+   program's order. So the gradient of each copy is the same sum, added up in the same order. */
 static void a_reference_keeps_the_order_of_every_copys_weight_gradients(void **state)
 {
     (void)state;

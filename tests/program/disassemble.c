@@ -138,7 +138,7 @@ static void the_table_is_in_order(void **state)
                                      operand->kind == OPERAND_POST_RECEIVE;
         }
         assert_true(count <= OPERANDS_MAX);
-        /* an instruction fills at most one slot of a class */
+        /* an instruction fills, or uses as scratch, at most one slot of a class */
         for (int class = 0; class < SLOT_CLASSES; class ++)
             assert_true(fills[class] <= 1);
     }

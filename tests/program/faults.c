@@ -230,8 +230,8 @@ static void wait_after_norm(Program *program)
     drop(program, 0, i);
     insert(program, 0, find(program, 0, OP_NORM, 0) + 1, wait);
 }
-/* Moves the next B to right before the first instruction `before`, which belongs to the U of the previous
-   microbatch. */
+/* Moves the B that follows the first instruction `before` of rank 0 to right before it. This instruction belongs to the
+   U of an earlier microbatch. */
 static void backward_moves(Program *program, Opcode before)
 {
     const uint32_t place = find(program, 0, before, 0);

@@ -76,7 +76,8 @@ static inline void compute_weight(Generator *generator, Pass pass, uint16_t put_
     generator->streams[rank].held--;
 }
 
-/* Joins the last two passes of a rank to an F&B, whose I puts off the weight gradients of these components. */
+/* Joins the last two passes of a rank, an F and a B or I, to an F&B. `put_off`: bits of the components whose weight
+   gradients the recipe puts off; 0: none, or a split backward. */
 static inline void join_halves(Generator *generator, uint32_t rank, uint16_t put_off)
 {
     Stream *stream = &generator->streams[rank];
@@ -106,8 +107,8 @@ static inline bool is_ready(const Generator *generator, PassKind kind, Pass pass
     }
 }
 
-/* Finds the lowest microbatch whose pass of this kind is ready on the rank. The search starts at a random chunk. False:
-   none is ready. */
+/* Finds a pass of this kind that is ready on the rank: the lowest microbatch of the first chunk that has one, where the
+   search starts at a random chunk. False: none is ready. */
 static inline bool find_ready(Generator *generator, uint32_t rank, PassKind kind, Pass *found)
 {
     const RankProgram *chunks = &generator->program->ranks[rank];
@@ -286,7 +287,7 @@ static inline Program *generate(Arena *arena, Shape shape)
     return program;
 }
 
-/* Random shapes of all kinds, small enough for many tests of each. */
+/* A random shape of any kind, small enough for many tests. */
 static inline Shape random_shape(uint64_t *seed)
 {
     const uint32_t ranks = 1 + random_below(seed, 6);

@@ -39,7 +39,8 @@ static inline uint32_t place_rank(Generator *generator, uint32_t pipe, uint32_t 
     return rank;
 }
 
-/* A random number of copies that leaves ranks for the later pipes. */
+/* A random number of copies of a stage in a pipe, at most `replicas` and the number of microbatches, that leaves ranks
+   for the later pipes; 1 unless the placement is RANDOM. */
 static inline uint32_t random_copies(Generator *generator, uint32_t pipe)
 {
     const Shape *shape = &generator->shape;

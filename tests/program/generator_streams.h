@@ -11,12 +11,13 @@ typedef enum Preference { PREFER_FORWARD, PREFER_BACKWARD, PREFER_ANY } Preferen
 
 typedef struct Shape {
     uint32_t ranks, stages, pipes, microbatches; /* each rank must get a stage or a copy; microbatches: per pipe */
-    Placement placement;                         /* LOOP: stage % ranks; V: down and up; both: odd pipes mirrored */
+    /* LOOP: stage % ranks; V: down and up; in odd pipes both are mirrored. RANDOM: any rank */
+    Placement placement;
     /* placement RANDOM: the largest number of copies of a stage in a pipe; 0 means 1 */
     uint32_t replicas;
     Preference preference;
     uint32_t split;   /* percentage of backwards that are split into I and W */
-    uint32_t overlap; /* percentage of the possible F&Bs that become one */
+    uint32_t overlap; /* percentage of the pairs of passes that may form an F&B and do */
     uint32_t after;   /* percentage of the recipes that put weight gradients off */
     /* > 0: the program is asynchronous, with a U after so many backwards of a stage, all copies together; 0:
        synchronous */

@@ -28,7 +28,8 @@ static inline uint32_t wanted_version(const Shape *shape, uint32_t microbatch)
     return microbatch / shape->update > 0 ? microbatch / shape->update - 1 : 0;
 }
 
-/* Whether microbatches that use this copy need a version, now or later. */
+/* Whether a microbatch that uses this copy needs the version: from its F to its I or B, and with `delayed` also
+   before. */
 static inline bool is_needed(const Generator *generator, Home place, uint32_t version)
 {
     const Shape *shape = &generator->shape;
@@ -87,8 +88,9 @@ static inline void update_stage_async(Generator *generator, uint32_t stage, bool
     generator->gathered[stage] = 0;
 }
 
-/* Called after each B and each W. In an asynchronous program it may add the U of the stage; the last U uses the
-   remaining gradients. In a synchronous one it may post the sum; a sum that is not posted here is posted at the end. */
+/* Called after each B and each W. In an asynchronous program it adds the U of the stage once enough backwards have run;
+   finish() adds the last U, for the remaining gradients. In a synchronous one it may post the sum after the last
+   backward of the stage; finish() posts the sums that are not posted here. */
 static inline void gather(Generator *generator, Pass pass)
 {
     const Shape *shape = &generator->shape;

@@ -88,7 +88,7 @@ static Program *overlapped(Arena *arena)
                                    .seed = 5});
 }
 
-/* Returns an F&B of a stage that is neither the first nor the last, so its halves have all inputs and outputs. */
+/* Returns an F&B whose two stages are neither the first nor the last, so its halves have all inputs and outputs. */
 static Instruction *overlap(Program *program)
 {
     for (uint32_t r = 0; r < program->rank_count; r++)

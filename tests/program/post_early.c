@@ -15,7 +15,7 @@ static bool is_message(const Instruction *instruction)
 }
 
 /* Checks that every instruction is there once, that instructions other than messages keep their order, and that no
-   message comes later among these. Returns how many messages have moved. */
+   message comes after more of these than before. Returns how many messages have moved. */
 static uint32_t check_rank(const RankProgram *before, const RankProgram *after)
 {
     bool *seen = calloc(before->instruction_count, sizeof *seen);
@@ -78,8 +78,8 @@ static void the_step_stays_the_same(void **state)
     assert_true(moved > 500);
 }
 
-/* In a program for blocking transports, a send comes where its receiver is ready, perhaps late. Here it is posted right
-   after its pass. */
+/* In a program for blocking transports, a send comes where its receiver is ready, perhaps late. Here it is posted after
+   its pass, with only messages between the two. */
 static void a_send_follows_its_pass(void **state)
 {
     (void)state;

@@ -49,7 +49,7 @@ static inline Recipe random_recipe(uint64_t *seed)
     return recipe;
 }
 
-/* Moves some W of a recipe from compute to after. */
+/* Moves some W of a recipe from its list `compute` to its list `after`. */
 static inline void put_weights_off(Recipe *recipe, uint64_t *seed)
 {
     const uint8_t count = recipe->counts[RECIPE_COMPUTE];

@@ -51,7 +51,8 @@ static void what_is_right_can_be_issued(void **state)
     }
 }
 
-/* Tries all interleavings of the two streams. */
+/* Whether some interleaving of the lists compute and comm keeps the rules. `order` begins with i entries of compute and
+   k of comm. */
 static bool some_order_is_right(const Recipe *recipe, RecipeEntry *order, uint32_t i, uint32_t k)
 {
     if (!in_order(order, i + k))
@@ -107,7 +108,7 @@ static const RecipeSpan *span_of(const RecipeTimes *times, uint32_t layer, Recip
     return NULL;
 }
 
-/* When the last entry of a pass in a layer ends. */
+/* When the last entry of a pass in a layer ends; 0: it has none. */
 static double end_of_layer(const RecipeTimes *times, uint32_t layer, RecipePass pass)
 {
     double end = 0;
@@ -118,8 +119,8 @@ static double end_of_layer(const RecipeTimes *times, uint32_t layer, RecipePass 
     return end;
 }
 
-/* The time of an entry in an F&B. The multiprocessors that communicate do not compute; on fewer of them communication
-   takes longer. */
+/* The time of an entry in an F&B. If the recipe has a share, computation runs on the multiprocessors that comm leaves.
+   Communication takes longer on fewer multiprocessors than costs->multiprocessors. */
 static double slowed(const Recipe *recipe, const Costs *costs, RecipeStream stream, RecipeEntry entry)
 {
     const double time = costs->parts[entry.component][entry.pass], others = recipe->whole - recipe->share;
@@ -131,7 +132,8 @@ static double slowed(const Recipe *recipe, const Costs *costs, RecipeStream stre
     return own < costs->multiprocessors ? time * costs->multiprocessors / own : time;
 }
 
-/* Every entry starts at the earliest time at which its stream is free and the entry that it needs has ended. */
+/* Every entry starts at the earliest time at which its stream is free and what it needs has ended: another entry of its
+   layer, or the same pass of the layer before. */
 static void nothing_waits_for_nothing(void **state)
 {
     (void)state;

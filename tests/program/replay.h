@@ -49,7 +49,8 @@ static inline uint64_t pass_value(uint32_t kind, uint32_t stage, uint32_t data, 
     return mix(mix(mix(kind, stage), data), mix(input, other));
 }
 
-/* The gradient of a stage that a correct step computes for one microbatch if all weights are 0. */
+/* The gradient of a stage that a correct step computes for one microbatch if all weights are 0. `loss` gets the loss of
+   this microbatch. */
 static inline uint64_t expected_gradient(const Program *program, uint32_t stage, uint32_t data, uint64_t *loss)
 {
     uint64_t *activation = calloc(program->stages + 1, sizeof *activation), result = 0;

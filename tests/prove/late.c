@@ -42,8 +42,8 @@ static bool meet(const Action *a, const Action *b)
            b->microbatch == a->microbatch;
 }
 
-/* Number of steps of a run in which a rank needs one step for a pass, an F&B, or a message; for a message both ranks
-   must be there. */
+/* Number of steps of a run in which a rank needs one step for a pass, an F&B, or a message. Both ranks of a message
+   take this step together. */
 static unsigned steps(const Schedule *schedule)
 {
     uint32_t *next = calloc(schedule->ranks, sizeof *next), *acted = calloc(schedule->ranks, sizeof *acted);
@@ -94,9 +94,9 @@ static unsigned steps_of(const char *path, int ranks, int microbatches, int chun
     return count;
 }
 
-/* interleaved-1f1b with 64 microbatches: a middle rank has 768 actions. The last rank but one cannot start before step
-   11, and ends at least 11 steps before the last rank to end: so 790 is the least. (With messages directly after the
-   passes that produce them it would take 1060.) */
+/* interleaved-1f1b with 8 ranks, 64 microbatches and 2 chunks: a middle rank has 768 actions. The last rank but one can
+   start only after 11 steps, and ends at least 11 steps before the last rank to end: so 790 is the least. (With
+   messages directly after the passes that produce them it would take 1060.) */
 static void test_steps(void **state)
 {
     (void)state;

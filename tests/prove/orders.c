@@ -1,7 +1,7 @@
 /* Random placements with random legal orders: one pipe or several, stages on one rank or several, with messages of
-   their own or without. dpc accepts them and compiles them to verified programs, and gives the same for a .dps that
-   spells them out. Mutations of them are accepted or rejected exactly as an independent, naive check of the same rules
-   says. */
+   their own or without. dpc accepts the orders and compiles them to verified programs. A .dps that spells out an order
+   without messages gives the same order. Mutations are accepted or rejected exactly as an independent, naive check of
+   the same rules says. */
 
 #include "compiler/lower/lower.h"
 #include "compiler/order/csv.h"
@@ -26,7 +26,7 @@ enum { RANKS = 5, PIPES = 3, STAGES = 8, MICROBATCHES = 5, CELLS = 400 };
 enum { SEND_F = 'f', RECEIVE_F = 'g', SEND_B = 'b', RECEIVE_B = 'c' }; /* kinds of Cells that are messages */
 
 typedef struct Cell {
-    char kind; /* F B I W, or one of the above */
+    char kind; /* F B I W, or a message: f g b c */
     int pipe, stage, microbatch;
     bool overlap;
 } Cell;
@@ -51,7 +51,8 @@ static int below(int limit)
 
 enum { STAGE_LIMIT = STAGES + 1, MICROBATCH_LIMIT = MICROBATCHES + 3 };
 
-/* What each rank has computed, and what is available; a message's content is available once it is received. */
+/* Which passes have run (`forward`: F; `input`: B or I), and which results the next pass can use (`_here`): that of a
+   message once it is received. `home`: the rank of each pass; -1: none yet. */
 typedef struct Done {
     bool forward[PIPES][STAGE_LIMIT][MICROBATCH_LIMIT], input[PIPES][STAGE_LIMIT][MICROBATCH_LIMIT];
     bool forward_here[PIPES][STAGE_LIMIT][MICROBATCH_LIMIT], input_here[PIPES][STAGE_LIMIT][MICROBATCH_LIMIT];
@@ -89,7 +90,7 @@ static bool ready(const Orders *orders, const Done *done, const Cell *cell)
 static void finish(const Orders *orders, Done *done, const Cell *cell)
 {
     const int p = cell->pipe, s = cell->stage, m = cell->microbatch;
-    const bool derived = !orders->messages; /* results are available to all ranks at once */
+    const bool derived = !orders->messages; /* if dpc derives messages, results are available to all ranks at once */
     if (cell->kind == 'F') {
         done->forward[p][s][m] = true;
         done->forward_here[p][s][m] |= derived || done->home[p][s][m] == done->home[p][s + 1][m];
@@ -108,7 +109,7 @@ static bool same_cell(const Cell *a, const Cell *b)
     return a->kind == b->kind && a->pipe == b->pipe && a->stage == b->stage && a->microbatch == b->microbatch;
 }
 
-/* Runs one pass, one F&B, or one message of this rank together with its peer, if possible now. */
+/* Runs the next pass, F&B or message of this rank, a message together with its peer. False: it cannot run now. */
 static bool step(const Orders *orders, Done *done, int next[RANKS], int rank)
 {
     if (next[rank] == orders->counts[rank])
@@ -143,7 +144,8 @@ static bool completes(const Orders *orders, Done *done)
     return memcmp(next, orders->counts, sizeof next) == 0;
 }
 
-/* Whether each message has its two ends on different ranks, and no rank has a message twice. */
+/* Whether every message goes between neighbouring stages on different ranks, is on the rank of its stage, and comes
+   only once there. */
 static bool messages_complete(const Orders *orders, const Done *done)
 {
     for (int r = 0; r < orders->ranks; r++)
@@ -494,7 +496,7 @@ static void insert_cell(Orders *orders, int rank, int place, Cell cell)
     cells[place] = cell;
 }
 
-/* Moves all passes of a microbatch on a stage to another rank, in their order. */
+/* Moves all passes of a microbatch on a stage to a random rank, in their order. */
 static void move_microbatch(Orders *orders, Cell of)
 {
     const int target = below(orders->ranks);
@@ -509,8 +511,8 @@ static void move_microbatch(Orders *orders, Cell of)
         }
 }
 
-/* Removes, repeats, swaps, moves, renumbers or pairs one cell, or moves a whole microbatch. If the first half of an F&B
-   moves, its bracket moves along: it then overlaps with whatever comes next, or with nothing. */
+/* Removes, repeats, swaps, moves, renumbers or pairs one cell, changes its kind, or moves a whole microbatch. If the
+   first half of an F&B moves, its bracket moves along: it then overlaps with whatever comes next, or with nothing. */
 static void mutate(Orders *orders)
 {
     const int rank = below(orders->ranks);

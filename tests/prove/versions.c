@@ -1,6 +1,7 @@
-/* A rank keeps exactly as many versions of weights as are in use: the newest one, and each version with a microbatch
-   that has run forward and not backward, or will run forward. An order is refused if a U is missing, superfluous,
-   misplaced or wrongly numbered, or if it uses a version that does not exist. */
+/* A rank keeps exactly as many versions of weights as are in use: the newest one, each that a microbatch uses which
+   has run forward and not backward, and each that the pipe names for a microbatch which has not run yet. An order is
+   refused if a U is missing, superfluous, misplaced or wrongly numbered, or if it uses a version that does not
+   exist. */
 
 #include "compiler/compile.h"
 
@@ -94,7 +95,7 @@ static void pipedream_keeps_one_for_each_in_flight(void **state)
         }
 }
 
-/* Narayanan et al., ICML 2021: a stage keeps two versions. */
+/* Narayanan et al., ICML 2021: a stage keeps two versions; one if there is only one U. */
 static void double_buffering_keeps_two(void **state)
 {
     (void)state;
@@ -159,7 +160,7 @@ static uint32_t below(uint32_t limit)
     return (uint32_t)(random_state >> 33) % limit;
 }
 
-/* 1F1B with a U after every backward, or after every second one. */
+/* 1F1B with a U after every `group` backwards and after the last one. With group > 1 each F names its version. */
 static void make_orders(Orders *orders, uint32_t group)
 {
     *orders = (Orders){.named = group > 1};
@@ -223,7 +224,7 @@ static void mutate(Orders *orders)
         memmove(&cells[j + 1], &cells[j], (*count - 1 - j) * sizeof *cells);
         cells[j] = update;
         break;
-    default: /* numbers all U of the rank in their order */
+    default: /* this mutation numbers all U of the rank in their order */
         for (uint32_t k = 0, updates = 0; k < *count; k++)
             if (cells[k].kind == 'U')
                 cells[k].number = ++updates;
@@ -231,7 +232,8 @@ static void mutate(Orders *orders)
     }
 }
 
-/* Whether the replicas' updates match and there is no deadlock. */
+/* Whether all ranks reach their end: the two replicas run the same number of U, each U has a gradient, and there is no
+   deadlock. */
 static bool replicas_end(const Orders *orders)
 {
     uint32_t next[RANKS] = {0}, gathered[RANKS] = {0};
@@ -324,7 +326,7 @@ static void orders_with_wrong_updates_are_refused(void **state)
         assert_true(is_good(&orders));
         for (uint32_t times = below(4); times > 0; times--)
             mutate(&orders);
-        uint32_t updates = 0; /* a step without U is synchronous */
+        uint32_t updates = 0; /* without a U the orders would be those of a synchronous step */
         for (uint32_t r = 0; r < RANKS; r++)
             for (uint32_t k = 0; k < orders.counts[r]; k++)
                 updates += orders.cells[r][k].kind == 'U';
