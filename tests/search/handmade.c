@@ -54,8 +54,8 @@ static double searched(Schedule *schedule, const Costs *costs, Unit unit, const 
     return found.cost;
 }
 
-/* [ranks]: the peak memory of the rank's order, but at least what a search needs; if `shared`, the largest of these for
-   all ranks. */
+/* [rank]: the most memory that its order uses, but at least what search_least_memory says. `shared`: all ranks get the
+   largest of these numbers. */
 static int64_t *memory_of(const Schedule *schedule, Unit unit, bool shared, Arena *arena)
 {
     int64_t *memory = arena_array(arena, schedule->ranks, sizeof *memory), most = 0;

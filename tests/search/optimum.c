@@ -24,7 +24,7 @@ typedef struct Case {
     int head;                            /* additional time of an F of the last stage */
     int frees_input, frees_weight;       /* memory of a microbatch that I and W free */
     int memory;
-    int gap; /* measured difference between the search's result and the optimum */
+    int gap; /* the most by which the search's result exceeds the optimum; a measured figure */
 } Case;
 
 /* A placement with its costs and the memory of every rank. */
@@ -194,7 +194,7 @@ static double makespan_of(const Problem *problem, Order *orders, Arena *arena)
     return times.makespan;
 }
 
-/* The search must find an order as short as the proven optimum. Returns the optimum's makespan. */
+/* Checks that the search finds the makespan that the solver proves to be the least. Returns this makespan. */
 static double compare_pairs(const Problem *problem, Arena *arena)
 {
     Schedule schedule;
@@ -256,8 +256,8 @@ static void optima_with_pairs(void **state)
     }
 }
 
-/* For small random placements, times and limits, the bound is never above the optimum, and the search reaches it. In
-   some cases a B takes less time than an I and a W. */
+/* For small random placements, times and limits, the bound is never above the optimum, and the search reaches the
+   optimum. In some cases a B takes less time than an I and a W. */
 static void random_problems(void **state)
 {
     (void)state;

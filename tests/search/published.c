@@ -11,7 +11,8 @@
 #include <cmocka.h>
 #include <string.h>
 
-/* The bubble rate of the timeline, not the one that the search reports. */
+/* The bubble rate of the timeline, not the one that the search reports. Checks that the order is legal and stays within
+   `memory`. */
 static double checked_rate(Schedule *schedule, const Costs *costs, int64_t memory, Arena *arena)
 {
     const Source source = {.path = "search", .text = "", .size = 0};

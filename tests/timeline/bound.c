@@ -101,7 +101,7 @@ typedef struct Maker {
     const Costs *costs;
     Arena *arena;
     unsigned char *done[PIPES]; /* [stage * microbatches + microbatch] */
-    double *ready[PIPES];       /* indexed alike: when its last pass ended */
+    double *ready[PIPES];       /* the same index: when the last pass of the microbatch on the stage ended */
     double *forward_end[PIPES];
     double free_at[RANKS];
     uint32_t held[RANKS], limit[RANKS];
@@ -121,8 +121,8 @@ static size_t cell(const Maker *maker, const Action *pass, uint32_t stage)
     return (size_t)stage * maker->schedule->pipes[pass->pipe].microbatches + pass->microbatch;
 }
 
-/* Whether the pass has not run and its inputs have been computed. If so, raises `*start` to the time at which the
-   inputs have arrived. */
+/* Whether the pass has not run and its inputs have been computed. If so, and if an input comes from another stage,
+   raises `*start` to the time at which that has arrived. */
 static bool may_come(const Maker *maker, uint32_t rank, const Action *pass, double *start)
 {
     const PlacedPipe *pipe = &maker->schedule->pipes[pass->pipe];

@@ -23,7 +23,7 @@ typedef struct Variable {
 
 typedef struct Formula {
     const char *text;          /* the rest, which is not read yet */
-    const Variable *variables; /* the last one has no name; FB comes before F, which is the beginning of its name */
+    const Variable *variables; /* P, M, and more; the last has no name; FB comes before F, with which it begins */
 } Formula;
 
 static double sum_of(Formula *f);
@@ -101,7 +101,7 @@ static double sum_of(Formula *f)
     }
 }
 
-/* Whether a condition holds: "W <= F <= I", "M >= 2P-1", "P even" or "P divides M". */
+/* Whether a condition holds: "W <= F <= I", "M >= 2P-1", "P even", "P odd" or "P divides M". */
 static bool holds(Formula *f)
 {
     const double ranks = f->variables[0].value, microbatches = f->variables[1].value;
@@ -133,7 +133,7 @@ static bool domain_holds(Formula *f)
     return true;
 }
 
-/* Sets `value` to the first fitted bubble whose domain holds. Returns how many hold. */
+/* Sets `value` to the first fitted bubble whose domain holds, if there is one. Returns how many hold. */
 static uint32_t fitted_bubble(const char *output, const Variable *variables, double *value)
 {
     static const char head[] = "bubble    ", where[] = "          where ";
@@ -221,7 +221,7 @@ static void test_published_formulas(void **state)
     uint64_t seed = 1;
     const char *name;
     for (size_t row = 0; (name = published_schedule(row)); row++) {
-        if (strncmp(name, "v-", 2) == 0) /* for v-half and v-min the formula is a bound of the bubble, not the bubble */
+        if (strncmp(name, "v-", 2) == 0) /* left out: v-half and v-min, whose formula is only a bound of the bubble */
             continue;
         char path[100];
         snprintf(path, sizeof path, "schedules/%s.dps", name);

@@ -103,7 +103,7 @@ static bool change_order(Order *order, Change change, uint64_t *seed)
     Action *const actions = order->actions;
     if (change == MOVE) {
         const uint32_t to = (uint32_t)random_below(seed, order->count);
-        const uint32_t between = i < to ? to : to - 1; /* the action that will be right before the moved one */
+        const uint32_t between = i < to ? to : to - 1; /* the action right before the moved one, unless `to` is 0 */
         if (i == to || in_pair(order, i) || (to > 0 && between < order->count && actions[between].overlap))
             return false;
         move_action(actions, i, to);

@@ -46,11 +46,11 @@ static void *run_rank(void *argument)
     return NULL;
 }
 
-static LinkModel network; /* the network that the worlds of the next tests imitate */
+static LinkModel network; /* the network that worlds imitate which are opened from now on; zeros: none */
 
-static double short_deadline; /* of the worlds that run_in_time opens */
+static double short_deadline; /* in seconds, of the worlds that run_in_time opens */
 
-/* The error of a wait for a rank whose answer never comes. */
+/* Whether this is the error of a wait for a rank whose answer never comes. */
 static bool is_no_answer(const Error *error, const char *rank)
 {
     char expected[100];
@@ -102,8 +102,8 @@ static void run_ranks(Rank *ranks, int count, double deadline, bool (*body)(Rank
     assert_true(run_replicas(ranks, count, deadline, 1, body, meanwhile));
 }
 
-/* Runs bodies in which some ranks wait until the deadline, while others must do their part before it. If the machine is
-   too slow for that, the deadline becomes longer. */
+/* Runs bodies in which some ranks wait until the deadline, while others must do their part before it. If a body fails,
+   as on a machine that is too slow, all run again with a deadline ten times as long. */
 static void run_in_time(int count, int replicas, bool (*body)(Rank *))
 {
     bool good = false;

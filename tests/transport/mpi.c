@@ -107,7 +107,7 @@ static bool await_pieces_in_vain(Communicator *everybody, int rank, int ranks)
    not change it. */
 static bool note_arrivals(Communicator *everybody, int rank, int ranks)
 {
-    enum { PAUSE = 10000 }; /* ns, more than POKE_NANOSECONDS of mpi.c, for which progress does nothing after a call */
+    enum { PAUSE = 10000 }; /* ns; after a call, progress does nothing for POKE_NANOSECONDS (mpi.c), which is shorter */
     static char told[8];
     Error error;
     Communicator *communicator;
@@ -130,8 +130,7 @@ static bool note_arrivals(Communicator *everybody, int rank, int ranks)
     return true;
 }
 
-/* Rank 1 computes for longer than the deadline while the others wait for it, one of them in a gather. Nothing may fail:
-   rank 1 is alive. */
+/* Rank 1 computes for longer than the deadline while the others wait for it, one of them in a gather. No wait fails. */
 static bool compute_for_long(Communicator *everybody, int rank, int ranks)
 {
     Error error;
@@ -158,7 +157,7 @@ static void sleep_for(double seconds)
         nanosleep(&(struct timespec){.tv_sec = (end - now) / 1000000000, .tv_nsec = (end - now) % 1000000000}, NULL);
 }
 
-/* All ranks are stopped for longer than the deadline, and then continued; rank 1 continues last. */
+/* All ranks are stopped for longer than the deadline, and then continued; rank 1 continues last. No wait fails. */
 static bool stop_and_go_on(Communicator *everybody, int rank)
 {
     Error error;
@@ -517,7 +516,7 @@ static void the_launcher_is_recognised(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);
     assert_int_equal(launched_processes(), 0);
-    setenv("SLURM_PROCID", "0", 1); /* Slurm sets this in the shell of a job, too, which is no rank */
+    setenv("SLURM_PROCID", "0", 1); /* as Slurm sets it in the shell of a job, where no launcher has started ranks */
     assert_int_equal(launched_processes(), 0);
     setenv("SLURM_STEP_NUM_TASKS", "1", 1);
     assert_int_equal(launched_processes(), 0);

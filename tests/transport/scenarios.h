@@ -164,8 +164,9 @@ static inline void add_up(void *sums, const void *addends, bool doubles, size_t 
             ((float *)sums)[i] += ((const float *)addends)[i];
 }
 
-/* A sum on one communicator. post_sum fills `buffer` with the values of this rank, and `expected` with the sum over all
-   members. It gets the same `seed` on all members. The seed of a member's values: `seed` + its number in the world. */
+/* A sum on one communicator. post_sum fills `buffer` with the values of this rank, and `expected` with the sum over
+   all members. All members call it with the same `seed`. The seed of a member's values: `seed` + its number in the
+   world. */
 typedef struct TestSum {
     Communicator *communicator;
     int number;

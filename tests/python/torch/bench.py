@@ -99,7 +99,7 @@ class NoMessages:
 
 
 class Near:
-    """In place of a gloo group: messages go over a link."""
+    """In place of a gloo group: messages go over a link, the shared memory of dps.torch."""
 
     def __init__(self, link):
         import torch
@@ -117,7 +117,7 @@ class Near:
 
 
 def silence(pipeline):
-    """From now on no message goes over a link: received tensors have any values."""
+    """From now on the pipeline's links (shared memory) carry no message: received tensors have any values."""
     for link in pipeline._links.values():
         link.send = link.receive = lambda *_: None
 
@@ -135,7 +135,7 @@ def least_of(functions):
 
 
 def prepared(program, near):
-    """A Pipeline whose stages do nothing, and a function that runs its step. near: whether messages go over links."""
+    """A Pipeline whose stages do nothing, and a function that runs its step. near: messages go over links, not gloo."""
     import torch
     import torch.distributed as dist
 

@@ -1,5 +1,5 @@
-"""One of four ranks. Prints a hash of all losses and gradients. Two pipelines, one made after the other, give the same
-bits, also if each gradient is the sum of four."""
+"""One of four ranks. Prints a hash of all losses and gradients under each of three schedules. A second Pipeline with
+the same weights and batch gives the same bits, also if each gradient is the sum over four copies of a stage."""
 
 import hashlib
 

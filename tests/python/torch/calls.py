@@ -56,7 +56,7 @@ def main():
 
 
 def loss_of_many_numbers():
-    """A loss of several numbers is refused: a step computes the gradient of a mean of losses, not of a sum."""
+    """A loss of several numbers is refused: the gradient of their sum would not be that of a mean."""
     program, rank = dps.compile(dps.schedule("1f1b"), ranks=2, microbatches=4), dist.get_rank()
     pipeline = dps.torch.Pipeline(program, [nn.Linear(4, 4)], lambda y, target: (y - target) ** 2)
     x = torch.randn(8, 4)
@@ -100,7 +100,8 @@ class Scaled(nn.Module):
 
 
 def small_messages():
-    """From the second step on, small messages go through shared memory (_links.py), and others through gloo."""
+    """From the second step on, messages of at most LARGEST bytes go through shared memory (_ring.py), and others
+    through gloo."""
     program, rank = dps.compile(dps.schedule("1f1b"), ranks=2, microbatches=4), dist.get_rank()
     width = dps.torch._ring.LARGEST // 4
     for rows, posts in ((1, 0), (2, 8)):
@@ -160,7 +161,8 @@ def forward_only_in_pairs(schedule):
 
 
 def arguments_and_shapes():
-    """Keyword arguments go to all stages, microbatches may differ in size, and shapes may change if all ranks agree."""
+    """Keyword arguments go to all stages, microbatches may differ in size, and shapes may change if all ranks call
+    forget_shapes() first."""
     program = dps.compile(dps.schedule("gpipe"), ranks=2, microbatches=3)
     pipeline = dps.torch.Pipeline(program, [Scaled()], lambda y, target: (y - target).sum())
     torch.manual_seed(0)

@@ -12,7 +12,7 @@ CHANGES = {"dtype": lambda y: y.double(), "more": lambda y: (y, y), "none": lamb
 
 
 class Changing(nn.Linear):
-    """A linear stage. If `change` is set, it changes the outputs."""
+    """A linear stage. `change`, if set, makes its outputs from the output of the layer."""
 
     change = None
 

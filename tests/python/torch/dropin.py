@@ -61,9 +61,9 @@ def criterion(y, label):
 
 
 def compare(kind, stages, placed, x, label, both_ways):
-    """placed: the stages of this rank. x, label: functions of a tensor of the whole batch. x gives
-    what is this rank's input, label gives the labels, losses or outputs of this rank; None if there
-    is nothing."""
+    """placed: the stages of this rank. x, label: functions of a tensor of the whole batch. x gives what is this rank's
+    input, label gives the labels, losses or outputs of this rank; None if there is nothing. both_ways: each stage has
+    two copies."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(3)
     model = nn.Sequential(*[Stage().double() for _ in range(stages)])

@@ -49,8 +49,9 @@ def zero(modules):
 
 
 def tie(program, rank, modules, ends):
-    """Ties the weights of the embedding and the head. A rank that has both gets one parameter. Otherwise there are two,
-    whose gradients are summed over `ends`, the group of the first and the last rank."""
+    """Ties the weights of the embedding and the head; returns what Pipeline takes as `tied`. A rank that has both gets
+    one parameter. Otherwise there are two, whose gradients are summed over `ends`, the group of the first and the last
+    rank."""
     held = {chunk.stage: module for chunk, module in zip(program.rank(rank).chunks, modules)}
     first, last = held.get(0), held.get(program.stages - 1)
     if first and last:

@@ -17,7 +17,7 @@ import in_order
 # Deadlines in seconds. SHORT is for the failures that are noticed only at the deadline:
 # - a rank stays in a pass;
 # - a rank fails while others sum tied parameters, over a group of the user, which dps.torch does not close;
-# - a rank dies, and messages go through NCCL.
+# - a rank dies, and messages go as through NCCL (--in-order).
 # LONG is for all other failures. They must end the step long before it.
 SHORT, LONG = 6, 100
 IN_ORDER = "--in-order" in sys.argv

@@ -159,8 +159,9 @@ def own_functions():
 
 
 def checkpoints():
-    """I of a stage with checkpoints is a whole backward, so that nothing is recomputed more than
-    once."""
+    """I of a stage with checkpoints is a full backward, so that nothing is recomputed more than once. With
+    non-reentrant checkpoints this holds from the second microbatch on: the first backward, which notices them, is still
+    split."""
     for reentrant in (True, False):
         module, calls = Recomputed(reentrant).double(), []
         module.layers[0].register_forward_hook(lambda *_: calls.append(1))

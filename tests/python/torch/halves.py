@@ -16,7 +16,7 @@ from near import is_near
 
 # The ways to split B into I and W: by layers, and by the graph if PyTorch supports that.
 SPLITTERS = [Splitter] + [GraphSplitter] * is_supported(run_backward)
-# The operations that count. Views, copies of shapes and sums into gradients do not.
+# The operations that the tests count. They do not count views, copies and sums into .grad.
 COUNTED = {"aten::mm", "aten::bmm", "aten::addmm", "aten::gelu_backward", "aten::threshold_backward", "aten::sum",
            "aten::convolution_backward", "aten::embedding_dense_backward"}
 
@@ -76,8 +76,8 @@ def halves(kind, splitter, *others):
 
 
 def once(of_b, of_i, of_w):
-    """Whether I and W run the operations of B. One convolution_backward of B computes both gradients; I and W have one
-    call each."""
+    """Whether I and W together run each operation as often as B does. One convolution_backward of B computes both
+    gradients; I and W have one call each."""
     both = of_i + of_w
     return all(count == of_b[name] for name, count in both.items() if name != "aten::convolution_backward")
 

@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 static atomic_bool is_late;
-static _Thread_local int broadcasts = 2; // of this thread since its last pthread_cond_wait(); 2 or more: or it had none
+// calls of pthread_cond_broadcast() by this thread since its last pthread_cond_wait(); 2 more if it never waited
+static _Thread_local int broadcasts = 2;
 
 void begin_late(void);
 void end_late(void);

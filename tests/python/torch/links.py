@@ -111,8 +111,8 @@ def more_than_fits():
 
 
 def waits_elsewhere():
-    """A rank that has sent more than fits may then wait for something else, such as a message through gloo or a sum: no
-    message stays behind."""
+    """A rank that has sent more than fits may then wait for something else, such as a message through gloo or a sum:
+    all its messages still arrive."""
     one, other = connected(60)
     count, arrived = 2 * _ring.MESSAGES, threading.Event()
 
@@ -163,7 +163,8 @@ def failed(function, *arguments):
 
 
 def failures():
-    """Without a message the wait ends at the deadline; if the other end is closed, the wait ends at once."""
+    """A wait for a message, or for room to send one, ends at the deadline; if the other end is closed, it ends at once,
+    but a message that was sent before still arrives."""
     one, other = connected(0.2)
     form, large = form_of([torch.ones(1)]), [torch.ones(_ring.LARGEST // 4)]
     assert failed(received, one, 1, 0, form) == "rank 1: timed out"

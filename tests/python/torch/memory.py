@@ -32,7 +32,7 @@ class Layers(nn.Sequential):
 
 
 class Own(torch.autograd.Function):
-    """Saves its input and a square of it."""
+    """Saves its input, the square of it, and its weight."""
 
     @staticmethod
     def forward(context, x, weight):
@@ -82,7 +82,7 @@ class Checkpointed(Layers):
         self.use_reentrant = use_reentrant
 
     def forward(self, x):
-        if not x.requires_grad:  # a reentrant checkpoint computes no gradients without it
+        if not x.requires_grad:  # without such an input a reentrant checkpoint computes no gradients
             x = x.detach().requires_grad_()
         return checkpoint(super().forward, x, use_reentrant=self.use_reentrant)
 
@@ -123,7 +123,8 @@ def train(pipeline, x, y, results):
 
 
 def by_hand(schedule, make, *wanted):
-    """Compares memory() with (saved, kept, gradients) in activations, of each stage; and the peak with dpc's."""
+    """wanted: (saved, kept, gradients) of each stage, in activations. Compares them with memory(), and the peak of
+    memory() with dpc's prediction."""
     pipeline, _ = trained(schedule, make)
     found, rank = pipeline.memory(), dist.get_rank()
     for chunk in found:
@@ -194,15 +195,15 @@ def putting_off(_):
 
 
 def not_split():
-    """The I of a stage with reentrant checkpoints is a full backward. The stage holds its output and the input. A
-    torch.autograd.Function computes all gradients in I."""
+    """The I of a stage with reentrant checkpoints is a full backward. The stage holds its output and the input that it
+    received. A torch.autograd.Function computes all gradients in I."""
     one, = by_hand("zb-h1", checkpointed, (1, 0, 0), (2, 0, 0))
-    # Checkpoints that are not reentrant can be split. An old PyTorch splits them at each Linear, so W needs the
-    # gradients of the outputs of two Linears.
+    # A PyTorch that cannot split by the graph splits stages with non-reentrant checkpoints by layers. W then needs the
+    # gradient of the output of each Linear.
     left = 0 if is_supported(run_backward) else 2
     by_hand("zb-h1", recomputed, (1, 0, left), (2, 0, left))
     one, = trained("1f1b", with_function)[0].memory()
-    # the square, the output, and the received input
+    # the square, the output and, on rank 1, the received input
     assert (one.saved, one.kept, one.gradients) == ((2, 3)[dist.get_rank()] * ACTIVATION, 0, 0), one
     one, = trained("zb-h1", with_function)[0].memory()
     assert one.kept == 0 and one.gradients <= WIDTH * 4, one  # the gradient of the weight may wait for W
@@ -210,8 +211,8 @@ def not_split():
 
 
 def changes_nothing():
-    """Losses and gradients are those of steps that are not measured. Only the first step measures, one microbatch
-    of each chunk. Storages die with and without it after the same pass, also if no garbage is collected."""
+    """Losses and gradients are those of steps that are not measured. Only the first step measures, one microbatch of
+    each chunk. Storages die after the same pass whether it measures or not, also if no garbage is collected."""
     for schedule, make in (("1f1b", Dropping), ("zb-h1", Dropping), ("zb-v", Dropping), ("dualpipe", Dropping),
                            ("zb-h1", with_function), ("zb-h1", putting_off), ("zb-h1", recomputed),
                            ("zb-v", checkpointed)):
@@ -240,7 +241,8 @@ class CountingMeter(_memory.Meter):
 
 
 def lives(schedule, make, meter):
-    """For each action of the first step, which results of tanhs live after it, in the order in which they were made."""
+    """For each action of the first step, which results of Tanh and WithFunction modules are freed after it, in the
+    order in which they were made."""
     made, alive, kinds = [], [], (nn.Tanh, WithFunction)
     pipeline, _ = trained(schedule, make, steps=0, meter=meter)
     for module in [part for whole in pipeline.modules for part in whole.modules() if isinstance(part, kinds)]:

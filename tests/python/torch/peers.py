@@ -113,7 +113,8 @@ def deepseek(hidden, rows):
 
 
 def pytorch(hidden, rows):
-    """The same for PyTorch's schedules."""
+    """For each of PyTorch's schedules (name of the schedule of dps, name of the peer, their step, our step,
+    passes_alone). An old PyTorch has none."""
     try:
         from torch.distributed.pipelining import PipelineStage, schedules
     except ImportError:
@@ -141,7 +142,8 @@ def pytorch(hidden, rows):
 
 
 def measure(steps, rounds):
-    """Runs steps in turn. Returns for each its times and the processor times of this rank, in ms, by rounds."""
+    """Runs steps in turn. Returns for each its times and the processor times of this rank, in ms, by rounds. The first
+    WARM rounds are not among them."""
     import torch.distributed as dist
 
     times = [([], []) for _ in steps]

@@ -32,7 +32,7 @@ MODELS = ("mlp", "transformer", "several", "tied", "frozen", "dropout")
 
 class Ranks(unittest.TestCase):
     def run_ranks(self, script, ranks, *arguments, seconds=600):
-        """Runs a script that must succeed on all ranks."""
+        """Runs a script that must succeed on all ranks. Returns the output of each rank."""
         results = launch(str(HERE / script), ranks, arguments, seconds)
         for rank, (status, output) in enumerate(results):
             self.assertEqual(status, 0, f"rank {rank} of {script} {' '.join(arguments)}:\n{output}")
@@ -48,7 +48,8 @@ def _compiles(name, ranks, microbatches):
 
 
 def _every_case():
-    """Every synchronous schedule with 2 and 4 ranks, two numbers of microbatches and all models."""
+    """Every synchronous schedule that trains, with 2 and 4 ranks, the first two numbers of microbatches from 2 per rank
+    on that it accepts, and all models; 1f1b-rr without tied weights."""
     for name in dps.schedules():
         for ranks in (2, 4):
             counts = [count for count in range(2 * ranks, 4 * ranks + 1) if _compiles(name, ranks, count)][:2]
@@ -224,7 +225,7 @@ class Memory(Ranks):
 
 class Pages(Ranks):
     def trains(self, program):
-        """Runs a program of a page on two ranks. It must train."""
+        """Runs a program of a page on two ranks. Both must print losses. Returns what they print."""
         with tempfile.TemporaryDirectory() as folder:
             script = pathlib.Path(folder, "train.py")
             script.write_text(program + "print(losses)\n")
@@ -279,7 +280,7 @@ class DropIns(Ranks):
 
 
 class Failures(Ranks):
-    """A step that fails ends on all ranks within the deadline, and all say why."""
+    """A step that fails ends on all ranks, at the deadline at the latest, and all ranks that still run say why."""
 
     def test_all_ranks_say_why(self):
         self.say_why(r"rank 1 has ended: its connection closed while rank [02]")
