@@ -19,7 +19,8 @@ Span word_at(const Reader *reader, uint32_t at);
 /* The span of the expression that begins at `at`. It ends at the end of the line, before one of the bytes `stops`
    outside of brackets, before a bracket that closes one opened before `at`, or after 200 bytes. */
 Span expression_from(const Reader *reader, uint32_t at, const char *stops);
-/* The span of the expression that ends before byte `at`. */
+/* The span of the expression that ends before byte `at`. It begins after one of = : , ; { } or a line's end outside of
+   brackets (== and <= are not such a =), after a bracket that is still open at `at`, or 200 bytes before `at`. */
 Span expression_before(const Reader *reader, uint32_t at);
 
 #endif

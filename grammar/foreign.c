@@ -12,7 +12,7 @@
 
 typedef struct Spelling {
     const char *text;
-    int token;        /* the token that the parser gets instead */
+    int token;        /* the token of the language with this meaning; after an operator the parser gets it instead */
     const char *help; /* NULL: the help depends on the operands */
 } Spelling;
 
@@ -32,7 +32,7 @@ static const Spelling operators[] = {
     {"-=", '=', "a name keeps its value: declare another name with `let`"},
 };
 
-/* Words that other languages have between two values. */
+/* Words that other languages have after a value, such as a `and` b. */
 static const Spelling words[] = {
     {"and", TOKEN_AND, "write &&"},
     {"or", TOKEN_OR, "write ||"},
@@ -114,8 +114,8 @@ static int64_t power(int base, int exponent)
 }
 
 /* base^exponent as text in the language, which has no powers. If both are numbers below 1000 and the result fits in 64
-   bits, a number; for an exponent of 2 or 3, a product; otherwise an expression that is right for small exponents
-   only. */
+   bits: a number. For an exponent of 2 or 3: a product. Otherwise: a choice between the powers for the exponents 0, 1
+   and 2, and 3 if the base is a number; it is wrong for larger exponents. */
 static const char *power_text(const Reader *reader, const char *base, const char *exponent)
 {
     const int b = small_number(base), e = small_number(exponent);
@@ -152,8 +152,7 @@ static void help_power(Reader *reader, const char *spelling, Span span)
                   count, write);
 }
 
-/* Whether the parser has reported a syntax error on the line of `span`. It then skips the rest of the line, and a
-   second error would not help. */
+/* Whether the parser's last syntax error is on the line of `span`. A second error on the same line would not help. */
 static bool line_is_reported(const Reader *reader, Span span)
 {
     return reader->reported &&

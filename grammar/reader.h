@@ -26,7 +26,7 @@ typedef struct Reader {
     Diagnostics *diagnostics;
     Ast *ast;
     /* scanner */
-    jmp_buf failed;  /* where the scanner jumps when it cannot go on; the error is then reported */
+    jmp_buf failed;  /* where the scanner jumps when it cannot go on, after it has reported why */
     uint32_t offset; /* offset of the next byte */
     Span word;       /* the last word of passes, such as nF0B1; the scanner may still be splitting it into passes */
     ReadToken last, previous;
@@ -39,7 +39,7 @@ typedef struct Reader {
     bool too_deep; /* an error about too deep nesting was reported */
     bool reported; /* a syntax error was reported; reported_at is where the last one is */
     uint32_t reported_at;
-    bool broken_if; /* the head of an `if` had an error, so no second error is reported for its `else` */
+    bool broken_if; /* an `if` or `else` had an error before its `{`; from then on no error at an `else` is reported */
 } Reader;
 
 /* The symbol of a text; equal texts have the same symbol. */

@@ -85,8 +85,7 @@ static Expectation understand(const bool *expected)
         .item = expected[TOKEN_LET],
         .value = expected[TOKEN_NUMBER] && expected['('],
         .after_value = expected['*'],
-        /* after `NAME (` passes and numbers are expected, because of cost(F); this does not count as expecting a
-           pass */
+        /* a pass counts as expected only where no number fits: after `NAME (` both fit, because of cost(F) */
         .pass = expected[TOKEN_PASS] && !expected[TOKEN_NUMBER],
         .name = expected[TOKEN_NAME] && !expected[TOKEN_NUMBER],
     };
@@ -135,7 +134,7 @@ static bool is_pass_in_small(const char *text)
     return *letters && strchr("fbiwuFBIWU", *letters) && strspn(letters, "fbiwuFBIWU0123456789") == strlen(letters);
 }
 
-/* Reports an item that begins with a name: a misspelt word of the language, or a word of another language. */
+/* Reports an item that begins with a name: a misspelt word or pass, or a word of another language. */
 static void unknown_item(Reader *reader, Span span, const char *text)
 {
     const char *letters = text[0] == 'n' ? text + 1 : text;
@@ -284,8 +283,8 @@ static void help(Reader *reader, const SyntaxError *error, const Expectation *e)
         help_form(reader);
 }
 
-/* Whether the error only follows from an error that was reported: a bracket that is open at the end of the file, or the
-   `else` of an `if` with an error. */
+/* Whether the error only follows from one that was reported: a bracket is open at the end of the file and there was an
+   error in it, or an `else` follows an `if` with an error. */
 static bool is_known(const Reader *reader, const SyntaxError *error)
 {
     if (error->found == TOKEN_ELSE && reader->broken_if)
@@ -333,7 +332,7 @@ static bool follows_cost(const Reader *reader, uint32_t at)
 static bool bad_cost_call(Reader *reader, const SyntaxError *error)
 {
     const OpenBracket *open = reader->open;
-    /* the scanner has already closed the bracket */
+    /* cost(): the scanner has read the `)`, so this bracket is no longer among the open ones */
     const bool empty =
         error->found == ')' && reader->previous.kind == '(' && follows_cost(reader, reader->previous.span.begin);
     const bool call = open && open->bracket == '(' && error->found != ';' && error->found != TOKEN_EOF &&

@@ -1,8 +1,8 @@
 #ifndef SEARCH_SEARCH_POLICY_H
 #define SEARCH_SEARCH_POLICY_H
 
-/* Makes the policies (search_list.h) that the search tries: some that suit most placements, random ones of the same
-   kind, and changes of a given one. */
+/* Makes the policies that the search tries. A policy says how each rank chooses its next pass (search_list.h). Some
+   policies come from a fixed list, some are random, and some are random changes of a given policy. */
 
 #include "compiler/search/search_list.h"
 
@@ -11,7 +11,7 @@ typedef struct PolicyMaker {
     const SearchProblem *problem;
     uint32_t chunks;    /* most chunks of a rank */
     uint32_t stages;    /* stages of a pipe */
-    uint32_t most_held; /* most F that the memory of any rank holds */
+    uint32_t most_held; /* the largest number of F whose activations fit in the memory of a rank at once; at least 1 */
     uint32_t *entry;    /* [pipes]: the node of the first stage */
     /* [pipes]: the time at which a lone microbatch starts its I on the last stage */
     int64_t *end_path;
@@ -23,15 +23,18 @@ PolicyMaker policy_maker_new(const SearchProblem *problem, Arena *arena);
 SearchPolicy policy_new(const SearchProblem *problem, Arena *arena);
 void policy_copy(const SearchProblem *problem, SearchPolicy *to, const SearchPolicy *from);
 
-/* Fills in policy `number` of those that are always tried. False: there are no more. */
+/* Makes policy `number` (0, 1, ...) of a fixed list of policies that suit most placements. False: the list is
+   shorter. */
 bool policy_usual(const PolicyMaker *maker, uint32_t number, SearchPolicy *policy);
-/* Makes a greedy policy under which all passes count as equally long (SIGHT_SLOTS): a rank runs the F of its latest
-   stage while there is memory, else an I. While F are left, each I is followed by its W. */
+/* Makes a greedy policy under which all passes count as equally long (SIGHT_SLOTS). A rank usually runs an F while its
+   memory has room for one, else an I. As long as the rank still has F to run, it runs each W right after its I. */
 void policy_forward_first(const PolicyMaker *maker, SearchPolicy *policy);
-/* Makes a random policy. `cost`: the cost of the best order so far. A rank may be idle for a random share of its idle
-   time in that order. */
+/* Makes a random policy. `cost`: the cost of the best order that a policy has made so far; NEVER: there is none. Under
+   the new policy a rank may wait for better passes for a random share of the time that `cost` leaves beside its own
+   passes. */
 void policy_random(PolicyMaker *maker, int64_t cost, SearchPolicy *policy);
-/* Makes one to three random changes to the policy, each on some ranks. `cost`: as for policy_random. */
+/* Makes one to three random changes to the policy, each on one, several or all ranks. `cost`: the cost of the best
+   order that a policy has made so far; NEVER: there is none. */
 void policy_change(PolicyMaker *maker, int64_t cost, SearchPolicy *policy);
 
 #endif

@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-/* Ticks per unit of the costs: the power of ten with which the longest time is 10^8..10^9 ticks. A power of ten keeps
-   times with few digits exact. */
+/* Ticks per unit of the costs: the power of ten with which the longest time of a pass or message is 10^8 ticks or more,
+   but less than 10^9; 1 if all times are 0. A power of ten keeps times with few digits exact. */
 static double ticks_of(const Schedule *schedule, const Costs *costs)
 {
     double longest = 0;
@@ -73,8 +73,8 @@ static void find_period(SearchProblem *problem, const SearchRank *rank)
     problem->slot = period / (3 * rank->node_count);
 }
 
-/* Finds the times at which one microbatch alone reaches each stage, forward and back. Also fills in home, rest and
-   most_nodes. */
+/* Finds the times at which one microbatch alone reaches each stage, forward and back. Also sets home and rest of each
+   node, and most_nodes of each rank. */
 static void find_paths(SearchProblem *problem, const Schedule *schedule)
 {
     for (uint32_t p = 0; p < schedule->pipe_count; p++) {
@@ -119,8 +119,8 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 enum { CHAINS_MAX = 100 * 1000000 };
 
 /* A lower bound of a rank's idle time. At the start the rank is idle if it has run all its F, or its memory is full,
-   before its first I can start. At the end it is idle if the I and W of all other saved microbatches are done before
-   the I of its last microbatch can start. */
+   before its first I can start. At the end it is idle if the I and W of all other microbatches whose activations it
+   holds are done before the I of its last microbatch can start. */
 static int64_t idle_of_memory(const SearchProblem *problem, const SearchRank *rank)
 {
     int64_t back = NEVER, forward = 0, input = 0, weight = 0, last = NEVER, forwards = 0;
@@ -150,8 +150,8 @@ static int64_t idle_of_memory(const SearchProblem *problem, const SearchRank *ra
             left = larger(left, k * (input + weight) + smaller(unit ? room / unit : forwards, forwards - k) * weight);
         }
         if (unit && problem->memory[ACTION_F] % unit)
-            /* room / unit is rounded down, so the maximum may be at a k that is not among the candidates, with at most
-               one W more */
+            /* room / unit is rounded down, so the most work may be at a k that is not among the candidates. It is at
+               most the time of one W more. */
             left += weight;
     }
     const int64_t head = larger(0, back - held * forward), tail = larger(0, last - left);

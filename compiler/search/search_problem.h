@@ -19,16 +19,17 @@ typedef struct SearchNode {
     int64_t from_before, from_after;
     int64_t time[ACTION_W + 1]; /* [kind]: time of the node's F, B, I and W; only the search with F&Bs uses the B */
     size_t first;               /* index of its microbatch 0 in arrays with an element per node and microbatch */
-    int64_t forward_path;       /* the earliest time at which the F of microbatch 0 can start */
-    int64_t backward_path;      /* the same of its I */
+    int64_t forward_path;       /* the earliest time at which the F of microbatch 0 can start on this node */
+    int64_t backward_path;      /* the earliest time at which the I of microbatch 0 can start on this node */
 } SearchNode;
 
 typedef struct SearchRank {
     uint32_t first_node, node_count; /* by chunk */
     uint32_t passes;                 /* number of passes of all its nodes */
     uint32_t most_nodes;             /* the largest number of nodes of one pipe on this rank */
-    size_t first;                    /* index of the rank's first pass in arrays with an element per pass */
-    int64_t work;                    /* time of all its passes */
+    /* index of the rank's first pass in arrays with an element per pass of all ranks */
+    size_t first;
+    int64_t work; /* total time of the F, I and W of all its nodes */
     int64_t limit;
 } SearchRank;
 
@@ -39,10 +40,12 @@ typedef struct SearchProblem {
     SearchNode *nodes;    /* the nodes of rank 0, then those of rank 1, and so on */
     size_t passes, cells; /* passes: number of F, I and W of all ranks; cells: number of (node, microbatch) pairs */
     int64_t memory[ACTION_W + 1];
-    int64_t period; /* the longest time that a rank takes for F, I and W of one microbatch on each of its nodes */
-    int64_t slot;   /* mean time of a pass on the rank that takes `period` */
-    double ticks;   /* ticks per unit of the costs */
-    int64_t bound;  /* lower bound of SearchOrder.cost */
+    /* time of the F, I and W of one microbatch on all nodes of a rank together, for the rank with the longest such
+       time */
+    int64_t period;
+    int64_t slot;  /* mean time of one pass on the rank whose time is `period` */
+    double ticks;  /* ticks per unit of the costs */
+    int64_t bound; /* lower bound of SearchOrder.cost */
 } SearchProblem;
 
 /* A pass in the order of a rank. Its microbatch is the number of earlier passes of the same kind and chunk. */
@@ -53,13 +56,13 @@ typedef struct SearchPass {
 /* The orders of all ranks and their quality: a smaller cost is better, and with equal costs a smaller idle time. */
 typedef struct SearchOrder {
     SearchPass *passes; /* [problem->passes]; those of rank r begin at ranks[r].first */
-    int64_t cost;       /* the largest (end - start) of a rank */
-    int64_t idle;       /* idle time between start and end of a rank, summed over all ranks */
+    int64_t cost;       /* in ticks: the largest (end - start) of a rank */
+    int64_t idle;       /* in ticks: idle time between start and end of a rank, summed over all ranks */
 } SearchOrder;
 
 void search_problem_make(const Schedule *schedule, const SearchTask *task, Arena *arena, SearchProblem *problem);
 
-/* Writes the order as actions of `schedule`, from which the problem was made. */
+/* Writes the order as actions of `schedule`, which is the schedule that the problem was made from, or a copy of it. */
 void search_order_write(const SearchProblem *problem, const SearchOrder *order, Span span, Arena *arena,
                         Schedule *schedule);
 

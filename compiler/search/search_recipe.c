@@ -1,7 +1,7 @@
-/* Branch and bound over the order in which the entries of a layer are issued. The lower bound of a partial order is a
-   makespan: its entries are simulated over all layers, and at the end of each layer the time of the entries that are
-   not placed yet is added twice: to their stream, where they run after the placed ones, and to the chain of F or of B,
-   where they also come after the placed ones. The bound of a complete order is its makespan. */
+/* Branch and bound over the orders in which the entries of a layer are issued. An entry is one pass (F, B or W) of a
+   component. A partial order has the first entries of an order. Its lower bound comes from a simulation of these
+   entries in all layers: in each layer, every entry that the partial order lacks delays its stream by its time, and an
+   F or B also the chain of all F or all B. The bound of a complete order is its makespan. */
 
 #include "compiler/search/search_recipe.h"
 
@@ -17,7 +17,8 @@ typedef struct Search {
     uint32_t placed;               /* bits 1 << index */
     uint32_t best_path[RECIPE_ENTRIES];
     double best;
-    double open; /* least bound of the partial orders that were not expanded because nodes_left was 0 */
+    /* least bound of the partial orders that were not expanded because nodes_left was 0; INFINITY: there are none */
+    double open;
     uint64_t nodes_left;
 } Search;
 
@@ -71,7 +72,8 @@ static bool fits(const Search *search, uint32_t depth, uint32_t index)
     return is_early || (step->needs && recipe_entry_same(step->needed, last->entry));
 }
 
-/* The steps that can come next, sorted by bound. Returns their number. */
+/* Finds the steps that can come next after the first `depth` entries of the path, the one with the least lower bound
+   first. Returns their number. */
 static uint32_t candidates_at(Search *search, uint32_t depth, Candidate *candidates)
 {
     uint32_t count = 0;
@@ -92,8 +94,8 @@ static uint32_t candidates_at(Search *search, uint32_t depth, Candidate *candida
 
 static bool is_shorter(const Search *search, double makespan) { return makespan < search->best * (1 - least_gain); }
 
-/* Looks for an order shorter than search->best that begins with the first `depth` entries of the path. `bound`: the
-   lower bound of such orders. */
+/* Looks for an order shorter than search->best that begins with the first `depth` entries of the path, and makes it the
+   best one. `bound`: the lower bound of all orders that begin so. */
 static void explore(Search *search, uint32_t depth, double bound)
 {
     Candidate candidates[RECIPE_ENTRIES];

@@ -7,31 +7,35 @@
 #include "runtime/program/recipe_times.h"
 
 enum {
-    RECIPE_EXACT = 12,          /* with at most this many entries the search always completes */
-    RECIPE_NODES_MAX = 1 << 18, /* with more entries, the search expands at most this many partial orders */
+    RECIPE_EXACT = 12, /* a recipe with at most this many entries is always searched to the end */
+    /* with more than RECIPE_EXACT entries: the usual limit of the partial orders that a search expands */
+    RECIPE_NODES_MAX = 1 << 18,
 };
 
 typedef struct RecipeFound {
     Recipe recipe;
     double makespan; /* makespan of an F&B of Costs.layers layers */
-    double bound;    /* proven lower bound of the makespan; equal to it, up to 1e-9 relative, if the search completed */
+    double bound;    /* lower bound of the makespan, proven up to 1e-9 relative; equal to it if the search completed */
 } RecipeFound;
 
-/* The components for which the costs have a time, as bits 1 << ModelPart. 0: no component has a time above 0. */
+/* The components for which the costs give a time (it may be 0), as bits 1 << ModelPart. 0: no time is given, or all
+   given times are 0. */
 uint32_t recipe_components_timed(const Costs *costs);
 
-/* The order of these components in DeepSeek's training profile (github.com/deepseek-ai/profile-data, 2025).
-   Communication is in the stream comm, and the device chooses its share. The profile has no `perceptron`; here it comes
-   last in the forward and first in the backward, as when these run alone. */
+/* The order of these components (bits 1 << ModelPart) in DeepSeek's training profile
+   (github.com/deepseek-ai/profile-data, 2025). Communication is in the stream comm, and the device chooses how many
+   multiprocessors that stream gets. The profile has no `perceptron`; here it comes last in the forward and first in the
+   backward, as in an F or B that runs alone. */
 Recipe recipe_published(uint32_t components);
 
-/* The shortest recipe with the entries and the share of `start`. Every entry stays in its stream. Returns the order of
-   `start` if none is shorter. `start` must pass recipe_check. With more than RECIPE_EXACT entries the search ends after
-   nodes_max partial orders (usually RECIPE_NODES_MAX). It is deterministic: the limit counts work, not seconds. */
+/* The shortest recipe that the search finds with the entries of `start` in their streams, and with its share. If none
+   is shorter, the result has the order of `start`. `start` must pass recipe_check. With more than RECIPE_EXACT entries
+   the search ends after it has expanded nodes_max partial orders. The limit counts work, not seconds, so the result is
+   the same on every machine. */
 RecipeFound recipe_search(const Recipe *start, const Costs *costs, uint64_t nodes_max);
 
-/* The shortest recipe of these components that recipe_search finds. It starts from recipe_published, so the result is
-   never longer than that. share, whole: as in Recipe. */
+/* The shortest recipe of these components (bits 1 << ModelPart) that recipe_search finds. The search starts from
+   recipe_published, so the result is never longer than that recipe. share, whole: as in Recipe. */
 RecipeFound recipe_shortest(uint32_t components, uint16_t share, uint16_t whole, const Costs *costs);
 
 #endif

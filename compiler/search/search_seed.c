@@ -5,10 +5,10 @@
 enum { PASSES = 3, PERIOD_MAX = PASSES * (UINT8_MAX + 1), BLOCKS_MAX = 64 };
 
 /* A repeating pattern, the building block of Qi et al., Pipeline Parallelism with Controllable Memory (NeurIPS 2024).
-   From a stage to the next one, if that is on another rank, F starts `down` slots later; from a stage back to the one
-   before, I starts `up` slots later. Microbatches start 3 * chunks slots apart, one slot for each F, I and W of a rank,
-   and no two F or I of a rank share a slot. W fill the free slots. squeeze_orders then moves passes to earlier
-   slots. */
+   From a stage to the next one F starts `down` slots later, from a stage back to the one before I starts `up` slots
+   later, if the two stages are on different ranks. Microbatches start 3 * chunks slots apart, one slot for each F, I
+   and W of a rank, and no two F or I of a rank share a slot. W fill the free slots. squeeze_orders then moves passes to
+   earlier slots. */
 typedef struct Block {
     uint8_t down[2], up[2]; /* [0]: from a stage that is an even chunk of its rank, [1]: from an odd chunk */
     /* extra slots: `wait` between F and I of the last stage, `turn` between the I of two consecutive stages on one
@@ -39,14 +39,15 @@ struct SeedMaker {
     Slots slots;
     Block blocks[BLOCKS_MAX];
     uint32_t block_count;
-    /* the same problem with passes of one slot, at least stages - 1 microbatches, and the memory of 1F1B */
+    /* the same problem, but all passes take one slot, each pipe has at least stages - 1 microbatches, and the memory of
+       each rank holds `stages` F */
     SearchProblem full;
     SearchList *list; /* `list`, `policy` and `order` belong to `full` */
     SearchPolicy policy;
     SearchOrder order;
 };
 
-/* The passes of a rank made so far. */
+/* The order of a rank while it is being made. */
 typedef struct Line {
     const SeedMaker *maker;
     const SearchRank *rank;
@@ -64,7 +65,7 @@ static Line line_new(const SeedMaker *maker, uint32_t rank, const SearchOrder *o
     return line;
 }
 
-/* Appends the chunk's next pass of the kind, unless the pipe does not have the microbatch. */
+/* Appends the chunk's next pass of the kind, unless the pipe has no more microbatches. */
 static void append(Line *line, uint8_t kind, uint8_t chunk)
 {
     if (line->done[chunk][kind]++ < line->maker->problem->nodes[line->rank->first_node + chunk].microbatches)
@@ -85,13 +86,13 @@ static uint32_t stage_at(const SeedMaker *maker, const SearchRank *rank, uint32_
 
 /* A rank runs its F in rounds: some microbatches on its first chunk, the same ones on its second chunk, and so on. It
    runs its I likewise, from the last chunk to the first. For x = 0, 1, 2, ... it runs F number x, then I number x -
-   `behind`, then W number x - `behind` - `later` (see make_staggered). The schedule depends on how far a rank's F run
-   ahead of its I for each stage after its last one: 1F1B, interleaved or not (Narayanan et al., SC 2021), or ZB-H1 and
-   ZB-H2 (Qi et al., ICLR 2024). */
+   `behind`, then W number x - `behind` - `later` (see make_staggered). `halves` and `late` choose the schedule: 1F1B,
+   interleaved or not (Narayanan et al., SC 2021), or ZB-H1 and ZB-H2 (Qi et al., ICLR 2024). */
 typedef struct Stagger {
     /* twice the number of F by which a rank runs ahead of its I for each stage after its last one */
     uint32_t halves;
-    bool late; /* W are deferred, so that all ranks begin with them at the same x */
+    /* ranks with few stages after their last one defer W, so that all ranks begin with W at about the same x */
+    bool late;
 } Stagger;
 
 static uint32_t stages_behind(const SeedMaker *maker, const SearchRank *rank)
@@ -111,7 +112,7 @@ static void make_staggered(const SeedMaker *maker, const Stagger *how, SearchOrd
 {
     const uint32_t ranks = maker->problem->rank_count;
     const uint32_t rounds = maker->microbatches > ranks ? maker->microbatches / ranks : 1;
-    /* microbatches in a round: as in PyTorch, the microbatches are divided into microbatches / ranks rounds */
+    /* microbatches in a round: as in PyTorch, there are microbatches / ranks rounds, but at least one */
     const int64_t round = (maker->microbatches + rounds - 1) / rounds;
     for (uint32_t r = 0; r < ranks; r++) {
         Line line = line_new(maker, r, order, scratch);
@@ -156,8 +157,8 @@ static void fill_slots(const Slots *slots, Line *line, Arena *scratch)
 }
 
 /* Microbatches enter a pipe in rounds. A round has as many microbatches as there are ranks per pipe, one in every
-   second slot. Each round starts 2 * stages slots after the round before it. This is Hanayo (Liu et al., SC 2023), and
-   with two pipes Chimera (Li and Hoefler, SC 2021) and BitPipe (Wu et al., 2024). */
+   second slot. Each round starts 2 * stages slots after the round before it. On their placements this is Hanayo (Liu et
+   al., SC 2023), and with two pipes Chimera (Li and Hoefler, SC 2021) and BitPipe (Wu et al., 2024). */
 static void make_wave(SeedMaker *maker, SearchOrder *order, Arena *scratch)
 {
     const SearchProblem *problem = maker->problem;
@@ -176,8 +177,8 @@ static void make_wave(SeedMaker *maker, SearchOrder *order, Arena *scratch)
     }
 }
 
-/* Slots from a pass of node `from` to the same pass of node `to`: `same` if both are on one rank, else other[0] or
-   other[1] if `from` is an even or odd chunk of its rank. */
+/* Slots from a pass of node `from` to the same pass of node `to`: `same` if both are on one rank or `to` is NO_NODE,
+   else other[0] or other[1] if `from` is an even or odd chunk of its rank. */
 static int64_t step_to(const SearchProblem *problem, uint32_t from, uint32_t to, const uint8_t other[2], int64_t same)
 {
     const uint32_t rank = problem->nodes[from].rank;
@@ -226,8 +227,9 @@ static bool leaves_slots_apart(const SeedMaker *maker)
     return true;
 }
 
-/* Adds the blocks with the `down` and `up` of `block` and the fewest extra slots (wait + turn) at which no two passes
-   share a slot. The published blocks are among them. */
+/* Adds the variants of `block` in which no two F or I of a rank share a slot. They have its `down` and `up`, and the
+   smallest sum of wait and turn that avoids shared slots. No variant is added if that sum is 3 * chunks or more. On a V
+   the published blocks are among the variants. */
 static void add_blocks(SeedMaker *maker, Block block)
 {
     const uint32_t before = maker->block_count;
@@ -268,8 +270,9 @@ static bool make_block(SeedMaker *maker, const Block *block, SearchOrder *order,
 
 /* --- greedy --- */
 
-/* Appends the F and I of `passes`, with W between them. While F are left, each W follows its I. Then a rank defers some
-   W. It defers more of them if its earliest stage is later, because ranks with earlier stages wait for its I. */
+/* Appends the F and I of `passes`, with W between them. While F are left, each W follows its I. Then the rank defers
+   some W to the end. It defers more of them if its earliest stage is later, because ranks with earlier stages wait for
+   its I. */
 static void append_with_weights(Line *line, const SearchPass *passes, uint32_t count)
 {
     const uint32_t late = line->rank->node_count * stage_at(line->maker, line->rank, 0);

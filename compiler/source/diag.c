@@ -9,7 +9,8 @@
 enum {
     ERRORS_SHOWN = 20,
     WINDOW = 120, /* most columns shown of a long line */
-    BEFORE = 40,  /* columns shown before the caret; more if the caret is near the end of the line */
+    /* most columns of a longer line that are shown before the caret; more if the caret is near the end of the line */
+    BEFORE = 40,
 };
 
 typedef struct Remark {
@@ -33,8 +34,9 @@ struct Diagnostics {
     const Source *source;
     Report reports[ERRORS_SHOWN];
     uint32_t shown;
-    uint64_t more;   /* further errors, which are only counted */
-    Report *current; /* the last error, to which the next note or help belongs; NULL: it was not kept */
+    uint64_t more; /* further errors, which are only counted */
+    /* the last error, to which the next note or help belongs; NULL: there is no error, or the last one was not kept */
+    Report *current;
 };
 
 Diagnostics *diag_new(Arena *arena, const Source *source)

@@ -40,8 +40,8 @@ typedef struct DiagKind {
     const char *format; /* NULL: there is no error */
 } DiagKind;
 DiagKind diag_kind(const Diagnostics *diagnostics);
-/* The error that was reported first, on one line without its position, and with its help if that comes after its notes.
-   There must be an error. */
+/* The text of the error that was reported first, on one line and without its position. If the last remark to the error
+   is a help, its text follows. There must be an error. */
 const char *diag_first(const Diagnostics *diagnostics, Arena *arena);
 /* Whether further errors will only be counted; then a caller can skip the work of describing them. */
 bool diag_full(const Diagnostics *diagnostics);

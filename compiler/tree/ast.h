@@ -17,9 +17,10 @@ enum {
     NO_SLOT = UINT32_MAX,
     NO_CHUNK = -1,
     NO_HALF = -1,
-    RANK_SLOT = 0,               /* slot of the value of `r` */
-    COST_SLOT = 1,               /* slot of the value of cost(F); the other costs are in the slots after it */
-    EXPRESSION_DEPTH_MAX = 1000, /* limits the recursion of the functions that visit the tree */
+    RANK_SLOT = 0, /* slot of the value of `r` */
+    COST_SLOT = 1, /* slot of the value of cost(F); the other costs are in the slots after it */
+    /* most levels of an expression: limits the recursion of the functions that visit the tree */
+    EXPRESSION_DEPTH_MAX = 1000,
     BLOCK_DEPTH_MAX = 100,
 };
 
@@ -91,7 +92,7 @@ typedef struct Pass {
     struct Pass *next;
 } Pass;
 
-/* The settings of `order auto`. */
+/* The settings of `order auto` that have a value; `overlap` has none. */
 typedef enum Setting { SETTING_MEMORY, SETTING_INPUT, SETTING_WEIGHT, SETTING_EFFORT, SETTINGS } Setting;
 extern const char *const setting_names[SETTINGS];
 
@@ -107,7 +108,8 @@ typedef struct WrittenEntry {
     Name component;
     ActionKind pass;
     int chunk; /* must be NO_CHUNK: recipe_read reports an entry that names a chunk */
-    /* in a recipe of F&Fs: 0 or 1, the half in attention(1); NO_HALF: the entry names a pass, as in a recipe of F&Bs */
+    /* in a recipe of F&Fs: the number in attention(1), which must be 0 or 1 and names a half; NO_HALF: the entry names
+       a pass, as in a recipe of F&Bs */
     int64_t half;
     struct WrittenEntry *next;
 } WrittenEntry;
@@ -188,15 +190,18 @@ struct Item {
             /* the share of the multiprocessors that communication gets. With `auto`: the share written after that word.
                Otherwise: that of the stream comm; check copies it to here */
             WrittenShare share;
-            Recipe made; /* the recipe without its share; set by check */
+            Recipe made; /* the recipe without its share, empty with `auto`; set by check */
         } recipe;
         struct {
             Expression *slot; /* the slot in `at SLOT:`; NULL: not given */
             Pass *passes;
             bool overlap;
-            /* from `overlap from` and `split from`; NULL: not given, and then `overlap` begins at 0 */
+            /* the numbers after `overlap from` and `split from`: from which pair on F and B are joined, from which B on
+               each is an I. NULL: not given: `overlap` begins at pair 0, `split` is absent */
             Expression *overlap_from, *split_from;
-            bool forward_pairs; /* `overlap` joins each two F into an F&F; set by check */
+            /* the step has only F, and `overlap` joins its F number 0 and 1, 2 and 3, ... (counted through all
+               repetitions) into F&Fs; set by check */
+            bool forward_pairs;
             bool spells_weight; /* the step has a W, so its B are I; set by check */
         } step;
         struct {
@@ -223,13 +228,13 @@ typedef struct Ast {
     uint32_t pipe_count;
     bool has_slots; /* a step has `at SLOT:` */
     const Item *ranks, *microbatches;
-    const Item *first_step; /* the first item that is a step, repeat or if; NULL: there is none */
+    const Item *first_step; /* the first top-level item that is a step, repeat or if; NULL: there is none */
     const Item *order;      /* the `order auto`; NULL: steps give the orders */
     const Item *squeeze;    /* NULL: none */
     const Item *recipe;     /* the recipe without chunks: `overlap F&B ...` or `overlap F&F ...`; NULL: none */
     const Item *any_recipe; /* the first recipe, with or without chunks; NULL: none */
-    bool has_pairs;         /* a step has an F&B, or `order auto` has the setting `overlap` */
-    bool has_forward_pairs; /* a step has an F&F */
+    bool has_pairs;         /* a step has an F&B, by `&` or `overlap`, or `order auto` has the setting `overlap` */
+    bool has_forward_pairs; /* a step has an F&F, by `&` or `overlap` */
     const Expression *cost; /* the first cost() in the file; NULL: none */
 } Ast;
 
@@ -239,7 +244,7 @@ bool ast_searches_recipe(const Ast *ast);
 bool item_is_chunk_recipe(const Item *item);
 
 const char *expression_text(ExpressionKind kind);
-/* Makes an expression. Computes its depth and size from its operands. */
+/* Makes an expression. Computes its depth and size from its operands, a list linked by `next`; NULL: none. */
 Expression *expression_new(Arena *arena, ExpressionKind kind, Span span, Expression *operands);
 
 /* Whether the name with this slot occurs in the expression; false for NULL. Only after check. */

@@ -63,7 +63,7 @@ static const Item *declared_below(const Ast *ast, const Symbol *symbol)
     return NULL;
 }
 
-/* Lists the names in scope as text, the last declared first. */
+/* Lists the names in scope as text, the last declared first; at most NAMES_LISTED of them. */
 static const char *known_names(const Checker *c)
 {
     const char *text = "";
@@ -109,7 +109,7 @@ static bool help_elsewhere(Checker *c, const char *name)
 }
 
 /* The help for an unknown name like num_microbatches or world_size: how this file names that size. NULL: the name is
-   not like these. */
+   not like these, or the file does not declare that size. */
 static const char *size_meant(const Checker *c, const char *name)
 {
     const Ast *ast = c->ast;
@@ -160,7 +160,8 @@ static void declare_costs(Checker *c)
     }
 }
 
-/* Turns a call such as cost(F) into a NAME whose slot has that cost. */
+/* Turns a call such as cost(F) into a NAME whose slot has that cost. Reports a call without the name of exactly one
+   cost. */
 static void check_cost(Checker *c, Expression *call)
 {
     const Expression *operand = call->operands;
@@ -456,7 +457,8 @@ static void check_order(Checker *c, Item *item)
                               "order auto(memory = 2*P);");
 }
 
-/* Reports steps, the `of` of a pipe and squeeze in a file with `order auto`, which can have none of them. */
+/* Reports the first step, each `M of N microbatches` of a pipe, and `squeeze`: a file with `order auto` can have none
+   of them. */
 static void check_order_alone(Checker *c)
 {
     const Item *step = c->ast->first_step;
@@ -479,8 +481,8 @@ static void check_share(Checker *c, const WrittenShare *share)
     check_placing(c, share->whole, "the share of communication is");
 }
 
-/* Checks a recipe for certain chunks: no earlier recipe is for the same chunks, there are not too many, and it is not
-   `auto`. */
+/* Checks a recipe for certain chunks, such as `overlap F0&B1 { ... }`: no earlier recipe is for the same chunks, there
+   are at most RECIPES_MAX such recipes, and this one is not `auto`. */
 static void check_chunk_recipe(Checker *c, const Item *item)
 {
     const int *chunks = item->recipe.pair.chunks;

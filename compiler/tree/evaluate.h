@@ -7,8 +7,9 @@
 
 /* Why an expression has no value. */
 typedef struct Fault {
-    const Expression *expression; /* the operation that failed; `left` and `right` are its operands */
-    bool by_zero;                 /* division by zero; false: overflow */
+    /* the operation that failed; `left` and `right` are the values of its operands, right 0 if it has one operand */
+    const Expression *expression;
+    bool by_zero; /* division by zero; false: overflow */
     int64_t left, right;
 } Fault;
 

@@ -5,7 +5,7 @@
 
 #include "compiler/tree/ast.h"
 
-/* Parses a schedule file. NULL: there are syntax errors; the diagnostics have all that were found. */
+/* Parses a schedule file. NULL: there are errors, and the diagnostics have those that were found. */
 Ast *parse(const Source *source, Arena *arena, Diagnostics *diagnostics);
 
 typedef struct Token {
@@ -13,8 +13,8 @@ typedef struct Token {
     Span span;
 } Token;
 
-/* Returns all tokens of the file; its end is not one of them. NULL and count 0: parse finds an error in the scanner
-   itself. */
+/* Returns all tokens of the file; its end is not one of them. NULL and count 0: the file has no tokens, or the scanner
+   failed. Reports no errors: parse does that. */
 Token *read_tokens(const Source *source, Arena *arena, uint32_t *count);
 
 /* Prints one token per line: line, column, kind, text. */

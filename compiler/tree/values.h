@@ -11,11 +11,12 @@ typedef struct Parameter {
     int64_t value;
 } Parameter;
 
-/* The values given on the command line; all zero if none is given. */
+/* Values for the names of a schedule file that replace those in the file; all zero if none is given. */
 typedef struct Parameters {
     bool has_ranks, has_microbatches;
     int64_t ranks, microbatches;
-    Parameter *others; /* values of -D; the arena owns them; if a name is there twice, the last value counts */
+    /* values of `param`, from -D or --sweep; the arena owns them; if a name is there twice, the last value counts */
+    Parameter *others;
     uint32_t count, capacity;
     int64_t costs[COST_VALUES]; /* the values of cost(), computed by order/cost_values.h; all 0 if not known yet */
 } Parameters;
@@ -43,11 +44,12 @@ int64_t *values_new(const Ast *ast, const Parameters *parameters, Arena *arena);
 bool item_waits(const Item *item, const int64_t *values);
 /* Whether a top-level item may have another value on each rank. */
 bool item_per_rank(const Item *item);
-/* Evaluates a top-level item that declares a value, and stores the value in the item's slot. Does nothing for any other
-   item. Items must be evaluated in the order of the file. False: `fault` says why. */
+/* Evaluates a top-level item that declares a value (ranks, microbatches, param, let or pipe), and stores the value in
+   the item's slot; no value is stored if item_waits. Does nothing for any other item. Items must be evaluated in the
+   order of the file. False: `fault` says why the expression has no value. */
 bool item_evaluate(const Item *item, const Parameters *parameters, int64_t *values, Fault *fault);
-/* values_for_all evaluates the items that are the same for every rank. values_for_rank sets RANK_SLOT and evaluates the
-   `let` that depend on the rank. False: `fault` says why. */
+/* values_for_all evaluates the top-level items that are the same for every rank. values_for_rank sets RANK_SLOT and
+   evaluates the top-level `let` that depend on the rank. False: `fault` says why an expression has no value. */
 bool values_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Fault *fault);
 bool values_for_rank(const Ast *ast, uint32_t rank, int64_t *values, Fault *fault);
 
