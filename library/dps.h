@@ -73,8 +73,9 @@ typedef struct dps_prediction dps_prediction;
 
 typedef enum dps_status {
     DPS_OK = 0,
-    DPS_BAD_INPUT = 1, /* a schedule, a program, a file of costs, or loads or a placement of experts is wrong */
-    DPS_BAD_USAGE = 2, /* an argument of the call is wrong */
+    /* a schedule, a program, a file of costs, or loads or a placement of experts is wrong, or a file cannot be read */
+    DPS_BAD_INPUT = 1,
+    DPS_BAD_USAGE = 2, /* an argument of the call is wrong, or the call is not allowed at this moment */
     DPS_FAILED = 3,    /* the system, a transfer or a function of yours failed */
     DPS_NO_MEMORY = 4,
 } dps_status;
@@ -100,7 +101,7 @@ typedef struct dps_host {
 /* Opens a session. `host` may be NULL; it is copied. Returns NULL if there is no memory, if host->size is not set, or
    if a member that this library does not know is not 0. */
 dps *dps_new(const dps_host *host);
-/* NULL is harmless here and in the other functions that free. */
+/* Closes the session. NULL is harmless here and in the other functions that free. */
 void dps_free(dps *d);
 /* Frees text or bytes returned by a function with this session, or with a session of the same host. */
 void dps_release(dps *d, void *memory);
@@ -127,8 +128,8 @@ typedef struct dps_diagnostic {
 } dps_diagnostic;
 
 /* The number of diagnostics of the last call: the errors that it found in a source, in source order, each followed by
-   its notes. 0 if the error has no position in a source, and always after dps_load, dps_compare and dps_advise; then
-   only dps_error describes the error. The texts live as long as that of dps_error. */
+   its notes. 0 if the call succeeded, if its error has no position in a source, and always after dps_load, dps_compare
+   and dps_advise; then only dps_error describes the error. The texts live as long as that of dps_error. */
 size_t dps_diagnostic_count(const dps *d);
 dps_status dps_get_diagnostic(const dps *d, size_t index, dps_diagnostic *diagnostic);
 
@@ -143,7 +144,8 @@ typedef struct dps_parameter {
 typedef struct dps_progress {
     size_t size;
     uint32_t tried, planned; /* number of orders tried so far, and of those to be tried */
-    /* of the best order so far: the largest (end - start) of a rank; with `overlap`, the makespan of the order */
+    /* of the best order so far, in the unit of the costs: the largest (end - start) of a rank; with `overlap`, the
+       makespan of the order */
     double cost;
     double bound; /* lower bound: no order has a smaller cost */
 } dps_progress;
@@ -263,11 +265,13 @@ dps_status dps_get_group_member(const dps_program *program, uint32_t group, uint
    slot: it was free and now holds a tensor. "Takes" a slot: reads it, and it is free afterwards. "Scratch": the slot is
    free before and after the instruction, which may use it for itself. */
 typedef enum dps_opcode {
-    DPS_FORWARD = 0,         /* F: reads x; fills y, context, stash */
-    DPS_FORWARD_ONLY = 1,    /* F of a forward-only program: takes x; fills y; context, stash are scratch */
-    DPS_BACKWARD = 2,        /* B, a full backward: takes x, context, stash, dy; fills dx; gradient is scratch */
-    DPS_BACKWARD_INPUT = 3,  /* I, its input half: reads x, stash, dy; takes context; fills dx, gradient */
-    DPS_BACKWARD_WEIGHT = 4, /* W, its weight half: takes x, stash, dy, gradient; adds to the chunk's gradient */
+    DPS_FORWARD = 0,      /* F: reads x; fills y, context, stash */
+    DPS_FORWARD_ONLY = 1, /* F of a forward-only program: takes x; fills y; context, stash are scratch */
+    DPS_BACKWARD = 2,     /* B, a full backward: takes x, context, stash, dy; fills dx; gradient is scratch */
+    /* I, the input half of a backward: reads x, stash, dy; takes context; fills dx, gradient */
+    DPS_BACKWARD_INPUT = 3,
+    /* W, the weight half of a backward: takes x, stash, dy, gradient; adds to the chunk's gradient */
+    DPS_BACKWARD_WEIGHT = 4,
     /* F&B: the F, half 0, and the B or I, half 1, may run at the same time. If the recipe of the F&B puts off some
        weight gradients (its list `after`), half 1 is an I, and the next pass of the rank is the W of the same
        microbatch. Your W then computes all weight gradients, also those that are not in the list */
@@ -276,7 +280,8 @@ typedef enum dps_opcode {
     DPS_RECEIVE_FORWARD = 7, /* starts to receive an activation into slot `message` from rank `peer` */
     DPS_SEND_BACKWARD = 8,   /* starts to send the gradient in slot `message` to rank `peer` */
     DPS_RECEIVE_BACKWARD = 9,
-    DPS_WAIT = 10, /* waits until the message in slot `message` is received, or sent, which frees the slot */
+    /* waits until the message in slot `message` has been received, or until it has been sent, which frees the slot */
+    DPS_WAIT = 10,
     /* starts to sum the chunk's weight gradient over the members of its group; `group` -1: the stage has one copy, so
        there is nothing to sum */
     DPS_REDUCE = 11,
@@ -398,8 +403,8 @@ typedef struct dps_functions {
     dps_function backward;
     /* DPS_OVERLAP. NULL: forward is called with half 0, then the functions of the backward with half 1 */
     dps_function overlap;
-    /* For DPS_SEND_*, DPS_RECEIVE_* and DPS_WAIT: the opcode tells whether the message is an activation or a gradient.
-       These functions are not called if the rank has joined threads. */
+    /* For DPS_SEND_*, DPS_RECEIVE_* and DPS_WAIT. The opcode of a send or receive tells whether the message is an
+       activation or a gradient. These functions are not called if the rank has joined threads. */
     dps_function send, receive, wait;
     /* For DPS_REDUCE and DPS_WAIT_REDUCE of every chunk, even if its stage has one copy (group -1). The gradient of
        such a chunk is complete, and a host with replicas of the pipeline may sum it over the replicas. The functions
@@ -448,8 +453,9 @@ typedef struct dps_buffers {
    fail at their next wait, and their error text contains the error of the rank that failed. */
 dps_status dps_join(dps_rank *rank, dps_threads *threads, const dps_buffers *buffers);
 
-/* An all-gather: each rank passes `bytes` bytes at `mine`, and gets those of all ranks at `all`, in the order of the
-   ranks. All ranks must call it after dps_join, for instance in their function for DPS_NORM. */
+/* An all-gather: each rank passes the same number of bytes, `bytes` bytes at `mine`, and gets those of all ranks at
+   `all`, in the order of the ranks. All ranks must call it after dps_join, for instance in their function for
+   DPS_NORM. */
 dps_status dps_gather(dps_rank *rank, const void *mine, size_t bytes, void *all);
 
 /* --- how long it takes --- */
@@ -474,10 +480,10 @@ typedef struct dps_prediction_info {
     double cost;        /* largest time of a rank from its first start to its last end */
     double work;        /* mean of the times that ranks are busy */
     double bubble_rate; /* (cost - work) / cost: share of the time that ranks are idle */
-    /* imbalance + order_bubble is the bubble rate that the same order has if messages take no time. imbalance: the part
-       of this rate that comes from ranks with less work than others */
+    /* The bubble rate of the same order, if messages took no time, is imbalance + order_bubble. imbalance: the part
+       that comes from ranks with less work than others */
     double imbalance;
-    /* the rest of this rate, which comes from waits of the busiest rank */
+    /* the part of the bubble rate, if messages took no time, that comes from waits of the busiest rank */
     double order_bubble;
     double messages_time; /* time that messages add to the makespan */
 } dps_prediction_info;
@@ -558,8 +564,8 @@ typedef struct dps_experts {
        this expert in `current` */
     uint32_t most_moves;
     int32_t limit_moves; /* not 0: a layer has at most most_moves moves; 0: any number */
-    /* with `current`: a layer whose balance would rise by less than this keeps its placement, unless `distinct` forbids
-       this placement */
+    /* with `current`: a layer whose balance would rise by less than this, or not at all, keeps its placement, unless
+       `distinct` forbids this placement */
     double threshold;
     int32_t distinct; /* not 0: no expert twice on a GPU */
     /* not 0: exactly the algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB); then `current` must be NULL and
@@ -572,10 +578,11 @@ typedef struct dps_placement {
     size_t size;
     uint32_t *placement; /* [layers][replicas]: the expert of each physical expert, GPU after GPU */
     /* [layers]: the balance of each layer. before: the balance of `current`; if `current` is NULL, the balance of a
-       placement of experts 0, 1, 2, ... repeatedly, GPU after GPU. after: the balance of `placement` */
+       placement of experts 0, 1, 2, ... repeatedly, GPU after GPU (on each node the experts of its groups, if `groups`
+       is a multiple of `nodes`). after: the balance of `placement` */
     double *before, *after;
     double *bound; /* [layers]: no placement of this layer has a larger balance */
-    /* [layers]: the number of physical experts on a GPU that did not hold their expert before */
+    /* [layers]: the number of physical experts on a GPU that does not hold their expert in the placement of `before` */
     uint32_t *moves;
 } dps_placement;
 

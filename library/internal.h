@@ -23,7 +23,8 @@ struct dps {
     const char *words; /* dps_error */
     dps_diagnostic *diagnostics;
     size_t diagnostic_count;
-    /* what the current call is making. What it has not finished is freed at its end. NULL: nothing to free */
+    /* `program` to `streamed`: what the current call is making; the end of the call frees what is unfinished. NULL:
+       nothing to free */
     dps_program *program;
     dps_prediction *prediction;
     dps_rank *rank;
@@ -39,9 +40,10 @@ struct dps_program {
     Arena arena;
     Source source;
     Parameters parameters;
-    Costs costs; /* the costs given at compilation */
+    Costs costs; /* the costs given at compilation; of a loaded program and a forward half: costs_unit */
     Memory sizes;
-    Compilation compilation; /* what the compiler made; of a loaded program, rebuilt from its instructions */
+    /* what the compiler made; of a loaded program and a forward half, rebuilt from the instructions */
+    Compilation compilation;
 };
 
 struct dps_prediction {
@@ -76,7 +78,7 @@ struct dps_rank {
     dps_status failure; /* if RANK_FAILED: what the failed call returned */
     char reason[800];   /* the last text given to dps_reason */
     Error error;
-    /* used only if the rank has joined threads (dps_join) */
+    /* `threads`, `communicators` and `exchange` are used only if the rank has joined threads (dps_join) */
     dps_threads *threads; /* NULL: the rank has not joined threads */
     RankCommunicators communicators;
     Exchange exchange;
@@ -100,8 +102,8 @@ static inline bool rank_carries(const dps_rank *rank, uint8_t opcode) { return r
 /* Marks the rank as failed at its current instruction. If the rank has joined a dps_threads, makes the other ranks of
    it fail, too. rank->error has the reason; rank_fail adds rank, instruction and line to it. Returns `status`. */
 dps_status rank_fail(dps_rank *rank, dps_status status);
-/* For an instruction that the host could not run: writes the text given to dps_reason to rank->error, and returns
-   STATUS_RUN_FAILED. */
+/* For an instruction that the host could not run: writes the text given to dps_reason, or that none was given, to
+   rank->error, and returns STATUS_RUN_FAILED. */
 Status rank_host_failed(dps_rank *rank);
 /* Sets the error text of a call that is not allowed in the present state. The state does not change. Returns
    DPS_BAD_USAGE. */
@@ -115,7 +117,7 @@ void threads_leave(dps_rank *rank);
 
 /* --- instructions (ask.c) --- */
 
-/* Half 0 or 1 of an instruction as the host sees it. The caller sets `index`. */
+/* Half 0 or 1 of an instruction as the host sees it. The caller sets `index` and `second`. */
 dps_instruction instruction_half(const Program *program, uint32_t rank, const Instruction *whole, uint32_t half);
 
 /* --- calls (call.c) --- */
@@ -123,7 +125,8 @@ dps_instruction instruction_half(const Program *program, uint32_t rank, const In
 /* The body of a call. It may jump to d->exhausted. */
 typedef Status Body(dps *d, void *arguments);
 
-/* Runs a body in the C locale, with an empty d->working. Sets the text of dps_error from its result. */
+/* Runs a body in the C locale, with an empty d->working. If the body fails and has set no d->words itself, dps_error
+   gets the text of d->error. */
 dps_status call(dps *d, Body *body, void *arguments);
 
 /* Allocates zeroed memory with the functions of the host. Jumps out of the call if there is no memory. */
@@ -166,7 +169,7 @@ void report_diagnostics(dps *d, const Diagnostics *diagnostics, const Source *so
 
 /* --- texts (text.c) --- */
 
-/* Copies text to memory of the host, and adds a 0 byte. */
+/* Copies text to memory of the host, and adds a 0 byte. Jumps out of the call if there is no memory. */
 char *host_text(dps *d, const char *text, size_t length);
 
 /* The caller's path for functions that take "-" as standard input or output: "-" becomes "./-", because the library
@@ -176,8 +179,8 @@ const char *host_path(const char *path);
 /* Adds costs given as texts to `costs`. The arena owns what is added. */
 Status costs_take(Costs *costs, const char *const *texts, size_t count, Arena *arena, Error *error);
 
-/* Reads the numbers of ranks and microbatches, parameters, costs, sizes of slots and the memory limit from options. The
-   caller has set the defaults of `costs`. */
+/* Takes the numbers of ranks and microbatches, parameters, costs, sizes of slots and the memory limit from options, as
+   far as they are set. The caller has set the defaults of `costs`. */
 Status options_take(const dps_options *options, Arena *arena, Parameters *parameters, Costs *costs, Memory *memory,
                     Error *error);
 

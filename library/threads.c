@@ -79,8 +79,9 @@ static Status join_threads(dps_rank *rank, dps_threads *threads, const dps_buffe
     return STATUS_OK;
 }
 
-/* Whether the gradients of this rank fit: for each chunk, the first copy of its stage that called dps_join has the same
-   number and size of elements. If this rank has the first copy, stores number and size for the other copies. */
+/* Whether the gradients of this rank fit: for each chunk whose stage has several copies, the first copy that called
+   dps_join has the same number and size of elements. If this rank is the first, stores number and size for the other
+   copies. */
 static bool sums_agree(const dps_rank *rank, dps_threads *threads, const dps_buffers *buffers)
 {
     for (uint32_t c = 0; c < rank->own.chunk_count; c++) {

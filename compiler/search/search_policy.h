@@ -10,7 +10,7 @@
 typedef struct PolicyMaker {
     const SearchProblem *problem;
     uint32_t chunks;    /* most chunks of a rank */
-    uint32_t stages;    /* stages of a pipe */
+    uint32_t stages;    /* most stages of a pipe */
     uint32_t most_held; /* the largest number of F whose activations fit in the memory of a rank at once; at least 1 */
     uint32_t *entry;    /* [pipes]: the node of the first stage */
     /* [pipes]: the time at which a lone microbatch starts its I on the last stage */

@@ -1,7 +1,7 @@
 /* Branch and bound over the orders in which the entries of a layer are issued. An entry is one pass (F, B or W) of a
    component. A partial order has the first entries of an order. Its lower bound comes from a simulation of these
-   entries in all layers: in each layer, every entry that the partial order lacks delays its stream by its time, and an
-   F or B also the chain of all F or all B. The bound of a complete order is its makespan. */
+   entries in all layers: in each layer, every entry that the partial order lacks delays its stream by its time and, if
+   it is an F or B, also the chain of all F or of all B. The bound of a complete order is its makespan. */
 
 #include "compiler/search/search_recipe.h"
 

@@ -29,13 +29,14 @@ uint32_t recipe_components_timed(const Costs *costs);
 Recipe recipe_published(uint32_t components);
 
 /* The shortest recipe that the search finds with the entries of `start` in their streams, and with its share. If none
-   is shorter, the result has the order of `start`. `start` must pass recipe_check. With more than RECIPE_EXACT entries
-   the search ends after it has expanded nodes_max partial orders. The limit counts work, not seconds, so the result is
-   the same on every machine. */
+   is shorter, the result has the order of `start`. `start` must pass recipe_check and put no W off. With more than
+   RECIPE_EXACT entries the search ends after it has expanded nodes_max partial orders. The limit counts work, not
+   seconds, so the result is the same on every machine. */
 RecipeFound recipe_search(const Recipe *start, const Costs *costs, uint64_t nodes_max);
 
 /* The shortest recipe of these components (bits 1 << ModelPart) that recipe_search finds. The search starts from
-   recipe_published, so the result is never longer than that recipe. share, whole: as in Recipe. */
+   recipe_published, so the result is never longer than that recipe. Communication gets `share` of every `whole`
+   multiprocessors; both 0: the device chooses. */
 RecipeFound recipe_shortest(uint32_t components, uint16_t share, uint16_t whole, const Costs *costs);
 
 #endif

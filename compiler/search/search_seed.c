@@ -5,10 +5,9 @@
 enum { PASSES = 3, PERIOD_MAX = PASSES * (UINT8_MAX + 1), BLOCKS_MAX = 64 };
 
 /* A repeating pattern, the building block of Qi et al., Pipeline Parallelism with Controllable Memory (NeurIPS 2024).
-   From a stage to the next one F starts `down` slots later, from a stage back to the one before I starts `up` slots
-   later, if the two stages are on different ranks. Microbatches start 3 * chunks slots apart, one slot for each F, I
-   and W of a rank, and no two F or I of a rank share a slot. W fill the free slots. squeeze_orders then moves passes to
-   earlier slots. */
+   Between stages on different ranks, F starts `down` slots later on the next stage, and I starts `up` slots later on
+   the stage before. Microbatches start 3 * chunks slots apart, one slot for each F, I and W of a rank, and no two F or
+   I of a rank share a slot. W fill the free slots. squeeze_orders then moves passes to earlier slots. */
 typedef struct Block {
     uint8_t down[2], up[2]; /* [0]: from a stage that is an even chunk of its rank, [1]: from an odd chunk */
     /* extra slots: `wait` between F and I of the last stage, `turn` between the I of two consecutive stages on one

@@ -1,8 +1,8 @@
 #ifndef TREE_CHECK_H
 #define TREE_CHECK_H
 
-/* Resolves the names of the tree to slots, and reports what is wrong for any values of the parameters. False: something
-   is wrong. */
+/* Resolves the names of the tree to slots, and reports the errors that do not depend on the values of parameters.
+   False: an error was reported, here or before. */
 
 #include "compiler/tree/ast.h"
 

@@ -70,7 +70,8 @@ def _diagnostics(session):
 
 
 class Session:
-    """A session of libdps (a `dps` handle). session() opens it for one operation and frees it afterwards."""
+    """A session of libdps (a `dps` handle). The function session() opens one for one operation and frees it
+    afterwards."""
 
     def __init__(self, handle):
         self.handle = handle

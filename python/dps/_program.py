@@ -25,7 +25,8 @@ class Rank(NamedTuple):
     chunks: List[Chunk]
     instruction_count: int
     slots: Dict[str, int]  # number of buffers of each class: message, context, stash, gradient, weights
-    peak_activations: int  # most (microbatch, stage) pairs whose activations the rank holds at the same time
+    # most (microbatch, stage) pairs whose activations the rank holds at the same time; 0 if the program is forward-only
+    peak_activations: int
     messages_sent: int
     messages_received: int
 
@@ -73,14 +74,17 @@ class Prediction(NamedTuple):
     """How long a step takes, in the unit of the costs."""
 
     makespan: float
-    bound: Optional[float]  # no order of this placement within this memory has a smaller makespan; None: not known
+    # no order of this placement within the memory limits (without limits: with no more activations on any rank) has a
+    # smaller makespan; None: not known
+    bound: Optional[float]
     seconds: Optional[float]  # seconds per unit of the costs; None: the costs do not say
     cost: float  # largest time, over the ranks, from the start of a rank's first pass to the end of its last
     work: float  # mean over the ranks of the time that a rank is busy
     bubble_rate: float  # (cost - work) / cost
-    # imbalance + order_bubble is the bubble rate of the same order if messages took no time
-    imbalance: float  # the part of this rate that exists because some ranks have less work than others
-    order_bubble: float  # the rest of this rate: even the rank with the most work waits
+    # imbalance + order_bubble is the bubble rate of the same order if messages took no time. imbalance: the part that
+    # comes from ranks with less work than others. order_bubble: the part that comes from waits of the busiest rank
+    imbalance: float
+    order_bubble: float
     messages_time: float  # the part of the makespan that messages add
     ranks: List[RankPrediction]
 
@@ -133,7 +137,8 @@ def _check_number(name, number, least, most):
 
 
 def _path(path):
-    """A path as libdps takes it. Raises ScheduleError if there is no such file, but a schedule of this name."""
+    """A path as libdps takes it. Raises ScheduleError if no such file exists, but this package has a schedule of this
+    name."""
     from . import schedules
 
     if isinstance(path, str) and path in schedules() and not os.path.exists(path):

@@ -11,7 +11,7 @@ class Actions:
 
     _slots   [message slots]: the tensors of a message; while a message is in flight, an object whose wait() waits for
              the message; None: the slot is free
-    _held    {(chunk, microbatch): a dps.torch._stage.Held, from the forward to the backward}
+    _held    {(chunk, microbatch): a dps.torch._stage.Held}, in training from the F to the end of the B or W
     _step    inputs, targets and results of the current step
 
     There is one method _make_OPCODE for each opcode that does something here. Its arguments are an instruction and
@@ -102,8 +102,9 @@ class Actions:
         return run
 
     def _free_input_half(self, x, dy):
-        """Frees the slots that W does not need: the graph keeps those tensors that W uses. If it keeps an input, this
-        must not keep the gradient of the input, which is sent or used by another stage."""
+        """Frees the slots x (input of the stage) and dy (gradients of its outputs) after an I: the graph keeps those of
+        their tensors that W uses. Sets .grad of the inputs to None, because these gradients go to another stage, and
+        the graph must not keep them."""
         if x is not None:
             for tensor in self._slots[x]:
                 tensor.grad = None

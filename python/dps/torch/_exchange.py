@@ -119,8 +119,8 @@ class Exchange:
     # activation   `number` if the message is an activation; if it is a gradient, the number of its activation's message
 
     def sender(self, peer, number, activation):
-        """Returns a function that starts to send the tensors given to it. The function returns an object, whose wait()
-        must be called before the next send of this message."""
+        """Returns a function that starts to send the tensors given to it. That function returns an object whose wait()
+        must be called before the message is sent again."""
         local = self._local(_links.Sender, peer, number, activation)
         post = local or partial(self._send, peer, number)
         as_is = peer in self.outgoing or self.device.type == "cpu"
@@ -134,7 +134,7 @@ class Exchange:
         return send_activation
 
     def receiver(self, peer, number, activation):
-        """Returns a function that starts to receive the message. The function returns an object, whose wait() returns
+        """Returns a function that starts to receive the message. That function returns an object whose wait() returns
         the tensors."""
         post = (self._local(_links.Receiver, peer, number, activation)
                 or partial(self._receive, peer, number, activation))
@@ -142,7 +142,8 @@ class Exchange:
         return post if as_is else lambda: _OnDevice(post(), self.device)
 
     def _local(self, kind, peer, number, activation):
-        """The Sender or Receiver of a message that goes over a link; None for any other message."""
+        """The Sender or Receiver of a message that goes over a link. None: there is no link to `peer`, the form of the
+        message is not known yet, or the message is too large for a link."""
         link, form = self.links.get(peer), self._form(number, activation)
         return kind(link, number, form) if link and form is not None and _links.fits(form) else None
 
@@ -154,7 +155,7 @@ class Exchange:
         return tuple([(shape, dtype, False) for shape, dtype, grad in form if grad])
 
     def _check(self, tensors, peer, number):
-        """In the first step, sends the form of an activation; later, raises UsageError if the form has changed."""
+        """If no form is known for this activation, sends its form; else raises UsageError if the form has changed."""
         form, known = form_of(tensors), self.forms.get(number)
         if known is None:
             self._check_devices(tensors)

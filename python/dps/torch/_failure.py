@@ -76,7 +76,7 @@ class Failures:
             self.words = self._told(0.0 if late else _GRACE) or self._tell(
                 self._who_hangs(waited, deadline) if late
                 else f"{other} has ended: its connection closed while {waited}")
-        except Exception:  # the store is gone: `other` may have ended, or closed its connections for the same reason
+        except Exception:  # the store is gone: `other` may have held it, or closed its connections because it is gone
             self.words = f"{STORE_ENDED}; {waited} when its connection with {other} {'timed out' if late else 'closed'}"
         self.close()
         return PipelineError(self.words)
@@ -93,7 +93,7 @@ class Failures:
     def _who_hangs(self, waited, deadline):
         """Returns the reason, in words, when a wait of this rank has passed the deadline. Each rank with such a
         wait writes this to the store. The ranks that do not write it are stuck in a pass, or have not called step(); if
-        is_silent, they may have ended. waited: what this rank was doing, in words."""
+        self.is_silent, they may also have ended. waited: what this rank was doing, in words."""
         self._count(f"late {self.rank}", 1)
         time.sleep(min(_GRACE, deadline / 4))
         stuck = [rank for rank in range(self.ranks) if self._count(f"late {rank}") == 0]

@@ -175,9 +175,9 @@ class _Graph:
         return late, ends
 
     def keep_gradients(self, starts, gradient_of):
-        """Makes W start with exactly the gradients that I has computed. I calls the tensor hooks of a start even if
-        it does not run the node of the start; W then calls these tensor hooks a second time. A hook added here for each
-        such start replaces their result by the gradient from I.
+        """Makes W start with exactly the gradients that I has computed. I calls the tensor hooks of every start, even
+        of one whose node it does not run. W would call the hooks of such a node again, so a hook added here replaces
+        their result by the gradient from I.
 
         starts        the edges at which W starts
         gradient_of   {edge: the gradient that I has computed}"""
@@ -214,10 +214,11 @@ class GraphSplitter:
         return traced, [graph.get_gradient_edge(leaf).node for leaf in leaves if leaf is not None]
 
     def end(self):
-        """Call it after a forward."""
+        """Does nothing: only Splitter, which replaces this class under an old PyTorch, needs a call after a forward."""
 
     def backward_input(self, held, gradients):
-        """Returns the gradients of the inputs, and the functions that compute the deferred gradients of parameters."""
+        """Returns the gradients of the inputs, and the functions that compute the deferred gradients of parameters. A
+        stage with checkpoints runs a full backward instead: the list of functions is then empty."""
         inputs = {x: graph.get_gradient_edge(x) for x in held.inputs if isinstance(x, torch.Tensor) and x.requires_grad}
         made = _Graph(held.roots, [edge.node for edge in inputs.values()] + held.units)
         if self.has_checkpoint or made.has_reentrant_checkpoint():

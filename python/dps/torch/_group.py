@@ -26,7 +26,7 @@ def start():
 
 
 def global_ranks(group):
-    """The global ranks of the processes of a group, in the order of the group. None: of all processes."""
+    """The global ranks of the processes of a group, in the order of the group. group None: of all processes."""
     if group is None:
         return list(range(dist.get_world_size()))
     table = dist.distributed_c10d._pg_group_ranks[group]

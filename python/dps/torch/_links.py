@@ -28,7 +28,7 @@ HOST = torch.device("cpu")  # named in every call, because the user may have set
 _SPIN = 200e-6  # most seconds for which a rank that waits for a message does not sleep
 _MOST_SKIPPED = 63  # most receives in a row that sleep without spinning, after a spin in vain
 _MEMFD_CREATE = 319  # number of the system call on x86-64
-_CLOEXEC = 1  # its option: programs that this process starts do not inherit the descriptor
+_CLOEXEC = 1  # option of memfd_create: programs that this process starts do not inherit the descriptor
 _TICK = 50  # milliseconds: a rank that has waited so long for a message also takes in the messages of its other links
 
 
@@ -169,8 +169,8 @@ class Link:
         self._wake()
 
     def _send_later(self, number, length, parts):
-        """Waits for room. Meanwhile takes in messages, because the other process may itself wait for room on some
-        link."""
+        """Waits for room, and writes the message. Meanwhile takes in messages, because the other process may itself
+        wait for room on some link."""
         until, written = time.monotonic() + self.deadline, False
 
         def write():

@@ -72,7 +72,7 @@ def _storages(tensors):
 
 def _tensors(value):
     """The tensors in a value made of tuples, lists, dicts and functions. The tensors of a function are those in its
-    closure and, for a partial, in its arguments."""
+    closure and in its default values and, for a partial, in its arguments."""
     found, seen, ahead = [], set(), [value]
     while ahead:
         value = ahead.pop()
@@ -147,7 +147,7 @@ def _pack_saved(nodes):
         names = [] if isinstance(node, BackwardCFunction) else dir(node)
         raw = [getattr(node, name) for name in names if name.startswith("_raw_saved_")]
         for saved in [part for value in raw for part in (value if isinstance(value, (tuple, list)) else (value,))]:
-            # it refuses tensors that have hooks, and places without a tensor
+            # register_hooks refuses tensors that have hooks already, and places without a tensor
             with contextlib.suppress(RuntimeError):
                 saved.register_hooks(pack, _unpack)
     return [packed for packed in (reference() for reference in made) if packed is not None]
@@ -187,7 +187,7 @@ class _Microbatch:
 
     sizes   {address of a storage: its bytes}
     packed  [(weak reference to a _Packed, addresses of its storages)]
-    guards  _Guards of all these storages
+    guards  the _Guard of each storage in `sizes`: a weak reference, so that the storage can be freed
     own     addresses of storages that torch.autograd.Functions have saved"""
 
     def __init__(self, packed, of_functions, others, left_out):
@@ -201,16 +201,16 @@ class _Microbatch:
         self.own = {guard.address for guard in live}
 
     def in_graph(self, elsewhere):
-        """The addresses of the storages that the graph still keeps. elsewhere: addresses of storages that live for
-        other reasons than a torch.autograd.Function that has saved them."""
+        """The addresses of the storages that the graph still keeps. elsewhere: addresses of storages that something
+        else than the graph also keeps alive."""
         found = {address for one, addresses in self.packed if one() is not None for address in addresses}
         live = {guard.address for guard in self.guards if not guard.weak.expired()}
         return found.union((live & self.own).difference(elsewhere))
 
 
 def _measured_passes(plan, overlapped_of):
-    """{chunk: the microbatch that is measured}: the first whose backward has halves; if there is none, the first. A
-    microbatch whose F is no part of an F&B is preferred."""
+    """{chunk: the microbatch that is measured}. The most important is that its backward has halves, then that its F
+    runs in no user's function for F&Bs, then that its F is no part of an F&B. Of several, the first is measured."""
     best = {}
     for action in plan.training:
         half = action.instruction
@@ -283,7 +283,7 @@ class Meter:
         self.found[half.chunk] = Bytes(saved, sum(sizes[address] for address in kept), gradients)
 
     def _sent(self):
-        """The tensors in message slots, and those of messages on their way."""
+        """The tensors in message slots, and those that gloo or NCCL is sending."""
         return [getattr(slot, "sent", slot) for slot in self.slots]
 
 

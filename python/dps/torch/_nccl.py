@@ -158,7 +158,8 @@ class Steps:
         _add(self.store, self.place, 1 << 30)
 
     def wait(self, until):
-        """Waits until all others have completed as many steps, or are gone, at most until the time `until`."""
+        """Waits until all others have completed as many steps as this process, or have given up; at most until the time
+        `until`. Does not wait if the store is gone."""
         while self._others_are_behind() and time.monotonic() < until:
             time.sleep(_LOOK)
 

@@ -99,11 +99,13 @@ class Pipeline(Actions):
         self._slots = [None] * program.rank(self.rank).slots["message"]
         self._held = {}
         self._step = _Step()
-        # {mode: (actions, functions) of all steps after the first}; mode True: training, False: forwards only
+        # {mode: (actions, functions) of the steps after the one that learns shapes}; mode True: training, False: only
+        # forwards
         self._runs = {}
         # {(chunk, microbatch) of the first half, an F, of an F&B or F&F: when this F ended in the current step}
         self._middles = {}
-        self._recorded = deque(maxlen=_RECORDED)  # the results of _run() of the last steps, for trace() and profile()
+        # the results of _run() of the last steps that trained (of a forward-only program: of its last steps)
+        self._recorded = deque(maxlen=_RECORDED)
         self._traces = 0
 
     def _stage(self, chunk):
