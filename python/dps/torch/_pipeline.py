@@ -216,7 +216,8 @@ class Pipeline(Actions):
         serves = self._through_nccl and all(p.device.type == self.device.type for p in parameters)
         place, size = members.index(dist.get_rank()), len(members)
         check_copies(self.modules[chunk], f"stage {self.plan.chunks[chunk].stage}",
-                     dist.PrefixStore("copies", store), [f"process {member}" for member in members], place)
+                     dist.PrefixStore("copies", store), [f"process {member}" for member in members], place,
+                     self.deadline)
         group = _nccl.connect_sum(dist.PrefixStore("nccl", store), place, size, serves, self.device, self.deadline)
         if group is not None:
             self._in_order.append(group)

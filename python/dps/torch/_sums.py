@@ -1,6 +1,7 @@
 """Sums gradients over the copies of a stage and over replicas of the pipeline, and lets these copies begin equal."""
 
 import json
+from datetime import timedelta
 from itertools import zip_longest
 
 import torch
@@ -38,19 +39,25 @@ def _tensors(module):
             if tensor.layout == torch.strided and not torch.nn.parameter.is_lazy(tensor)}
 
 
-def check_copies(module, name, store, names, place):
-    """Raises UsageError unless the copies of a stage have parameters and buffers of the same shapes and dtypes.
+def check_copies(module, stage, store, names, place, deadline):
+    """Raises UsageError unless the copies of a stage have parameters and buffers of the same shapes and dtypes. Raises
+    RuntimeError if another process does not call this within `deadline` seconds.
 
-    name    the name of the stage in errors
+    stage   the name of the stage in errors
     store   a store for this purpose alone
     names   the names of the processes that have a copy; this process is names[place]"""
     mine = [(name, list(t.shape), str(t.dtype)) for name, t in _tensors(module).items()]
     store.set(str(place), json.dumps(mine))
+    try:
+        store.wait([str(other) for other in range(len(names))], timedelta(seconds=deadline))
+    except RuntimeError:
+        others = " and ".join(name for other, name in enumerate(names) if other != place)
+        raise RuntimeError(f"{stage} is also on {others}; not all made a Pipeline within {deadline:g} s") from None
     for other in range(len(names)):
         theirs = [tuple(tensor) for tensor in json.loads(store.get(str(other)).decode())]
         for here, there in zip_longest(mine, theirs):
             if here is None or there is None or here[1:] != there[1:]:
-                raise UsageError(f"{name} has {_described(here)} on {names[place]}, and {_described(there)} on "
+                raise UsageError(f"{stage} has {_described(here)} on {names[place]}, and {_described(there)} on "
                                  f"{names[other]}: copies of a stage need the same parameters and buffers")
 
 

@@ -1,5 +1,6 @@
 """One of four ranks. The copies of a stage, and the replicas of a pipeline, begin with the parameters and buffers of
-the first of their processes, to the bit. Copies with different shapes are refused on the ranks that have them."""
+the first of their processes, to the bit. Copies with different shapes are refused on the ranks that have them. A
+replica that makes no Pipeline is missed at the deadline."""
 
 import torch
 import torch.distributed as dist
@@ -60,6 +61,15 @@ def main():
         dps.torch.Pipeline(program, lambda stage: Stage(5 if stage == 3 and dist.get_rank() == 0 else 4))
     except dps.UsageError as error:
         print(error, flush=True)
+    dist.barrier()
+
+    if replica == 0:
+        program = dps.compile(dps.schedule("1f1b"), ranks=2, microbatches=8)
+        try:
+            dps.torch.Pipeline(program, lambda _: Stage(), group=pipelines[0], replicate_group=replicas[place],
+                               deadline=1)
+        except dps.torch.PipelineError as error:
+            print(error, flush=True)
     dist.barrier()
 
 
