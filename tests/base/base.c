@@ -242,7 +242,7 @@ static void files_appear_whole_or_not_at_all(void **state)
     assert_int_equal(entries(), 1);
 }
 
-/* A symbolic link stays, and the file that it points to is replaced, wherever it is. */
+/* A symbolic link stays a link, and the file that it points to is replaced. */
 static void links_are_followed(void **state)
 {
     (void)state;
@@ -283,7 +283,8 @@ static void a_check_opens_no_pipe(void **state)
     assert_string_equal(strrchr(error.text, ':'), ": Is a directory");
 }
 
-/* Writes a file where /proc is hidden: there a file without a name cannot be given one. Returns 77 if /proc cannot be
+/* Hides /proc, then writes a file. A file that was opened without a name (O_TMPFILE) gets its name through /proc, so
+   without /proc the file has a temporary name from the start. Returns 0; 1: the writing failed; 77: /proc cannot be
    hidden. */
 static int write_without_proc(const char *path)
 {
@@ -438,7 +439,8 @@ static pid_t start_writer(const char *path, int pipe[2])
     return child;
 }
 
-/* A file that a live writer has begun stays; that of a killed writer is removed. Files with similar names stay. */
+/* The next writer of a file removes the temporary file of a killed writer. It removes neither that of a live writer nor
+   files with similar names. */
 static void the_next_writer_cleans_up(void **state)
 {
     (void)state;
@@ -555,7 +557,7 @@ static void a_file_is_read_at_its_size(void **state)
     fclose(stream);
     const size_t used = address_space();
     if (used > (size_t)1 << 40)
-        skip(); /* the shadow memory of a sanitizer exceeds every limit of this test */
+        skip(); /* a sanitizer: its shadow memory takes terabytes of address space, so a limit on it shows nothing */
     struct rlimit before, small;
     getrlimit(RLIMIT_AS, &before);
     small = before;

@@ -23,8 +23,9 @@ enum { BATCHES = 40, TIMED = 100 };
 
 static double operation_end[FUSED_OPERATIONS_MOST];
 
-/* Simulates the last launch: its blocks take the tiles in the order of the tickets, and wait for dependences. Returns
-   the end time of the launch. */
+/* Simulates the launch in `last`. Each tile, in the order of the tickets, goes to the block that is free first, and
+   waits for the operations that its operation depends on. Returns the end time of the launch, in the unit of
+   fused_time. */
 static double time_together(const FusedShapes *shapes)
 {
     double free_at[MULTIPROCESSORS] = {0}, end = 0;
@@ -102,8 +103,8 @@ static PassBuffers far_buffers(const StageSizes *sizes)
     };
 }
 
-/* IN_TURN: each operation is a launch. ALONE: each F, I and W is one launch, because the model is small. FUSED: the F&B
-   is one launch. */
+/* IN_TURN: each operation is launched by itself. ALONE: each F, I and W is one launch if the model is small; otherwise
+   as IN_TURN. FUSED: the F&B is one launch. */
 typedef enum Way { IN_TURN, ALONE, FUSED, WAYS } Way;
 static const char *const ways[WAYS] = {"in_turn", "alone", "fused"};
 

@@ -91,7 +91,8 @@ static void bench(Device *device, size_t columns, size_t outputs)
     for (int e = 0; e <= EXPERTS; e++)
         layer.begins[e] = e * (ROWS / EXPERTS);
     compare(&layer, "evenly");
-    for (int e = 1; e < EXPERTS; e++) /* from 64 to 128 rows, and fewer for the last experts */
+    /* 64, 96 or 128 rows for each expert until no rows are left: the last experts get none */
+    for (int e = 1; e < EXPERTS; e++)
         layer.begins[e] = layer.begins[e - 1] + 64 + e % 3 * 32 > ROWS ? ROWS : layer.begins[e - 1] + 64 + e % 3 * 32;
     compare(&layer, "unevenly");
     device->run->deallocate(device, layer.x);

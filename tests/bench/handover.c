@@ -135,7 +135,7 @@ static int64_t compute(const Rank *rank, int steps)
     return last;
 }
 
-/* The part of a message's time that is hidden behind computation. */
+/* Measures which part of a message's time is hidden behind computation. */
 static void measure_hiding(const Rank *rank)
 {
     enum { MESSAGES = 200, STEPS = 20 };
@@ -159,7 +159,7 @@ static void measure_hiding(const Rank *rank)
     free(block);
 }
 
-/* The part of a sum's time that is hidden behind computation. A sum needs many calls of progress. */
+/* Measures the time of a sum, and which part of it is hidden behind computation. A sum needs many calls of progress. */
 static void measure_hidden_sum(const Rank *rank)
 {
     enum { SUMS = 40, STEPS = 300 };
@@ -281,8 +281,8 @@ static void *meet_and_end(void *argument)
     return NULL;
 }
 
-/* Opens a world of `count` members, runs `body` in a thread for each, and closes it. Returns the nanoseconds of
-   opening. */
+/* Opens a world of `count` members, runs `body` in a thread for each, and closes the world. `processors`: the processor
+   that `body` may pin each thread to; NULL: any. Returns the nanoseconds that opening took. */
 static double run_threads(int count, void *(*body)(void *), const int *processors)
 {
     World *members[STARTED];

@@ -1,5 +1,5 @@
-/* Measures the time of the interpreter per instruction, and compares the memory used with the planned memory. Prints
-   lines: name value unit. */
+/* Measures the time of the interpreter per instruction, compares the memory used with the planned memory, and measures
+   the time until a run is ready for its first step. Prints lines: name value unit. */
 
 #include "tests/bench/pipeline_run.h"
 
@@ -9,7 +9,7 @@ enum { INSTRUCTIONS = 40000, STEPS = 15 };
 
 typedef struct Seen {
     double busy[STEPS]; /* seconds of all passes of a step on rank 0 */
-    size_t resident;    /* bytes after the last step */
+    size_t resident;    /* resident bytes of this process after the last step */
     uint64_t planned;
     double ready; /* seconds */
 } Seen;

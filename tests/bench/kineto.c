@@ -9,7 +9,8 @@
 
 enum { LAYERS = 400, OPERATORS = 900, KERNELS = 70, ROUNDS = 5 };
 
-/* Writes a layer with the form and the mix of Kineto: some dozen calls of operators and of the runtime per kernel. */
+/* Writes a layer with the form and the mix of Kineto: per kernel one call of the runtime and about a dozen operators.
+   */
 static void put_layer(int layer, FILE *stream)
 {
     static uint32_t correlation;

@@ -25,7 +25,7 @@ static const Shape shapes[] = {{512, 1024, 4096}, {512, 4096, 1024}, {512, 1024,
                                {256, 128, 512},   {128, 128, 512},   {128, 128, 128}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-/* C[m, n] = A B, row-major; either operand may be stored transposed. */
+/* C[m, n] = A B, or C += A B with `accumulate`. All are row-major; A and B may be stored transposed. */
 typedef struct Product {
     int m, n, k;
     bool transpose_a, transpose_b, accumulate;

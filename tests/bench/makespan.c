@@ -29,8 +29,8 @@ static double number_behind(const char *line, const char *key)
     return found ? strtod(found + strlen(key), NULL) : 0;
 }
 
-/* Reads one step of the trace: times of passes into `measured`, in the order of each rank. Returns the measured
-   makespan in ms. */
+/* Reads one step of the trace: the times of the passes, in ms, into `measured`, in the order of each rank. Returns the
+   measured makespan in ms; 0: the trace lacks a pass of the step. */
 static double read_step(char *trace, unsigned step, const Schedule *schedule, double **measured)
 {
     double first = 1e300, last = 0;

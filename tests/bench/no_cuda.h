@@ -1,7 +1,8 @@
 #ifndef TESTS_BENCH_NO_CUDA_H
 #define TESTS_BENCH_NO_CUDA_H
 
-/* A mock of CUDA whose functions return at once, so that only the time of the host's own code is measured. */
+/* A mock of CUDA for measuring the host's own code: launches do nothing, and nothing is asynchronous. Copies and fills
+   are those of the host. */
 
 #include "runtime/base/clock.h"
 #include "runtime/device/cuda.h"
@@ -11,7 +12,7 @@
 
 enum { MULTIPROCESSORS = 132 };
 
-static size_t calls; /* number of calls of functions used in a training step */
+static size_t calls; /* calls that enqueue work, query an event or encode a tensor map */
 static Fused last;   /* the table of the last fused launch */
 
 struct CUevent_st {

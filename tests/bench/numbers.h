@@ -12,8 +12,8 @@ static inline int compare_numbers(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Runs a command and reads the numbers after `name` in its output, one a line, at most `most`. Returns how many there
-   are; 0 if the command fails. */
+/* Runs a command and reads the numbers after `name` in its output, one a line, at most `most`. Returns how many it has
+   read; 0 if the command fails. */
 static inline int numbers_of(const char *command, const char *name, double *values, int most)
 {
     static char line[1 << 16];

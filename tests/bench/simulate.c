@@ -1,8 +1,8 @@
-/* Compares the makespans of runs with simulated passes with the predicted ones, for all schedules on 8 ranks. What a
-   run takes longer is the time of interpreter, transport and machine. Compares the measured with the predicted gain of
-   ebb-v over DualPipeV. Measures steps of dualpipe and dualpipev with costs of components: the simulator then walks the
-   components of each F&B. If the system allows it, the runs have a higher priority than other programs. Prints tables.
-   With the name of a part (schedules, gain, components) it runs only that part. */
+/* Compares the measured makespans of runs with simulated passes with the predicted makespans, for all schedules on 8
+   ranks. The difference is the time of interpreter, transport and machine. Compares the measured with the predicted
+   gain of ebb-v over DualPipeV. Measures steps of dualpipe and dualpipev with costs of components: the simulator then
+   walks the components of each F&B. If the system allows it, the runs have a higher priority than other programs.
+   Prints tables. With the name of a part (schedules, gain, components) it runs only that part. */
 
 #include "tests/bench/numbers.h"
 #include "tests/transport/plugin.h"
@@ -35,13 +35,14 @@ static double measure(const char *build, const char *priority, const char *folde
     return values[STEPS / 2] / predicted;
 }
 
-/* Makespans of many steps of one run, and the one that dpc predicts, in the unit of the costs. */
+/* Makespans of the steps of one run, in ms. `predicted`: the makespan that dpc predicts, in the unit of the costs. */
 typedef struct Makespans {
-    double fastest, tenth, median; /* makespans in ms: the shortest, the mean of the shortest 10 %, the median */
+    double fastest, tenth, median; /* the shortest, the mean of the shortest 3 of 25, the median */
     double predicted;
 } Makespans;
 
-/* `times` are in ms. in_turn: the halves of an F&B run one after the other. */
+/* `times`: an argument of --cost; its unit is ms unless it sets another. in_turn: the halves of an F&B run one after
+   the other. */
 static Makespans run_steps(const char *build, const char *priority, const char *folder, const char *schedule,
                            const char *times, bool in_turn)
 {
@@ -107,7 +108,7 @@ static void print_components(const char *build, const char *priority, const char
     }
 }
 
-/* Compares all schedules. False: dpc failed. */
+/* Compares all schedules. False: there are none, or dpc failed. */
 static bool print_schedules(const char *build, const char *priority, const char *folder)
 {
     glob_t schedules;

@@ -1,5 +1,6 @@
-/* Processor time of computing the times of a schedule: with one cost for all, and with separate costs for every stage
-   and for the links between neighbouring ranks. Prints lines: name value unit. Run from the top folder. */
+/* How many passes of a schedule dpc computes the times of, per second of processor time: with the same costs for all
+   stages, and with separate costs for every stage and for the links between neighbouring ranks. Prints lines: name
+   value unit. Run from the top folder. */
 
 #include "compiler/compile.h"
 

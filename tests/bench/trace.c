@@ -31,7 +31,7 @@ static Cost run(const char *build, const char *folder, const char *option)
     return (Cost){(double)(clock_nanoseconds() - begun) * 1e-9, processor_seconds() - processor};
 }
 
-/* The shortest time of several runs: other programs can only make a run longer. */
+/* Keeps the shortest times of several runs in `least`: other programs can only make a run longer. */
 static void take_least(Cost *least, Cost cost)
 {
     least->wall = cost.wall < least->wall ? cost.wall : least->wall;

@@ -1,7 +1,7 @@
-/* Bound lists of the CUDA device, on the mock runtime: an F&B gives the numbers of its halves in turn; every necessary
-   dependence is in the table, for the recipes of schedules and for random ones, at the sizes of real models; lists
-   share a table only if their addresses are equal; tables take the planned memory; a launch leaves multiprocessors to
-   the kernels of libraries. */
+/* Bound lists of the CUDA device, on the mock runtime. An F&B gives the same numbers as its halves one after the other.
+   Every necessary dependence is in the table, for the recipes of schedules and for random ones, at the sizes of real
+   models. Lists share a table only if their addresses are equal. The memory of tables is counted and limited. A launch
+   leaves multiprocessors to the kernels of libraries. */
 
 #include "tests/cuda/runs.h"
 #include "tests/device/run_op.h"
@@ -306,8 +306,8 @@ static PassBuffers far_buffers(const Device *device, const Stage *stage, bool fi
     };
 }
 
-/* Checks the F&Bs of the F of every stage with the B and with the I of every stage of a pipeline. Returns their
-   number. */
+/* Checks the tables of F&Bs: the F of every stage of a pipeline, paired with the B and with the I of every stage.
+   Returns the number of F&Bs. */
 static size_t check_recipe(const char *device_name, const char *model, const char *hidden, const char *rows,
                            const Recipe *recipe)
 {
@@ -383,7 +383,8 @@ static void test_tables_too_many(void **state)
 {
     (void)state;
     enum { F_AND_BS = 10, FITTING = 4 };
-    static const char *const layers[] = {"layers=6", "layers=60"}; /* an F&B needs one table; two tables */
+    /* an F&B of 6 layers needs one table, one of 60 layers two */
+    static const char *const layers[] = {"layers=6", "layers=60"};
     for (size_t c = 0; c < sizeof layers / sizeof *layers; c++) {
         const char *const sizes[] = {"hidden=64", "sequence=64", "heads=2", layers[c], NULL};
         const ModelConfig config = config_of("gpt", sizes, PIPELINE);
@@ -468,7 +469,8 @@ static uint32_t draw(uint32_t below)
     return (uint32_t)(drawn >> 33) % below;
 }
 
-/* Entries of some components in any order; most are not valid recipes. */
+/* Draws a recipe of some components in any order. Most are not valid: the caller draws until recipe_check accepts one.
+   */
 static Recipe any_recipe(void)
 {
     Recipe recipe = {.counts = {0}};

@@ -50,7 +50,8 @@ static Status run_listed(Device *device, OpKind kind, Op op, const OpMemory *mem
     return status;
 }
 
-/* CALL calls a function, and CALL_OP runs an operation, on both devices, as OperationsRun says. */
+/* CALL calls a function, and CALL_OP runs an operation, on both devices: the tested one and the oracle.
+   OperationsRun.fused applies to CALL_OP only. */
 #define CALL(...)                       \
     for (int d = 0; d < DEVICES; d++) { \
         Device *device = devices[d];    \
@@ -107,7 +108,7 @@ static void compare_and_release(Tensor tensor, const char *what, size_t rows, si
     release(tensor);
 }
 
-/* Memory of both devices that starts with the same bytes: data, losses. */
+/* A block of memory on each of both devices, for data or a loss. Both blocks have the same bytes at first. */
 typedef struct Block {
     void *at[DEVICES];
     size_t bytes;
@@ -380,7 +381,7 @@ static void test_adamw(void **state)
 TESTS(WHOLE_TEST)
 #define UNIT_TEST(name) cmocka_unit_test(all_of_##name),
 
-/* Returns the number of failed tests. */
+/* Runs all tests of operations. Returns how many failed; 1 if a device cannot be opened. */
 static int run_operations(OperationsRun run)
 {
     Error error = {""};

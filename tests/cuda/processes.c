@@ -12,7 +12,7 @@ static void compile(const char *schedule, const char *options)
     expect(finish(start("%s %s schedules/%s.dps -o %s", dpc, options, schedule, program)), 0, "");
 }
 
-/* Runs dprun. It must succeed, and the mocks must report no violation. */
+/* Runs dprun and writes its losses to `losses`. The run must succeed, and the mocks must report no violation. */
 static void run_well(const char *launcher, const char *options, char *losses, size_t size)
 {
     expect(finish(start("%s %s --json --steps 2 %s %s %s", launcher, dprun, small, options, program)), 0, "");
@@ -194,7 +194,7 @@ static void test_stopped(void **state)
     assert_false(left);
 }
 
-/* As test_stopped, for a rank whose transfers never start. */
+/* The transfers of one rank never start. The deadline ends the run, with the message that a rank does not answer. */
 static void test_silent(void **state)
 {
     (void)state;

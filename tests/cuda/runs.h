@@ -32,7 +32,7 @@ typedef struct Outcome {
     size_t instructions; /* of all ranks, in LoadedProgram.program and in LoadedProgram.forward */
 } Outcome;
 
-static const Passes *run_passes; /* NULL: those of the model */
+static const Passes *run_passes; /* the passes of all runs; NULL: those of the model */
 static char *run_deadline = "30";
 static const char *run_trace; /* a path; NULL: no trace */
 
@@ -135,9 +135,9 @@ static inline void assert_clean(void)
     assert_true(report.launches > 0);
 }
 
-/* Largest relative differences between the numbers of two runs, in the first step and in later ones. A kernel's update
-   rounds differently from the CPU device's, and later passes, and most of all the norm, amplify this. Numbers before
-   the first update are much closer. */
+/* Largest allowed relative differences between the numbers of two runs, in the first step and in later ones. A kernel's
+   update rounds differently from the CPU device's, and later passes, and most of all the norm, amplify this. Numbers
+   before the first update are much closer. */
 typedef struct Bounds {
     double first_step, later;
 } Bounds;

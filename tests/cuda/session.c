@@ -1,5 +1,6 @@
 /* Whole runs of dprun's code on the CUDA device with the mock runtime: the numbers are close to the CPU device's, and
-   no two accesses race. A failed CUDA call is reported, unless it only frees or waits; after it everything is freed. */
+   no two accesses race. A failed CUDA call is reported, unless it only frees, waits or selects the device; after it
+   everything is freed. */
 
 #include "tests/cuda/runs.h"
 
@@ -13,7 +14,8 @@ static const Schedule schedules[] = {
     {"chimera", "--ranks 2 --microbatches 4"},   {"naive", "--ranks 2 --microbatches 2"},
     {"pipedream", "--ranks 3 --microbatches 6"}, {"1f1b-rr", ""},
 };
-enum { SCHEDULES = sizeof schedules / sizeof *schedules, ASYNCHRONOUS = 6 /* pipedream: updates in a step */ };
+/* the index of pipedream, which updates weights within a step */
+enum { SCHEDULES = sizeof schedules / sizeof *schedules, ASYNCHRONOUS = 6 };
 
 /* The numbers are close to those of the CPU device in three orders in which the streams progress. */
 static void test_equals_cpu(void **state)

@@ -1,7 +1,7 @@
-/* Checks the effects in operations.def: an operand that an operation reads stays unchanged and, on at least one device,
-   affects the result; the result in an operand that it writes does not depend on the operand's old content; in one that
-   it adds to or changes it does. Tested by running every operation on the CPU device and the oracle, with one operand
-   changed at a time. */
+/* Checks the effects in operations.def. An operand that an operation reads stays unchanged and, on at least one device,
+   affects the result. The new content of an operand that it writes does not depend on the old content; the new content
+   of an operand that it adds to or changes does. Runs every operation on the CPU device and the oracle, with one
+   operand changed at a time. */
 
 #include "runtime/device/group.h"
 #include "tests/device/pair.h"
@@ -14,7 +14,8 @@ enum { IN = ROWS * COLUMNS, OUT = ROWS * OUTPUTS, WEIGHTS = COLUMNS * OUTPUTS, C
 enum { EXPERTS = TABLE_ROWS, CHOSEN = 2, ROUTED = ROWS * CHOSEN };
 enum { ROUTED_IN = ROUTED * COLUMNS, ROUTED_OUT = ROUTED * OUTPUTS };
 
-/* What kind of numbers an operand has. PLACE: a permutation of ROUTED rows; BEGIN: the first row of each expert. */
+/* What kind of numbers an operand has. NONE: there is no such operand; PLACE: a permutation of ROUTED rows; BEGIN: the
+   first row of each expert. */
 typedef enum Form { NONE, ELEMENT, FLOAT, TOKEN, PLACE, BEGIN, LOSS } Form;
 
 /* An operation with a shape, and for each operand the kind and the number of its elements. The number CONTEXT: as many
@@ -52,7 +53,8 @@ static const KernelShape swiglu = {
     .kind = KERNEL_SWIGLU,
     .rows = ROUTED,
     .columns = COLUMNS,
-    /* half of the experts, so that the result depends on where the rows of each expert begin (begin_of) */
+    /* 6 of the 8 experts: with seed 1 they have all rows, with seed 2 half of them (begin_of), so the result depends on
+       where the rows of each expert begin */
     .routing = {.experts = ROUTED / 2}};
 
 /* clang-format off */

@@ -17,7 +17,8 @@ static void assert_within(Tensor tensor, double bound, const char *what, size_t 
                      (double)got[i], expected[i], bound);
 }
 
-/* Fails if an element differs by more than `bound` times the largest element of the oracle's tensor. */
+/* Fails if an element is not finite, or differs by more than `bound` times the largest absolute value in the oracle's
+   tensor. */
 static void assert_close(Tensor tensor, double bound, const char *what, size_t rows, size_t columns)
 {
     double largest = 1e-30;

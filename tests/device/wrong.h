@@ -66,7 +66,7 @@ static inline void wrong_say_set(Wrong *w, const char *name, const bool *in, siz
             for (size_t between = last + 1; between < last + step; between++)
                 alone = alone && !in[between];
         if ((last - i) / step < 2 && step > 1)
-            last = i; /* the distance of only two rows is no pattern */
+            last = i; /* the distance of only two of them is no pattern */
         wrong_say(w, "%s%zu", ranges > 1 ? ", " : "", i);
         if (last > i)
             wrong_say(w, "..%zu", last);
@@ -112,7 +112,7 @@ static inline bool wrong_is_of_others(const Wrong *w, ptrdiff_t down, ptrdiff_t 
 }
 
 /* Describes values that belong to other elements: all moved by some rows and columns, or with flipped bits in the
-   index. */
+   index. False: most do not, and nothing is written. */
 static inline bool wrong_say_moved(Wrong *w)
 {
     const ptrdiff_t rows = (ptrdiff_t)w->rows, columns = (ptrdiff_t)w->columns;
@@ -134,7 +134,7 @@ static inline bool wrong_say_moved(Wrong *w)
 }
 
 /* Describes values that are a multiple of the right ones: for example, because half of the products were not added, or
-   the products of two tiles were. */
+   the products of two tiles were. False: most are not, and nothing is written. */
 static inline bool wrong_say_multiple(Wrong *w)
 {
     size_t fits = 0;
@@ -147,7 +147,7 @@ static inline bool wrong_say_multiple(Wrong *w)
     return true;
 }
 
-/* Writes the description into text[size]. An element is wrong if it is off by more than `bound`. */
+/* Writes the description into text[size]. An element is wrong if it is NaN or off by more than `bound`. */
 static inline void describe_wrong(const double *got, const double *expected, size_t rows, size_t columns, double bound,
                                   char *text, size_t size)
 {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints broken links of pages: sh tests/docs/links.sh PAGES, from the top folder. A link within the project names a
-# file, perhaps with a heading.
+# Prints broken links of pages: sh tests/docs/links.sh PAGES, from the top folder. Links to the web are not
+# checked. Another link names a file, a heading of a file, or a heading of its own page.
 set -eu
 for page in "$@"; do
     grep -oE '\]\([^)]+\)' "$page" | sed 's/^](//; s/)$//' | grep -v '^https*:' | while read -r link; do

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Prints where the manual pages differ from the programs: sh tests/docs/manual.sh FOLDER [SOURCES], with dpc and dprun
-# on the PATH. Options are compared with --help, which dpc and dprun derive from their tables of options, and with the
-# refusals of dpc's commands. With SOURCES, the costs in dps(5) are compared with the table of costs in the sources.
+# on the PATH. Options are compared with --help, which dpc and dprun derive from their tables of options, and with those
+# that a command of dpc names when it refuses another option. With SOURCES, the costs in dps(5) are compared with the
+# table of costs in the sources.
 set -eu
 pages=$1
 top=${2:-}

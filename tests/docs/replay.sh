@@ -18,7 +18,7 @@ function run(command, line) {
     sub(/dpc advise /, "&--seconds 600 ", command) # a busy machine may need more than the usual minute
     command = "( " command " ) 2>&1"
     while ((command | getline line) > 0) {
-        sub(/ in [0-9]+\.[0-9] s/, " in 0.1 s", line) # the time of a sweep is the machine\047s
+        sub(/ in [0-9]+\.[0-9] s/, " in 0.1 s", line) # the time of a sweep depends on the machine
         sub(top "schedules/", "schedules/", line) # dpc advise names the folder of its own schedules
         print line
     }

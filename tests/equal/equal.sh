@@ -18,7 +18,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 as_root=$([ "$(id -u)" = 0 ] && echo --allow-run-as-root || :)
 
-# The runs of one schedule: name, program, options.
+# Prints the runs of one schedule, one a line: name, how to start it (dprun, mpirun or mock), options.
 runs()
 {
     for model in gpt mlp; do
@@ -34,7 +34,7 @@ runs()
 }
 
 # Runs $work/program once with the programs in folder $1; $2 says how to start them. Prints the numbers of each step,
-# then the checksum of the file that the run has written.
+# then the checksum of the file that the run has written. If the run fails, prints its exit status and output instead.
 train()
 {
     programs=$1 how=$2
@@ -53,8 +53,8 @@ train()
     cksum <"$work/file"
 }
 
-# Trains with each schedule of the sources in $1, by the programs in folder $2. Makes in folder $3 one folder per
-# schedule, with one file per run.
+# Trains with each schedule of the sources in $1 (SCHEDULES may select some), by the programs in folder $2. Makes in
+# folder $3 one folder per schedule, with one file per run. A schedule that has its folder already is skipped.
 train_all()
 {
     for schedule in "$1"/schedules/*.dps; do

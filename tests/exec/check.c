@@ -28,7 +28,7 @@ static Status right_backward_weight(Stage *stage, const PassBuffers *b, Error *e
     return stage_backward_weight(stage, b, error);
 }
 
-/* Runs an F. Of the passes that compute a loss, the one that passes_to_come selects gets a wrong last bit. */
+/* Runs an F. Of the passes that compute a loss, passes_to_come selects one; the last bit of its loss becomes wrong. */
 static Status wrong_forward(Stage *stage, const PassBuffers *buffers, Error *error)
 {
     TRY(stage_forward(stage, buffers, error));

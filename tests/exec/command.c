@@ -207,8 +207,8 @@ static void test_load_settings(void **state)
     assert_non_null(strstr(diagnostics, "router is softmax in the file, but sigmoid in this run"));
 }
 
-/* Refuses a changed byte, a weight that is not finite, a newer format, and a setting that does not exist. The old
-   format without a checksum is still read. */
+/* dprun refuses a file of weights with a changed byte, a weight that is not finite, a newer format, or a setting that
+   does not exist. It still reads the old format, which has no checksum. */
 static void test_load_damaged(void **state)
 {
     (void)state;
@@ -474,7 +474,7 @@ static void test_killed(void **state)
                                                        : strstr(diagnostics, "between two steps") != NULL);
 }
 
-/* After a fault the rank prints where it was. */
+/* After a fault in one of several processes, the message names the rank and the signal. */
 static void test_fault_of_a_rank(void **state)
 {
     (void)state;
@@ -524,8 +524,8 @@ static bool blocks_ends(pid_t process)
     return (blocked & wanted) == wanted;
 }
 
-/* mpirun forwards SIGUSR1 and waits without a time limit, so the files are always saved. If a guard process is stopped,
-   the process of its rank continues it. */
+/* mpirun forwards SIGUSR1 and waits without a time limit, so the files are saved. If a guard process is stopped, the
+   process of its rank continues it. */
 static void test_asked_to_end(void **state)
 {
     (void)state;

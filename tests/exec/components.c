@@ -42,7 +42,7 @@ static Interval interval_of(const char *line)
     return (Interval){start, start + number(line, "\"dur\":")};
 }
 
-/* Each component of the last step is inside the pass with its instruction, and after the component before it. */
+/* Each component is inside the pass of its instruction, and after the component before it on the same rank. */
 static void assert_inside(const char *name)
 {
     static Interval passes[MEMBERS][INSTRUCTIONS];
@@ -106,7 +106,7 @@ static void components_are_those_of_the_simulator(void **state)
     }
 }
 
-/* If a pass has a cost of its own, its time is not divided among components, and the trace has none. */
+/* If passes have costs of their own, their time is not divided among components, and the trace has no components. */
 static void a_pass_with_a_time_of_its_own_has_no_components(void **state)
 {
     (void)state;

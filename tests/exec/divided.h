@@ -80,7 +80,8 @@ static inline double printed_number(const char *key)
     return strtod(found + strlen(key), NULL);
 }
 
-/* Returns the hidden share of the time of all-to-alls: the ranks computed in it. Checks that there are all-to-alls. */
+/* Returns the share of the time of all-to-alls that is hidden, from 0 to 1: the ranks compute meanwhile. Checks that
+   there are all-to-alls. */
 static inline double assert_hidden_share(void)
 {
     const double hidden = printed_number("\"all_to_all_hidden\":");

@@ -50,7 +50,7 @@ static Status run(const Passes *passes, const char *trace, Error *error)
     return status;
 }
 
-/* Reads the time of every F&B of the trace, and of its halves, in microseconds. */
+/* Reads the time of every F&B of the trace, and of its halves, in microseconds. Returns the number of F&Bs. */
 static int read_halves(const char *path, double whole[64], double forward[64], double backward[64])
 {
     char line[1024];

@@ -27,7 +27,7 @@ enum { RANKS = 4, PATIENCE = 300 };
 static const char small[] = "--set hidden=16 --set heads=2 --set sequence=8 --set microbatch_size=2";
 /* make_folder, or the test program, sets `program` and `dprun` */
 static char folder[] = "/tmp/command.XXXXXX", program[64], dprun[PATH_MAX];
-/* standard output and error of the last command that finish or await_step has read */
+/* standard output of the command that finish or await_step has read last; standard error, which only finish reads */
 static char output[1 << 16], diagnostics[1 << 16];
 
 static inline void read_text(const char *name, char *text, size_t size)
@@ -155,7 +155,7 @@ static inline pid_t a_rank(pid_t mpirun)
     return worker[0];
 }
 
-/* Waits for the process to end. True: it still runs; a zombie counts as ended. */
+/* Waits for the process to end, for at most PATIENCE seconds. True: it still runs; a zombie counts as ended. */
 static inline bool is_alive(pid_t process)
 {
     char path[64], state = 'X';

@@ -1,4 +1,4 @@
-/* dprun --profile writes a cost file with the measured time of every part of the model, which dpc reads. */
+/* dprun --profile writes a cost file with the measured times of the parts of the model, which dpc reads. */
 #include "runtime/program/costs.h"
 #include "tests/exec/processes.h"
 

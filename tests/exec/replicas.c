@@ -52,7 +52,7 @@ static void check(const char *schedule, int ranks, int replicas)
     Result together;
     snprintf(what, sizeof what, "%s, %d ranks, %d replicas", schedule, ranks, replicas);
     if (!compiles(schedule, ranks, MICROBATCHES, program))
-        return; /* the schedule needs more ranks */
+        return; /* the schedule does not run on this number of ranks */
     compare_with_reference(what, program, "gpt", replicas, &together);
     if (!together.asynchronous)
         compare_first_losses(what, schedule, ranks, &together);

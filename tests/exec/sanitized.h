@@ -1,7 +1,7 @@
 #ifndef TESTS_EXEC_SANITIZED_H
 #define TESTS_EXEC_SANITIZED_H
 
-/* SANITIZED: 1 in a build with a sanitizer, which is many times slower. */
+/* SANITIZED: 1 in a build with a sanitizer, which is many times slower; otherwise 0. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #elif defined(__has_feature)

@@ -80,9 +80,9 @@ static void replicas_equal_reference(void **state)
                             "1F1,1F3,1B3,1B1\n");
 }
 
-/* With equal layers and microbatches, four schedules have the same losses before the first update, to the bit. A norm
-   is a sum over the ranks' stages, which differ between schedules, so norms and later losses may differ in their last
-   bits. */
+/* With equal numbers of layers and microbatches, four schedules have the same losses before the first update, to the
+   bit. A norm is a sum over the ranks' stages, which differ between schedules, so norms and later losses may differ in
+   their last bits. */
 static void equal_layers_and_microbatches_train_the_same_model(void **state)
 {
     (void)state;

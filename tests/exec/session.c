@@ -308,7 +308,7 @@ static Status diverged_forward(Stage *stage, const PassBuffers *buffers, Error *
 static void expect_failure(const Setting *setting, const char *const *words)
 {
     Outcome outcome = run(setting);
-    /* slow_forward has ended before the watchdog got a processor often enough to look: again */
+    /* on a busy machine slow_forward may end before the watchdog notices: then the run is repeated */
     for (int tries = 1; tries < 20 && outcome.status == STATUS_OK && setting->passes->forward == slow_forward;
          tries++) {
         release(&outcome);

@@ -1,4 +1,5 @@
-/* Sums of gradients run concurrently with the rest of the step: checks their intervals in the trace. */
+/* The sums of gradients in a trace. Each sum is an interval of its own, because it runs concurrently with the rest of
+   the step. */
 #include "tests/exec/run.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Traces of ranks that read different clocks, and of replicas. */
+/* Traces of ranks that read different clocks, of replicas, and of --reference. */
 #include "runtime/executor/clocks.h"
 #include "tests/transport/plugin.h"
 

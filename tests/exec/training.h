@@ -20,7 +20,8 @@ enum { STEPS = 4, STAGES_MAX = 64, MICROBATCHES_MAX = 64 };
 /* All numbers of a training. */
 typedef struct Numbers {
     double losses[STEPS][MICROBATCHES_MAX], norms[STEPS], held_out;
-    /* a hash of each stage's gradient; 0 if asynchronous, or if replicas divide the experts */
+    /* a hash of each stage's gradient; 0: none, as in forward-only and asynchronous runs or if replicas divide the
+       experts */
     uint64_t gradients[STEPS][STAGES_MAX];
 } Numbers;
 
@@ -98,7 +99,7 @@ static inline void release(Result *result)
     pthread_mutex_destroy(&result->lock);
 }
 
-/* What to train. All zero: one pipeline, with the recipes of the program. */
+/* What to train. With only `path` and `model`: one pipeline, with the recipes of the program. */
 typedef struct Training {
     const char *path, *model;
     uint32_t layers; /* 0: one per stage */
@@ -106,7 +107,7 @@ typedef struct Training {
     /* how many replicas divide the experts of a layer (--expert-parallel); 0: each replica has all experts */
     int shards;
     bool reference;
-    const Recipes *recipes; /* replace the recipes of the program; NULL: do not */
+    const Recipes *recipes; /* used instead of the program's recipes; NULL: those of the program */
 } Training;
 
 static inline void train(const Training *training, Result *result)

@@ -89,7 +89,8 @@ static uint32_t buffered(const Simulation *x, uint32_t stage, uint32_t m)
     return (k - 1) / x->group > 0 ? (k - 1) / x->group - 1 : 0;
 }
 
-/* Two pipes: in each pipe one microbatch is in flight when the next one arrives. */
+/* Two pipes: in each pipe one microbatch is in flight when the next one arrives, so microbatch k of a pipe uses version
+   max(k-1, 0). */
 static uint32_t in_both_pipes(const Simulation *x, uint32_t stage, uint32_t m)
 {
     (void)stage;
@@ -207,8 +208,8 @@ static void sum_copies(const SimulatedStage *stage, uint32_t copies)
     }
 }
 
-/* One update: copies the newest version, and lets the optimizer change the copy by the mean gradient. The gradient is
-   clipped by the norm of this stage alone. */
+/* One update: copies the newest version, and lets the optimizer change the copy by the mean gradient. If clip_norm is
+   above 0, it clips the gradient by the norm of this stage alone. */
 static void update(Simulation *x, SimulatedStage *stage, uint32_t copies)
 {
     sum_copies(stage, copies);

@@ -1,5 +1,5 @@
-/* The toy host (toy.h) trains with seven synchronous schedules. Its losses equal those of running the layers one after
-   the other. */
+/* The toy host (toy.h) trains with seven synchronous schedules. Its losses equal, up to rounding, those of running the
+   layers one after the other. */
 #include "tests/executor/toy.h"
 
 #include <setjmp.h>

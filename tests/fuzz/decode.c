@@ -1,7 +1,7 @@
-/* Fuzz target of the decoder. Any bytes are decoded twice: as they are, and between a correct version and a correct
-   checksum, so that random changes get past these. A program that decodes is encoded again, disassembled and verified.
-   Of a verified program the forward-only program is made and, if it is small, the program for one rank; both must
-   verify, too. `make fuzz` runs this; tests/program/malformed.c runs the same without libFuzzer. */
+/* Fuzz target of the decoder. Any bytes are decoded as they are and, unless they are too few, between a correct version
+   and a correct checksum, so that random changes get past these. A program that decodes is encoded again, disassembled
+   and verified. Of a verified program the forward-only program is made and, if it is small, the program for one rank;
+   both must verify, too. `make fuzz` runs this; tests/program/malformed.c runs the same without libFuzzer. */
 
 #include "runtime/program/operands.h"
 

@@ -19,7 +19,7 @@ typedef struct Transfer {
     uint64_t bytes, moved;
     uint64_t other_bytes; /* for a receive: the size that the sender gives */
     bool told;            /* the size has been written to the ring, or read from it */
-    uint64_t end;         /* for a send: the position after the message in the ring */
+    uint64_t end;         /* for a send: the position after the message in the ring; 0: not yet written */
     int peer;
 } Transfer;
 
@@ -51,8 +51,9 @@ typedef struct Clique {
 struct ncclComm {
     Clique *clique;
     int ranks, rank;
-    unsigned asked; /* queries of the communicator's state since its last group ended or it was finalized */
-    Group *waiting; /* the group that has ended and is not enqueued yet */
+    /* queries of the state since the last GroupEnd or Finalize; counted once all ranks have joined or finalized */
+    unsigned asked;
+    Group *waiting; /* the group that has ended and is not enqueued yet; NULL: none */
     bool aborted, finalizes;
     int async;
 };
@@ -274,7 +275,7 @@ int ncclCommGetAsyncError(Comm *comm, int *code)
     return OK;
 }
 
-/* A barrier of all ranks. */
+/* Begins a barrier of all ranks: CommGetAsyncError says when all have called this. */
 int ncclCommFinalize(Comm *comm)
 {
     pthread_mutex_lock(&lock);
@@ -291,7 +292,7 @@ int ncclCommFinalize(Comm *comm)
 static void end(Comm *comm)
 {
     pthread_mutex_lock(&lock);
-    /* operations in streams still read this flag, so the memory is freed only at the end of the test */
+    /* operations left in streams read this flag, so CommAbort frees *comm only at the end of the test */
     comm->aborted = true;
     munmap(comm->clique, sizeof *comm->clique);
     report.communicators--;

@@ -9,9 +9,9 @@
 
 typedef struct MockFused MockFused;
 
-/* Reads and checks the table of a launch. Writes to `problem` (256 bytes) "" or what is wrong: the tiles or the order
-   (fused_check), or two operations without a dependence of which one writes memory that the other accesses. `forget`:
-   the number, from 1, of an operation that loses its dependences; 0: none. The caller frees the result with
+/* Reads and checks the table of a launch. Writes to `problem` (256 bytes) "" or what is wrong: the tiles, the order
+   (fused_check), or a missing dependence between two operations of which one writes memory that the other accesses.
+   `forget`: the number, from 1, of an operation that loses its dependences; 0: none. The caller frees the result with
    mock_fused_free. */
 MockFused *mock_fused_take(CudaStream *stream, const Fused *table, size_t element_size, size_t forget, char *problem);
 unsigned mock_fused_count(const MockFused *fused);
@@ -23,7 +23,8 @@ const char *mock_fused_run(MockFused *fused, uint64_t (*random)(void));
 void mock_fused_free(MockFused *fused);
 
 /* --- streams.c --- */
-/* Copies the content that `memory` of the GPU will have when everything enqueued on the stream so far has run. */
+/* Copies to `copy` the content that `memory` will have after the copies and fills that are enqueued on the stream.
+   Kernels that write this memory are not considered. */
 void mock_read(const CudaStream *stream, const void *memory, size_t bytes, void *copy);
 
 #endif

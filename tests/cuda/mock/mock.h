@@ -3,8 +3,9 @@
 
 /* A mock CUDA runtime without a GPU, linked in place of the real one (`cuda_runtime`, `cuda_images`). Its streams are
    lists of operations, which run in an order that streams and events allow (MockOrder). Its kernels are the CPU
-   device's functions. It records every access of every operation. Two accesses, of which one is a write, are a race if
-   neither stream order nor events order them, whatever the order in which they ran. */
+   device's functions. It records every access of every operation to GPU memory. Two accesses to the same memory, of
+   which one is a write, are a race if neither stream order nor events order them, whatever the order in which they ran.
+   */
 
 #include "runtime/device/cuda_runtime.h"
 
@@ -14,7 +15,7 @@
 
 typedef enum MockOrder {
     MOCK_LATE,  /* an operation runs when a thread waits for it */
-    MOCK_EARLY, /* an operation runs as soon as it is enqueued */
+    MOCK_EARLY, /* an operation runs as soon as it is enqueued, if it can */
     /* after each enqueue up to two operations of random streams run (`seed`); the others run late */
     MOCK_RANDOM,
 } MockOrder;
@@ -91,7 +92,7 @@ typedef struct MockKernel {
     const char *file;
 } MockKernel;
 
-/* The kernel of that name; NULL: there is none. `element_size` is 2 or 4. */
+/* The kernel of that name; NULL: there is none. Writes the bytes of one element, 2 or 4, to `element_size`. */
 const MockKernel *mock_kernel(const char *full_name, size_t *element_size);
 /* Whether the kernel is in the machine code of this unit. Names of units: product.bf16, hopper. */
 bool mock_is_in(const char *unit, const MockKernel *kernel, const char *full_name);

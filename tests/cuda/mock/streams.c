@@ -15,7 +15,7 @@ typedef struct Block {
     size_t bytes;
 } Block;
 
-/* The last accesses to a line of memory. */
+/* The last write to a line of memory (64 bytes), and the last read by each stream since that write. */
 typedef struct Shadow {
     uintptr_t line; /* 0: unused */
     unsigned writer;

@@ -2,8 +2,8 @@
 #define TESTS_CUDA_MOCK_STREAMS_H
 
 /* The streams of the mock runtime: lists of operations that are still to run. For each access of an operation to the
-   GPU's memory, the mock checks that streams and events order it after earlier accesses. The callers of these functions
-   hold mock_lock. */
+   GPU's memory, the mock checks that streams and events order it after earlier conflicting accesses. The callers of
+   these functions hold mock_lock. */
 
 #include "tests/cuda/mock/fused.h"
 
@@ -57,11 +57,11 @@ struct CUevent_st {
 extern pthread_mutex_t mock_lock;
 extern MockSetting mock_setting;
 extern MockReport mock_counts;
-extern CudaStream *mock_streams[STREAMS_MAX]; /* a destroyed stream's index is not reused within a run */
+extern CudaStream *mock_streams[STREAMS_MAX]; /* [id]; NULL: destroyed. A run uses each id once */
 extern unsigned mock_stream_count;
 extern _Thread_local Clock mock_known; /* operations that the calling thread has waited for */
 
-/* Forgets all streams, blocks of memory and accesses. */
+/* Forgets all streams, blocks of memory and accesses, and frees the memory that was passed to mock_at_end. */
 void streams_begin(void);
 
 /* Counts the call. True: it must fail. */
@@ -80,12 +80,13 @@ bool block_remove(const void *memory);
 /* Advances the stream's vector clock: its next operation comes after all earlier operations of the stream, and after
    all operations that the calling thread has waited for. */
 void stream_advance(CudaStream *stream);
-/* Records an access of the stream's next operation, and reports a race with earlier accesses. */
+/* Records an access of the stream's next operation, and reports a race if no order puts it after an earlier conflicting
+   access. */
 void stream_touch(const CudaStream *stream, const char *name, const void *memory, size_t bytes, bool writes);
 void stream_enqueue(CudaStream *stream, Work operation);
-/* Runs the stream's operations up to this one. False: one of them cannot run yet. */
+/* Runs the stream's operations up to number `number`. False: one of them cannot run yet. */
 bool stream_run_to(CudaStream *stream, uint64_t number);
-/* Runs the operations of all streams. */
+/* Runs the operations of all streams, as far as they can run. */
 void streams_run(void);
 
 #endif
