@@ -5,8 +5,8 @@
      --- file NAME          a file that the command finds in its folder; any number of them
      --- command            one line for sh; dpc and dprun are found, $TOP is the project's top folder
      --- status N           what the command must return (left out: 0)
-     --- stdout             what it must print
-     --- stderr             the same
+     --- stdout             what it must print (left out: nothing)
+     --- stderr             what it must print there (left out: nothing)
 
    REBASE=1 writes what really came instead (make rebase); read the difference before you commit it. */
 

@@ -1,4 +1,4 @@
-/* Kernels with faults that the emulation must find. */
+/* Kernels with faults that the emulation must find, and a few kernels without a fault. */
 
 #include "runtime/device/kernels/elements.cuh"
 #include "runtime/device/kernels/instructions_hopper.cuh"

@@ -77,7 +77,7 @@ static inline Status check_progress(const Fused *table, unsigned count, Error *e
 
 /* Checks that every tile is in the table once, that tickets have no gaps, and that a single block runs the whole table
    if it draws tickets in order and waits for dependences; then any number of blocks can run it (kernels.h).
-   STATUS_BAD_INPUT: the error says what is wrong. */
+   STATUS_BAD_INPUT: the error says what is wrong. STATUS_RUN_FAILED: out of memory. */
 static inline Status fused_check(const Fused *table, unsigned count, Error *error)
 {
     for (unsigned i = 0; i < count; i++)

@@ -1,7 +1,8 @@
 /* Checks the loads in the machine code of the fused kernels. A tile reads what other tiles of the same launch have
    written. If the compiler takes memory for constant during a launch it loads through a cache that does not see stores
    (LDG…CONSTANT). And a block that has waited for a counter must empty the ordinary cache (CCTL.IVALL) before later
-   loads. Reads the code with nvdisasm of the CUDA toolkit; skipped without it or nvcc. */
+   loads. Reads the code with nvdisasm of the CUDA toolkit; skipped without nvdisasm, or if nvcc has not compiled the
+   kernels. */
 
 #include "runtime/device/jit.h"
 #include "runtime/device/kernels/kernels.h"

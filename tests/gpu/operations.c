@@ -33,7 +33,8 @@ static uint64_t next_key;
 
 typedef enum Type { F32, BF16 } Type;
 static const char *const suffixes[] = {"_f32", "_bf16"};
-static const double bounds[] = {1e-5, 1e-2}; /* bounds of |x - y| / |y| */
+/* by Type: bounds of |x - y| / |y|, where x is the kernel's result and y the oracle's */
+static const double bounds[] = {1e-5, 1e-2};
 
 typedef struct Tensor {
     Type type;

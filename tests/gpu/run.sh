@@ -116,7 +116,7 @@ losses() { # FILE seconds options...: the losses of a run, one a line
     sed -n 's/.*"loss":\([^,]*\),.*/\1/p' out.txt > "$file"
 }
 
-reference() { # NAME options...: the losses of the CPU, in b.txt; computed once for a kit
+reference() { # NAME options...: the losses of the CPU, in b.txt; computed only if reference/NAME is missing
     local name=$1
     shift
     mkdir -p reference
@@ -158,7 +158,7 @@ nccl_of() { # name options...: one rank that sends to itself
 first() {
     local most name type bound device
     most=${FIRST_SECONDS:-20} debugger=$(command -v cuda-gdb)
-    check first.open 120 ./operations $bf16 1e-2 small none # its kernels are perhaps compiled
+    check first.open 120 ./operations $bf16 1e-2 small none # it may have to compile its kernels first
     if [ $status != 0 ] && [ -z "$gpu$dry" ]; then
         echo "this machine runs nothing on a GPU"
         exit 1

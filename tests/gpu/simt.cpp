@@ -119,8 +119,8 @@ void start(Block *block, unsigned number, std::size_t first_fiber)
     }
 }
 
-/* Runs the fibers of all blocks until all have ended or none can continue. Their order is reversed in every second
-   block. */
+/* Runs the fibers of all blocks until all have ended or there is an error. It is an error if none can continue. In
+   every second block the fibers run in reverse order. */
 void run_blocks()
 {
     for (bool going = true; going && machine.error.empty();) {

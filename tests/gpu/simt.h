@@ -1,7 +1,8 @@
 #ifndef TESTS_GPU_SIMT_H
 #define TESTS_GPU_SIMT_H
 
-/* Replaces CUDA C++ and runtime/device/kernels/instructions.cuh when kernels are compiled as plain C++. */
+/* Replaces CUDA C++, and instructions.cuh and instructions_hopper.cuh of runtime/device/kernels, when kernels are
+   compiled as plain C++. */
 
 #include <cmath>
 #include <cstddef>

@@ -68,21 +68,23 @@ struct Fiber {
     unsigned product_groups = 0;
     /* group_products_begin was called and no wait since: earlier writes of registers are ordered before the products */
     bool products_begun = false;
-    unsigned fences = 0;  /* how many async_fence this thread has executed */
-    bool counted = false; /* this thread has read counters of other blocks and has executed no fence since */
-    /* number of times that this thread has read a value and found that no other thread had changed it yet */
+    unsigned fences = 0;  /* how many async fences this thread has executed */
+    bool counted = false; /* this thread has waited for counts of other blocks and has executed no async_fence since */
+    /* how often this thread has, in its present wait, read a value and found that no other thread had changed it yet */
     unsigned polls = 0;
     unsigned registers = 0;
     void *fake_stack = nullptr;
 };
 
-/* The accesses to four bytes of shared memory since the block's last barrier. */
+/* The last accesses to four bytes of shared memory. The epochs are Block.epoch, the warp epochs Warp.epoch at the
+   access: each barrier, or each collective instruction, begins a new one. Epoch 0: no access. */
 struct Touched {
     unsigned write_epoch = 0, read_epoch = 0, write_warp_epoch = 0, read_warp_epoch = 0;
     int writer = -1, reader = -1;
-    bool warps = false, lanes = false; /* warps: several warps have read it; lanes: several lanes of one warp have */
-    unsigned fences = 0;               /* how many fences the writer had executed when it wrote */
-    bool loading = false;              /* a box (TMA) is still to arrive here */
+    /* in read_epoch, warps: several warps have read it; lanes: several lanes of one warp have */
+    bool warps = false, lanes = false;
+    unsigned fences = 0;  /* how many fences the writer had executed when it wrote */
+    bool loading = false; /* a box (TMA) is still to arrive here */
 };
 
 struct Warp {

@@ -17,7 +17,7 @@ typedef struct Host {
     const dps_program *program;
     uint32_t number, stages, microbatches;
     dps_rank *rank;
-    Vector *slots[DPS_SLOT_CLASSES]; /* [class][slot], weights included: weights slot c has those of chunk c */
+    Vector *slots[DPS_SLOT_CLASSES]; /* [class][slot], weights included: at first weights slot c has those of chunk c */
     /* [message slots]: the memory of each slot; ranks that are threads exchange these pointers */
     void **messages;
     Vector gradients[CHUNKS_MAX];

@@ -55,7 +55,7 @@ static void a_program_says_what_is_in_it(void **state)
     dps_free(d);
 }
 
-/* Whether the message slots of an instruction are below `count`. */
+/* Whether each message slot of an instruction is below `count` or -1 (none). */
 static bool messages_within(const dps_instruction *i, uint32_t count)
 {
     const int32_t slots[] = {i->message, i->x, i->y, i->dx, i->dy};
@@ -65,8 +65,8 @@ static bool messages_within(const dps_instruction *i, uint32_t count)
     return true;
 }
 
-/* Counts the instructions of a rank by opcode. Compares the operands of W, of SEND_F and of the F of an F&B with the
-   disassembler's text, unless the stage is the first or last one. */
+/* Adds the number of instructions of each opcode of a rank to `passes`. Compares the operands of SEND_F, and on a
+   middle stage those of W and of the F of an F&B, with the disassembler's text. */
 static void read_rank(const dps_program *program, uint32_t rank, uint32_t passes[DPS_END + 1])
 {
     dps_rank_info info = {.size = sizeof info};

@@ -1,5 +1,5 @@
-/* Compiles the programs of man/dps.3 that train, and runs them with every synchronous schedule. Their losses equal
-   those of the chain without a pipeline. */
+/* Compiles the programs of man/dps.3 that train. Runs the one with threads with every synchronous schedule, and the one
+   with MPI with four schedules. Their losses equal those of the chain without a pipeline. */
 
 #include "tests/library/chain.h"
 #include "tests/transport/plugin.h"

@@ -47,7 +47,7 @@ static void a_rank_that_fails_ends_all_others(void **state)
         snprintf(path, sizeof path, "schedules/%s.dps", names[i]);
         dps_program *program = compiled(d, path, RANKS, MICROBATCHES);
         for (Way way = PUSH; way < WAYS; way++)
-            /* Each call number fails on another rank in each way. The loop ends when no rank makes so many calls. */
+            /* In each Way call number `at` fails on another rank. The loop ends when no rank makes so many calls. */
             for (int at = 1, ended = 0; ended < RANKS; at++)
                 ended = fail_one(d, program, way, (uint32_t)(at + (int)way) % RANKS, at) ? 0 : ended + 1;
         dps_program_free(program);

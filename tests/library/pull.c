@@ -244,7 +244,7 @@ static void the_forward_half_evaluates(void **state)
     dps *d = dps_new(NULL);
     dps_program *program = compiled(d, "schedules/zb-v.dps", RANKS, MICROBATCHES), *forward, *again;
     assert_int_equal(dps_forward_half(d, program, &forward), DPS_OK);
-    /* the forward half of a forward-only program is the program itself */
+    /* a forward-only program has a forward half, too */
     assert_int_equal(dps_forward_half(d, forward, &again), DPS_OK);
     dps_program_free(again);
     dps_program_info info = {.size = sizeof info};
@@ -300,7 +300,7 @@ static void calls_in_the_wrong_order_are_refused(void **state)
     assert_non_null(strstr(dps_rank_error(rank), "dps_done: this is not the action"));
     assert_int_equal(dps_next(rank, &next), DPS_OK);
     assert_int_equal(next->index, 1);
-    dps_rank_free(rank); /* in the middle of a step */
+    dps_rank_free(rank); /* a rank may be freed in the middle of a step */
     dps_rank_free(NULL);
     dps_program_free(program);
     dps_free(d);

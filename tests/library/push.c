@@ -26,7 +26,7 @@ static void every_schedule_trains_in_every_way(void **state)
     glob_t files;
     int pairs = 0;
     assert_int_equal(glob("schedules/*.dps", 0, NULL, &files), 0);
-    /* weight gradients after an F&B */
+    /* a schedule that computes weight gradients after its F&Bs */
     assert_int_equal(glob("tests/library/after.dps", GLOB_APPEND, NULL, &files), 0);
     dps *d = dps_new(NULL);
     for (size_t i = 0; i < files.gl_pathc; i++) {

@@ -46,7 +46,7 @@ typedef struct Work {
     Layout layout;
     size_t rows, columns, outputs;
     void *x, *w, *y, *dw;
-    const Blas *blas; /* the library that is measured; NULL: the products of the CUDA device are */
+    const Blas *blas; /* cuBLAS is measured; NULL: the CUDA device's own products are measured */
 } Work;
 
 static void multiply(const void *product)
