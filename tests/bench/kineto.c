@@ -9,8 +9,7 @@
 
 enum { LAYERS = 400, OPERATORS = 900, KERNELS = 70, ROUNDS = 5 };
 
-/* Writes a layer with the form and the mix of Kineto: per kernel one call of the runtime and about a dozen operators.
-   */
+/* Writes a layer with the form and mix of Kineto: per kernel one call of the runtime and about a dozen operators. */
 static void put_layer(int layer, FILE *stream)
 {
     static uint32_t correlation;

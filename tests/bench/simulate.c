@@ -1,8 +1,8 @@
-/* Compares the measured makespans of runs with simulated passes with the predicted makespans, for all schedules on 8
-   ranks. The difference is the time of interpreter, transport and machine. Compares the measured with the predicted
-   gain of ebb-v over DualPipeV. Measures steps of dualpipe and dualpipev with costs of components: the simulator then
-   walks the components of each F&B. If the system allows it, the runs have a higher priority than other programs.
-   Prints tables. With the name of a part (schedules, gain, components) it runs only that part. */
+/* Runs all schedules on 8 ranks with simulated passes, and compares the makespans with the predicted ones. The
+   difference is the time of interpreter, transport and machine. Compares the measured with the predicted gain of ebb-v
+   over DualPipeV. Measures steps of dualpipe and dualpipev with costs of components: the simulator then walks the
+   components of each F&B. If the system allows it, the runs have a higher priority than other programs. Prints tables.
+   With the name of a part (schedules, gain, components) it runs only that part. */
 
 #include "tests/bench/numbers.h"
 #include "tests/transport/plugin.h"

@@ -383,7 +383,7 @@ static void test_tables_too_many(void **state)
 {
     (void)state;
     enum { F_AND_BS = 10, FITTING = 4 };
-    /* an F&B of 6 layers needs one table, one of 60 layers two */
+    /* with 6 layers in the model an F&B needs one table, with 60 two */
     static const char *const layers[] = {"layers=6", "layers=60"};
     for (size_t c = 0; c < sizeof layers / sizeof *layers; c++) {
         const char *const sizes[] = {"hidden=64", "sequence=64", "heads=2", layers[c], NULL};
@@ -469,8 +469,7 @@ static uint32_t draw(uint32_t below)
     return (uint32_t)(drawn >> 33) % below;
 }
 
-/* Draws a recipe of some components in any order. Most are not valid: the caller draws until recipe_check accepts one.
-   */
+/* Draws a recipe of some components in any order. Most are not valid: the caller draws until recipe_check takes one. */
 static Recipe any_recipe(void)
 {
     Recipe recipe = {.counts = {0}};

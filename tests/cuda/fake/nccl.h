@@ -4,7 +4,7 @@
 /* A fake libnccl.so.2 for ranks that are threads or processes of one machine, on the streams of the mock runtime. A
    group starts when it is the first operation left in its stream. A group ends when each of its transfers is complete;
    a transfer needs that the peer's group with the other end has started. An ended group is enqueued only when the
-   communicator's state is queried. A process that has died is not reported to the others. */
+   communicator's state is queried or the communicator ends. A process that has died is not reported to the others. */
 
 #include <stdbool.h>
 #include <stddef.h>
