@@ -30,8 +30,8 @@ static size_t next_block_bytes(const Arena *arena)
     return last < FIRST_BLOCK_BYTES ? FIRST_BLOCK_BYTES : last < LAST_BLOCK_BYTES / 2 ? 2 * last : LAST_BLOCK_BYTES;
 }
 
-/* Asks the system for huge pages, so that there are fewer pages. The first access to a page takes more time than most
-   compiler passes spend on the content of the page. */
+/* Asks the system for huge pages for a block of 4 MiB or more, so that it has fewer pages. The first access to a page
+   takes more time than most compiler passes spend on the content of the page. */
 static void use_huge_pages(void *block, size_t size)
 {
     if (size < 2 * (size_t)HUGE_PAGE_BYTES)
@@ -65,7 +65,8 @@ void *arena_allocate(Arena *arena, size_t size)
     size = size ? (size + alignment - 1) / alignment * alignment : alignment;
     if (size > (size_t)(arena->limit - arena->next)) {
         const size_t open = next_block_bytes(arena);
-        const int large = size > open / 4; /* a large piece gets its own block; small pieces still use the old block */
+        /* a large piece gets a block of its own; later small pieces still use the rest of the older block */
+        const int large = size > open / 4;
         const size_t memory = large ? size : open;
         ArenaBlock *block = block_new(arena, memory);
         if (!block)

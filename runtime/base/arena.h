@@ -4,8 +4,8 @@
 #include <setjmp.h>
 #include <stddef.h>
 
-/* Memory that is freed all at once, by arena_free. If there is no more memory, the arena's functions jump to
-   `exhausted`, which the owner sets with setjmp before first use; if `exhausted` is NULL, they return NULL. */
+/* An arena is memory that is freed all at once, by arena_free. If there is no more memory, the arena's functions jump
+   to `exhausted`, which the owner sets with setjmp before first use; if `exhausted` is NULL, they return NULL. */
 typedef struct ArenaBlock ArenaBlock;
 
 /* Where the blocks of an arena come from. */
@@ -31,8 +31,8 @@ struct Arena {
 void *arena_allocate(Arena *arena, size_t size);
 /* Zeroed array; overflow of count * size is handled like exhausted memory. */
 void *arena_array(Arena *arena, size_t count, size_t size);
-/* Returns memory of `new_size` bytes with the content of `block` (`old_size` bytes); the additional bytes are zero. The
-   old block is not freed before arena_free. */
+/* Returns new memory of `new_size` bytes with the content of `block` (`old_size` bytes), cut off if there is less room;
+   additional bytes are zero. The old block is not freed before arena_free. */
 void *arena_grow(Arena *arena, void *block, size_t old_size, size_t new_size);
 /* Makes room for one more element in the array `block` of `count` elements of `size` bytes, and returns the array. When
    the array is full (`count` is 0, 16 or a larger power of two), it is copied to new memory: room for 16 elements if

@@ -9,14 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* most bytes that are read from a device or a pipe, which may never end: with more, reading fails */
+/* Reading a device or a pipe, which may never end, fails once it has given this many bytes. */
 enum { ENDLESS = 1 << 28 };
 
 /* most temporary names that are tried for a file */
 enum { NAMES = 1000 };
 
-/* Reads the stream to its end. A file is read into memory of its size, a stream of unknown size into memory that
-   grows. */
+/* Reads the stream to its end. The first memory has room for all of a regular file; for other streams, whose size is
+   unknown, it grows. */
 static Status read_all(FILE *stream, const char *path, Arena *arena, char **bytes, size_t *size, Error *error)
 {
     struct stat there;
@@ -103,7 +103,8 @@ static char *temporary_of(const char *path)
                : temporary;
 }
 
-/* Gives the temporary file a name by its process and by the number of names that were tried before. */
+/* Replaces the suffix of the path `temporary` by six hexadecimal digits, made from the process's id and `tried`, the
+   number of names that were tried before. */
 static void number_temporary(char *temporary, unsigned tried)
 {
     snprintf(temporary + strlen(temporary) - strlen(suffix), sizeof suffix, "%06x",
@@ -117,8 +118,8 @@ static bool is_name_of(int descriptor, int folder, const char *name)
            opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-/* Removes the temporary file `name` if it can be locked: then its writer has died. While this process holds the lock,
-   no other writer takes this name. */
+/* Removes the temporary file `name` if it can be locked: then its writer has died, or has not locked it yet and will
+   try another name (open_named). */
 static void remove_unlocked(int folder, const char *name)
 {
     const int descriptor = openat(folder, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -156,8 +157,8 @@ static OpenedName opened_name(int descriptor)
     return name;
 }
 
-/* Opens and locks a file without a name in the folder of `path`. -1: the file system has no such files, nothing
-   can be written in this folder, or /proc, through which the file gets its name later, is missing. */
+/* Opens and locks a file without a name in the folder of `path`. -1 if this fails, for example because the file system
+   has no such files, or because /proc is missing, through which the file gets its name later. */
 static int open_nameless(const char *path)
 {
     char *folder = folder_of(path);
@@ -173,7 +174,7 @@ static int open_nameless(const char *path)
 }
 
 /* Opens and locks a file with a temporary name. If the name is taken, or another writer removes the file before it is
-   locked, tries the next name. */
+   locked, tries the next name. -1: another error, or all NAMES names were tried. */
 static int open_named(char *temporary)
 {
     for (unsigned tried = 0; tried < NAMES; tried++) {
@@ -201,8 +202,8 @@ static int open_beside(const char *path, OutputFile *file)
     return file->nameless ? descriptor : open_named(file->temporary);
 }
 
-/* The path of the file to replace: `path` or, if that is a symbolic link, the file that the link points to, so that
-   the link stays. The caller frees the result. */
+/* The path of the file to replace: `path` or, if that is a symbolic link to an existing file, the path of that file, so
+   that the link stays. The caller frees the result. NULL: out of memory. */
 static char *behind_links(const char *path)
 {
     struct stat there;
@@ -261,8 +262,8 @@ static bool give_temporary_name(OutputFile *file)
     return false;
 }
 
-/* Syncs the folder of `path`: only then is a new name safe on the disk. It is no error if the file system cannot sync
-   folders, or if the folder cannot be read. */
+/* Syncs the folder of `path`: only then is a new name safe on the disk. False: the sync failed. It is no failure if the
+   file system cannot sync folders, or if the folder cannot be opened. */
 static bool sync_folder(const char *path)
 {
     char *folder = folder_of(path);
@@ -277,8 +278,8 @@ static bool sync_folder(const char *path)
     return good;
 }
 
-/* Writes everything to the disk and gives the file its name. The stream stays open, because closing it would release
-   the lock on the temporary file. */
+/* Flushes the stream. If it writes to a temporary file, syncs that to the disk and gives it its final name. The stream
+   stays open, because closing it would release the lock on the temporary file. */
 static bool put_in_place(OutputFile *file)
 {
     if (fflush(file->stream) != 0 || ferror(file->stream))
@@ -334,7 +335,7 @@ Status file_check(const char *path, Error *error)
     return STATUS_OK;
 }
 
-/* Whether two paths of files that do not exist yet will be the same file. */
+/* Whether two paths, of which at least one has no file yet, will name the same file. */
 static bool is_same_place(const char *one, const char *other)
 {
     struct stat a, b;

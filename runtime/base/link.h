@@ -26,7 +26,7 @@ typedef struct LinkModel {
    bandwidth may end in K, M, G or T, powers of 1024. STATUS_BAD_USAGE: the error says what is wrong. */
 Status link_read(const char *text, LinkModel *link, Error *error);
 
-/* Whether transfers between these two processes use the imitated network. */
+/* Whether transfers from process `from` to process `to` use the imitated network; false if both are the same one. */
 static inline bool link_connects(const LinkModel *link, int from, int to)
 {
     return from >= link->first && from <= link->last && to >= link->first && to <= link->last && from != to;

@@ -157,8 +157,8 @@ static Status unknown_option(const OptionTable *table, const char *written, Erro
                         : name_error(table, error, "unknown option --%s", written);
 }
 
-/* Fails because of an unknown option of a single letter. `written`: the argument with the letter or, if getopt_long has
-   read all of that argument, the next one; "" if there is none. */
+/* Fails because of an unknown option of a single letter. `written` is argv[optind]: the argument with the letter if
+   more letters follow there, otherwise the argument after it; "" at the end of argv. */
 static Status unknown_letter(const OptionTable *table, char letter, const char *written, Error *error)
 {
     const bool has_letter = written[0] == '-' && written[1] == letter && written[2];
@@ -192,7 +192,7 @@ static Known known_options(const OptionTable *table)
     return known;
 }
 
-/* The row of the option that getopt_long has found; -1: it is unknown. */
+/* The row of the option that getopt_long has returned as `found`; -1: that is no known option. */
 static int row_of(const OptionTable *table, int found)
 {
     if (found >= FIRST)

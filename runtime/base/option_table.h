@@ -14,8 +14,9 @@
 
 typedef struct Option Option;
 
-/* Stores the value of an option in `target`, the struct that the table fills in. `value` is NULL if the option has
-   none. STATUS_BAD_USAGE says what is wrong. Strings stay in argv; other memory is from the arena. */
+/* Stores the value of an option in `target`, the caller's struct for all values; `option` NULL: stores an argument that
+   is not an option. `value` is NULL if the option has none. STATUS_BAD_USAGE says what is wrong. Strings stay in argv;
+   other memory is from the arena. */
 typedef Status OptionTake(const Option *option, const char *value, void *target, Arena *arena, Error *error);
 
 struct Option {
@@ -23,7 +24,7 @@ struct Option {
     const char *name;
     const char *value; /* what --help calls the option's value, such as FILE; NULL: the option has no value */
     OptionTake *take;
-    size_t field;         /* offset in the target struct, for the OptionTake functions below */
+    size_t field;         /* offset in the target struct of the member that the OptionTake functions below set */
     uint64_t least, most; /* the range of values, for option_count and option_number */
     const char *words;    /* the allowed words, for option_choice: "auto cpu cuda" */
     const char *help;     /* the text of --help, without a final period; --help appends the rules below */
@@ -58,8 +59,9 @@ typedef struct OptionsGiven {
     const char *values[OPTIONS_MAX];
 } OptionsGiven;
 
-/* Parses all arguments in their order. STATUS_BAD_USAGE: an option is unknown, lacks its value or has a wrong one.
-   Parsing stops with STATUS_OK after an option whose row has no `take` (help, version); options_given finds these. */
+/* Parses all arguments in their order. STATUS_BAD_USAGE: an option is unknown, lacks its value or has a wrong one. Also
+   returns the error of a `take` that fails. Parsing stops with STATUS_OK after an option whose row has no `take` (help,
+   version); options_given tells whether there was one. */
 Status options_take(const OptionTable *table, int argc, char **argv, void *target, Arena *arena, OptionsGiven *given,
                     Error *error);
 /* Whether an option was given. `name` must be in the table, and may have a value: "device=sim". */

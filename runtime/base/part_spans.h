@@ -21,10 +21,10 @@ typedef struct PartSpan {
 typedef struct PartSpans {
     PartSpan *entries; /* [room] */
     size_t count, room;
-    uint8_t half; /* the half of the F&B or F&F that runs now */
+    uint8_t half; /* PartSpan.half of the spans that are appended now */
 } PartSpans;
 
-/* Appends a copy of `span`, with the half that runs now. Does nothing if there is no room for it, or if `spans` is
+/* Appends a copy of `span`, but with the half spans->half. Does nothing if there is no room for it, or if `spans` is
    NULL. */
 static inline void part_spans_note(PartSpans *spans, const PartSpan *span)
 {

@@ -55,11 +55,11 @@ typedef enum ModelPart {
 #undef PART
 /* clang-format on */
 
-/* The passes of a part: B is the input half of a backward, W its weight half; recipes order these three. U is the
-   update of the part's weights. */
+/* The passes of a part: B is the input half of a backward, W its weight half; recipes of F&Bs order F, B and W. U is
+   the update of the part's weights. */
 typedef enum RecipePass { RECIPE_F, RECIPE_B, RECIPE_W, RECIPE_PASSES } RecipePass;
 enum { PART_U = RECIPE_PASSES, PART_PASSES };
-/* The halves of an F&F. Each is the F of one microbatch. */
+/* The halves of an F&F, each the F of one microbatch. Entries of its recipe have them in place of a pass. */
 enum { RECIPE_FIRST = PART_PASSES, RECIPE_SECOND, RECIPE_HALVES };
 
 enum { NO_LAYER = UINT32_MAX }; /* the layer of a component outside the layers */
@@ -72,8 +72,8 @@ extern const char part_pass_letters[RECIPE_HALVES];
    may be in a recipe. */
 ModelPart part_named(const char *name, size_t length);
 
-/* The first layer of `stage` of `stages`; for stage == stages, the number of layers. Layers are distributed as
-   evenly as possible, and the earlier stages get one more. */
+/* The first layer of stage `stage`; for stage == stages, the number of layers. Each stage gets layers / stages layers,
+   and each of the first layers % stages stages one more. */
 static inline uint32_t stage_first_layer(uint32_t layers, uint32_t stages, uint32_t stage)
 {
     const uint32_t each = layers / stages, more = layers % stages;

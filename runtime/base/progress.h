@@ -12,13 +12,13 @@
 
 typedef struct Progress {
     _Atomic uint64_t place;  /* step << 32 | index of the instruction; PROGRESS_IDLE between steps */
-    _Atomic bool evaluating; /* the rank runs the forward half, on held-out data */
+    _Atomic bool evaluating; /* the rank runs only the forwards of the program, on held-out data */
     _Atomic int member;      /* number of the member in the mesh; -1: not known yet */
     char apart[48];          /* pads the struct to a cache line, so that each rank writes a cache line of its own */
 } Progress;
 #define PROGRESS_IDLE UINT64_MAX
 
-/* Puts a rank's progress into words. The executor knows the program, the launcher does not. */
+/* Functions of the executor that put a rank's progress into words for the launcher, which does not know the program. */
 typedef struct ProgressWords {
     Mesh mesh; /* for mesh_name, the name of a member */
     const void *program;

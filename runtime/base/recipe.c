@@ -65,10 +65,11 @@ uint16_t recipe_put_off(const Recipe *recipe)
     return components;
 }
 
-/* The components of a layer in the order of its forward. Shared experts are no part of this chain. */
+/* For F&Fs: the components of a layer in the order of its forward. A recipe may name qkv and core in place of
+   attention. The shared experts are not in `chain`: they run beside it. */
 static const ModelPart chain[] = {RECIPE_QKV, RECIPE_CORE,    RECIPE_ATTENTION, RECIPE_DISPATCH,
                                   RECIPE_MLP, RECIPE_COMBINE, RECIPE_PERCEPTRON};
-enum { CHAIN = sizeof chain / sizeof *chain, CHAIN_ATTENTION = 3 /* the first 3 parts of `chain` are attention */ };
+enum { CHAIN = sizeof chain / sizeof *chain, CHAIN_ATTENTION = 3 /* the first 3 parts of `chain` are attention's */ };
 
 /* Finds what an entry of an F&F needs: the last component before it in `chain` that the recipe names; for the shared
    experts, the last one of attention. False: there is no such component. */
@@ -129,7 +130,7 @@ static bool is_ready(const RecipeWalk *walk, RecipeEntry entry)
 }
 
 /* Issues the next entry of comm if it is ready, otherwise the next entry of compute if it is ready. *layer is
-   UINT32_MAX for layer -1. False: neither stream has an entry that is ready. */
+   UINT32_MAX for layer -1. False: both streams have run `rounds` rounds, or their next entries are not ready. */
 static bool issue(RecipeWalk *walk, uint32_t rounds, RecipeEntry *entry, uint32_t *layer)
 {
     for (int s = RECIPE_STREAMS; s-- > 0;) {

@@ -17,9 +17,10 @@
    The recipe of an F&B may put weight gradients off: the W in its third list, `after`, do not run in the F&B. A rank
    runs them right after the F&B, once it has posted the messages of the F&B.
 
-   In an F&F, the shared experts need attention, and the next layer needs them. The streams describe one round of a loop
-   over the layers. In an F&F, an entry that comes before an entry that it needs is late, and so is every entry that
-   needs a late one: it belongs to the layer of the round before (recipe_late). */
+   In an F&F, the shared experts need attention, and the next layer needs the shared experts. The streams describe one
+   round of a loop over the layers. In an F&F, an entry is late if it comes before an entry that it needs, or if the
+   streams would otherwise wait for each other forever; every entry that needs a late one is late, too. A late entry
+   belongs to the layer of the round before (recipe_late). */
 
 #include "runtime/base/parts.h"
 
@@ -101,8 +102,8 @@ typedef struct RecipeWalk {
 /* A walk at its beginning. The arguments are the recipe, which must outlive the walk, and the numbers of layers of the
    stages of the first and of the second half. */
 RecipeWalk recipe_walk(const Recipe *recipe, uint32_t first_layers, uint32_t second_layers);
-/* Writes the next entry and its layer in its stage, counted in the order in which the pass runs layers: in an F from
-   the stage's first layer, in a backward from its last. False: there is none. */
+/* Writes the next entry and its layer in its stage, counted from 0 in the order in which the pass runs layers: in an F
+   from the stage's first layer, in a backward from its last. False: there is none. */
 bool recipe_walk_next(RecipeWalk *walk, RecipeEntry *entry, uint32_t *layer);
 
 /* Writes the entries of one round in the order of a walk. `order` has room for RECIPE_ENTRIES. Returns the number of

@@ -26,7 +26,7 @@ bool recipes_any(const Recipes *recipes);
 bool recipes_are_forward(const Recipes *recipes);
 /* Whether any recipe puts weight gradients off. */
 bool recipes_put_off(const Recipes *recipes);
-/* The index in `own` of the recipe of an F&B or F&F of these chunks; `count`: it follows the common recipe. */
+/* The index in `own` of the recipe of an F&B or F&F of these chunks; `count`: `own` has none for them. */
 uint32_t recipes_find(const Recipes *recipes, uint32_t first, uint32_t second);
 /* The components whose weight gradients the recipe of an F&B of these chunks puts off, as bits 1 << ModelPart; 0: none,
    or there is no recipe. */

@@ -10,7 +10,8 @@ typedef enum Status {
     STATUS_RUN_FAILED = 3, /* for example a peer died, a deadline passed, or a device or the system failed */
 } Status;
 
-/* The message of a failure. The caller owns it; it is written once, where the failure is found, and read in main. */
+/* The message of a failure. The function that finds the failure writes it (error_set) into its caller's Error; callers
+   may add words before it (error_prefix). */
 typedef struct Error {
     char text[1024];
 } Error;

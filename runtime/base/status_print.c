@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Writes the whole line by one call, so that messages of several processes do not mix. */
+/* If there is memory, writes the whole line by one call, so that messages of several processes do not mix. */
 void error_print(const char *program, const Error *error)
 {
     char *line = NULL;

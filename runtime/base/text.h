@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* The length in bytes of the character at `text`; reads at most `left` bytes. 0: the character is a control character
-   (C0, DEL, C1), which a terminal cannot show, or the bytes are not UTF-8 (RFC 3629, section 4). */
+/* The length in bytes of the character at `text`, which has `left` bytes, at least one. 0: the character is a control
+   character (C0, DEL, C1), which a terminal cannot show, or the bytes are not UTF-8 (RFC 3629, section 4). */
 size_t text_character(const char *text, size_t left);
 
 /* Prints text for people: a tab becomes a space, and any other byte that cannot be shown becomes ?. Newlines stay. */
@@ -16,7 +16,7 @@ void text_print(const char *text, size_t length, FILE *stream);
 /* Replaces in place what text_print would replace, for text of one line: a newline becomes ? too. */
 void text_make_printable(char *text);
 
-/* Writes a JSON string with its quotes. A byte that is not UTF-8 becomes U+FFFD. It writes no <, so that the string
+/* Writes a JSON string with its quotes. A byte that is not UTF-8 becomes U+FFFD, and < is escaped, so that the string
    may be in the script of a page. */
 void json_put_text(const char *text, size_t length, FILE *stream);
 

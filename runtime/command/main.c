@@ -18,7 +18,8 @@
 
 static atomic_bool stop; /* set to true: the run ends after the current step */
 
-/* Opens, runs and closes a session. `report` is closed as well, unless it is NULL. */
+/* Opens, runs and closes a session. Closes `report` after the run, unless it is NULL. Ends the process if the session
+   cannot be closed. */
 static Status run(const LoadedProgram *loaded, const RunOptions *options, const SessionHooks *hooks, Report *report,
                   Error *error)
 {
@@ -127,7 +128,7 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
                          line.run.expert_replicas ? "expert-replicas" : "rebalance");
     line.run.costs = costs_resolve(&line.run.costs, loaded.program->stages, &loaded.program->recipes, arena);
     signal(SIGPIPE, SIG_IGN); /* if the reader has closed the pipe, a write returns an error instead */
-    signal(SIGXFSZ, SIG_IGN); /* the same if a file would exceed its limit (ulimit -f) */
+    signal(SIGXFSZ, SIG_IGN); /* if a file would exceed the limit of its size (ulimit -f), a write returns an error */
     const ProgressWords words = progress_words(&loaded);
     if (line.run.transport->processes && guard_begin(&words, expected_member(&line.run), &progress, &status))
         return status;

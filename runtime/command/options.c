@@ -207,9 +207,9 @@ void options_help(FILE *stream) { options_print_help(&table, stream); }
 
 static bool on_gpu(const RunOptions *run) { return strncmp(run->device, "cuda", 4) == 0; }
 
-/* Chooses the transport and the device if they are `auto`. The transport connects processes if mpirun started this
-   process, otherwise threads; and it can transfer the device's memory. If the user names a transport, the device `auto`
-   becomes one whose memory this transport can transfer. */
+/* A transport `auto` becomes one that connects processes if mpirun started this process, otherwise threads, and that
+   can transfer the memory of the named device; of the CPU, if the device is `auto`. Then a device `auto` becomes `cpu`
+   or `cuda` if the transport can transfer only the memory of this one. */
 static void choose_transport(CommandLine *line)
 {
     RunOptions *run = &line->run;
@@ -222,7 +222,7 @@ static void choose_transport(CommandLine *line)
         run->device = "cuda";
 }
 
-/* Checks that the transport works with the other options. */
+/* Checks that the transport works with the other options, and with how many processes mpirun started. */
 static Status check_transport(const CommandLine *line, Error *error)
 {
     const RunOptions *run = &line->run;
@@ -246,7 +246,8 @@ static Status check_transport(const CommandLine *line, Error *error)
     return STATUS_OK;
 }
 
-/* Checks that no file is both read and written, and that at most one output goes to standard output. */
+/* Checks that no output goes to the file of an input or of another output, and that at most one output goes to standard
+   output. */
 static Status check_files(const CommandLine *line, Error *error)
 {
     const RunOptions *run = &line->run;

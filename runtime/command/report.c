@@ -11,7 +11,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Flushes standard output. If its reader has closed the pipe, or the disk is full, the run ends after this step. */
+/* Flushes standard output. If that fails, for example because its reader has closed the pipe or the disk is full, the
+   run ends after this step. */
 static void flush_output(Report *report)
 {
     if (fflush(stdout) == 0 || report->output_error)
@@ -110,8 +111,8 @@ static void print_header(const Report *report)
     fflush(words);
 }
 
-/* Prints why there is no bubble: if ranks share processors, part of their waiting is for processors and not due to
-   the schedule. */
+/* If there are more ranks than processors, prints why no bubble is measured: part of the ranks' waiting is for
+   processors and not due to the schedule. Otherwise prints nothing. */
 static void explain_missing_bubble(const Report *report)
 {
     const uint32_t processors = report->facts.processors, ranks = all_ranks(&report->facts);
@@ -297,7 +298,8 @@ void report_open(Report *report, const CommandLine *line, atomic_bool *stop, Obs
     *observer = (Observer){.context = report, .ready = ready, .step = take_step};
 }
 
-/* Prints the mean load of the busiest rank before experts were first placed by load, and after that. */
+/* Prints the load of the busiest rank: its mean over the steps before experts were first placed by load, and over the
+   later steps. Prints nothing if the steps reported no such load. */
 static void print_placing(const Report *report)
 {
     const uint64_t before = report->unplaced, after = report->steps - before;
@@ -316,7 +318,8 @@ static void print_placing(const Report *report)
 static void print_hidden(const Report *report)
 {
     const double all = report->all_to_all_seconds, waited = report->all_to_all_waited;
-    const double each = 1e3 / all_ranks(&report->facts) / (double)report->steps; /* ms of a rank in a step */
+    /* the factor from seconds of all ranks and steps to ms of one rank and step */
+    const double each = 1e3 / all_ranks(&report->facts) / (double)report->steps;
     if (all > 0)
         fprintf(report->words,
                 "hidden     %.1f %% of the time of all-to-alls: of their %.3g ms in a step a rank computed for %.3g ms "

@@ -31,14 +31,14 @@ typedef struct Report {
        moved: number of experts that moved, summed over all placements */
     uint64_t unplaced, placements, moved;
     uint64_t steps;   /* number of steps that have run */
-    int output_error; /* errno of the first failure of standard output */
+    int output_error; /* errno of the first failure of standard output; 0: none */
 } Report;
 
 /* Fills in `report` and `observer`: the observer prints what a run reports. */
 void report_open(Report *report, const CommandLine *line, atomic_bool *stop, Observer *observer);
 /* Prints the results and the names of the files that were written, and returns STATUS_OK. If the run has failed
-   (`status`), prints no results and returns `status`. STATUS_RUN_FAILED also if standard output could not be written,
-   unless the reason is that its reader has closed the pipe. */
+   (`status`), prints no results and returns `status`; a process without rank 0 only returns `status`.
+   STATUS_RUN_FAILED also if standard output could not be written, unless its reader has closed the pipe. */
 Status report_close(Report *report, Status status, Error *error);
 
 #endif

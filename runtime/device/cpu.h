@@ -13,7 +13,7 @@
 enum { PRIMITIVE_ARGUMENTS = 4 };
 typedef struct Primitive {
     dnnl_primitive_t primitive;
-    int argument_count, data_count; /* data_count does not include the scratchpad, which is the last argument */
+    int argument_count, data_count; /* data_count: without the scratchpad; if there is one, it is the last argument */
     dnnl_exec_arg_t arguments[PRIMITIVE_ARGUMENTS];
 } Primitive;
 

@@ -35,7 +35,8 @@ CPU(unpermute)
     return STATUS_OK;
 }
 
-/* The dot product. It is summed in a fixed number of lanes, as in cpu_norm.c. */
+/* The dot product. It is summed in a fixed number of lanes, so that the order of the additions does not depend on the
+   compiler. */
 static float dot(size_t count, const float *a, const float *b)
 {
     enum { LANES = 16 };
@@ -98,8 +99,9 @@ CPU(grouped_forward)
 
 enum { LEAST_ROWS = 16, MOST_ROWS = 128 };
 
-/* Whether transposed_product computes dx = dy w^T for the rows of one expert. If oneDNN 2.6 transposes w itself, it is
-   slow where dx has few columns or w does not stay in the second-level cache (HACKING.md). */
+/* Whether transposed_product computes dx = dy w^T for the `rows` rows of one expert. If oneDNN 2.6 transposes w itself,
+   it is slow for such numbers of rows where dx has few columns, or where sums are long and w does not stay in the
+   second-level cache (HACKING.md). */
 static bool transposes(size_t rows, size_t in, size_t out)
 {
     enum { FEW_COLUMNS = 96, LEAST_SUMMED = 256, CACHED_ELEMENTS = 65536 };

@@ -11,7 +11,7 @@ size_t cpu_router_scratch(const KernelShape *shape) { return 4 * (size_t)shape->
 
 /* Arrays with a number for each expert, in the device's scratch memory. */
 typedef struct Scratch {
-    float *scores, *biased; /* of a token; biased: scores + bias */
+    float *scores, *biased; /* of a token; biased: scores + bias, in route_backward the gradients of the scores */
     /* of a sequence: how often the expert was chosen; the sum of its normalised scores over the tokens */
     float *counts, *shares;
 } Scratch;
@@ -50,7 +50,7 @@ static float sum_of(size_t count, const float *values)
     return sum;
 }
 
-/* The index of the first largest value; NaN counts as the smallest. */
+/* The index of the first largest value; NaN counts as the smallest. If all values are NaN, the last index. */
 static size_t largest_of(size_t count, const float *values)
 {
     size_t best = 0;

@@ -105,7 +105,8 @@ static Status prepare(Device *device, OpList *list, uint32_t share, uint32_t who
 
 bool cuda_fusing(const CudaDevice *cuda) { return cuda->fusion->binding; }
 
-/* Finds the plan of this table. Reuses the plan that the list had at other addresses if the shapes are equal. */
+/* Finds the plan of the table that is being made. Reuses the plan that the list had at other addresses if the shapes
+   are equal, otherwise makes one. */
 static Status find_plan(CudaFusion *fusion, unsigned element_size, const FusedPlan **found, Error *error)
 {
     FusedPlan *plan = &fusion->binding->prepared->plans[fusion->binding->launches];
@@ -124,7 +125,8 @@ static void forget_collected(CudaFusion *fusion)
     memset(prepared->last, 0, prepared->list->count * sizeof *prepared->last);
 }
 
-/* Makes a table of the kernels collected so far and copies it to the GPU. */
+/* Makes a table of the kernels collected so far and copies it to the GPU. If it does not fit in the memory for bound
+   lists, sets fusion->exceeds instead. */
 static Status finish_table(CudaDevice *cuda, Error *error)
 {
     CudaFusion *fusion = cuda->fusion;
@@ -198,8 +200,8 @@ static Status collect(CudaDevice *cuda, Error *error)
     return finish_table(cuda, error);
 }
 
-/* Makes the tables of `bound`. If that fails, or if they do not fit in the memory for bound lists, `bound` has none,
-   and its operations run one after the other. */
+/* Makes the tables of `bound`. If they do not fit in the memory for bound lists, `bound` has none: its operations run
+   one after the other, and the result is STATUS_OK. */
 static Status make_tables(CudaDevice *cuda, CudaBound *bound, Error *error)
 {
     CudaFusion *fusion = cuda->fusion;

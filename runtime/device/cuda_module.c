@@ -1,5 +1,5 @@
-/* Loads the kernels for the present GPU. A kernel whose machine code is embedded in the program is loaded from there;
-   NVRTC compiles the others. */
+/* Loads the kernels for the present GPU. A kernel whose machine code for this GPU is embedded in the program is loaded
+   from there; jit.c gets the code of the others, from its cache or by NVRTC. */
 
 #include "runtime/device/cuda.h"
 #include "runtime/device/jit.h"
@@ -127,7 +127,8 @@ static Unit *unit_of(const struct Row *row, CudaType form_type)
 
 /* --- machine code --- */
 
-/* Compiles, in one call, all units that are not embedded in the program. */
+/* Gets, in one call of jit_compile, the machine code of all units that are neither loaded nor embedded in the program
+   for this GPU. */
 static Status compile_rest(const CudaProperties *gpu, Error *error)
 {
     char architecture[16], folder[PATH_MAX], names[UNITS_MAX][32];

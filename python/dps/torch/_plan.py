@@ -1,4 +1,4 @@
-"""The instructions of one rank in a step, in the order in which they run."""
+"""The plan of one rank for a step: its instructions in the order of the program, and the microbatches it needs."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ _MESSAGE_SLOTS = ("message", "x", "y", "dx", "dy")
 
 
 class Action(NamedTuple):
-    """An instruction of a rank; index: its number on the rank, as in Program.instructions()."""
+    """An instruction of a rank. index: its position in Program.instructions(rank), from 0."""
 
     index: int
     instruction: object  # dps.Instruction
@@ -24,16 +24,16 @@ def halves_of(instruction):
 
 
 def slots_of(instruction):
-    """The set of the message slots that an instruction uses."""
+    """The numbers of the message slots (the buffers of messages) that an instruction or either half of it uses."""
     found = {getattr(half, name) for half in halves_of(instruction) for name in _MESSAGE_SLOTS}
     return found - {None}
 
 
 def receive_early(actions):
-    """Moves each receive to an earlier position: directly after the previous instruction that uses its slot. So the
-    receive is already posted when the message comes, and the sender does not wait. This is right only for transports
-    that match messages by tags, as gloo does; a transport that works strictly in order needs the order of the
-    program."""
+    """Moves each receive to an earlier position: directly after the previous instruction that uses its message slot,
+    or to the start if there is none. So receives are posted as early as possible, and senders wait less. This is right
+    only for transports that match messages by tags, as gloo does; a transport that works strictly in order needs the
+    order of the program."""
     moved = []
     for action in actions:
         at = len(moved)

@@ -1,6 +1,6 @@
-"""What the ranks of a pipeline tell each other before they connect: that they are ready, or why they are not. So a
-mistake on one rank ends the constructor of Pipeline on all ranks, and no rank waits for a connection that nobody
-makes."""
+"""What the ranks of a pipeline tell each other before they connect: that they are ready, or why they are not. So an
+error in the constructor of Pipeline on one rank raises an error in it on all ranks, and no rank waits for a connection
+that nobody makes."""
 
 import hashlib
 import time
@@ -12,12 +12,12 @@ _LOOK = 0.02  # most seconds between two looks at the store
 
 
 class Ready:
-    """A block in which this process prepares what it needs to connect. If the block raises an error, the other
-    processes are told.
+    """A `with` block in which this process prepares what it needs to connect. If the block raises an error, the store
+    gets the reason, and wait() of the other processes raises it.
 
-    store      a store of this pipeline alone
+    store      a store of torch.distributed whose keys only this pipeline uses
     place      the number of this process in the group of the pipeline, which has `count` processes
-    is_rank    whether the number of each process is its rank in the program"""
+    is_rank    whether the number of each process is its rank in the program, so that errors may name ranks"""
 
     def __init__(self, store, place, count, is_rank):
         self.store, self.place = store, place
@@ -35,8 +35,9 @@ class Ready:
                 pass
 
     def wait(self, program, deadline):
-        """Waits until all processes are ready with the same program. Raises PipelineError if a process has refused, or
-        if one is not ready after `deadline` seconds; UsageError if programs differ."""
+        """Waits until all processes are ready with the same program. Raises PipelineError if the block of a process has
+        raised an error, if a process is not ready after `deadline` seconds, or if the store fails; UsageError if
+        programs differ."""
         try:
             self._wait(hashlib.sha256(bytes(program)).digest(), deadline)
         except PipelineError:

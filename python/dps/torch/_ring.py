@@ -41,7 +41,8 @@ class Ring:
     def write(self, number, length, parts):
         """Writes a message if there is room, and returns whether there was.
 
-        length   of the message in the ring (length_of)
+        number   tells the reader which message it is; first() returns it
+        length   the bytes that the message takes in the ring (length_of)
         parts    (address, bytes) of each tensor"""
         words, at, read = self.words, self.at, self.words[READ]
         if MESSAGES * length > self.end:

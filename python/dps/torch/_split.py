@@ -3,8 +3,8 @@
 The gradient of a parameter is deferred to W if the parameter is used only by one call of a layer of _LAYERS, and the
 call has positional inputs. I computes the gradient of the layer's output on its way; W starts with this gradient, and
 computes only the gradients of the layer's parameters. Autograd computes only the gradients that are asked for, so the
-halves do no work twice. I computes the gradients of all other parameters; a warning names the first four of them. A
-stage with reentrant checkpoints is not split: its I is a full backward.
+halves do no work twice. I computes the gradients of all other parameters, unless their layers defer them through
+WeightGradStore. A stage with reentrant checkpoints is not split: its I is a full backward.
 
 To start a backward at the output of a layer, autograd needs the output tensor itself. A forward hook keeps this tensor,
 and gives the next operation another tensor with the same data. The hook frees the data of the kept tensor, unless the
@@ -39,8 +39,8 @@ class _Call(NamedTuple):
     """One call of a layer.
 
     output      the output of the layer, whose data is freed unless the layer has other forward hooks
-    parameters  the parameters of the layer
-    sources     for each tensor among the inputs, its node in the graph or, if it has none, the tensor itself"""
+    parameters  the layer's own parameters that require a gradient
+    sources     for each tensor among the inputs, its grad_fn or, if it has none, the tensor itself"""
 
     output: torch.Tensor
     parameters: Tuple
@@ -52,8 +52,9 @@ class _Checkpoint(Exception):
 
 
 def _leaves(nodes, ends):
-    """The leaf tensors that require a gradient and that a backward from these nodes reaches without passing through the
-    nodes in `ends`. Raises _Checkpoint if it reaches a reentrant checkpoint."""
+    """The leaf tensors that require a gradient and that a backward from `nodes` reaches without passing through the
+    nodes in `ends`. A node is a grad_fn or a leaf tensor. Raises _Checkpoint if the backward reaches a reentrant
+    checkpoint."""
     found, seen, ahead = set(), set(), list(nodes)
     while ahead:
         node = ahead.pop()
@@ -92,15 +93,15 @@ class Splitter:
     def __init__(self, module, name, run_backward):
         self.name, self.run_backward = name, run_backward
         self.parameters = {parameter: path for path, parameter in module.named_parameters()}
-        self.units = None  # during a forward, the list of the _Calls of its layers so far; None at other times
+        self.units = None  # between begin() and end(), the list of the _Calls so far; None at other times
         self.reported = False
         for layer in module.modules():
             if _is_layer(layer):
                 layer.register_forward_hook(self._called)
 
     def begin(self, inputs):
-        """Call it before a forward. Returns the inputs for the forward, and a list to which the forward appends a _Call
-        for each call of a layer."""
+        """Call it before a forward whose backward runs in two halves. Returns the inputs for the forward, and a list to
+        which the forward appends a _Call for each call of a layer."""
         self.units = []
         return inputs, self.units
 
@@ -109,7 +110,7 @@ class Splitter:
         self.units = None
 
     def _called(self, layer, inputs, output):
-        # a forward hook gets positional inputs only, and needs an input to find the sources
+        # A forward hook gets positional inputs only. A call without these is not split: its sources are unknown.
         if self.units is None or not inputs or not output.requires_grad:
             return None
         parameters = tuple(p for p in layer.parameters(recurse=False) if p.requires_grad)
@@ -136,7 +137,8 @@ class Splitter:
         return found | {p for p, count in uses.items() if count > 1}
 
     def backward_input(self, held, gradients):
-        """Returns the gradients of the inputs, and the functions that compute the deferred gradients of parameters."""
+        """Runs I. Returns the gradients of the inputs, and the functions with which W computes the deferred gradients
+        of parameters; no functions if I was a full backward."""
         inputs = tuple(x for x in held.inputs if isinstance(x, torch.Tensor) and x.requires_grad and x.is_leaf)
         together = self._together(held)
         put_off = [] if together is None else [(call.output, [p for p in call.parameters if p not in together])
@@ -158,8 +160,8 @@ class Splitter:
                     for (output, parameters), gradient in zip(put_off, found[len(inputs):]) if gradient is not None]
 
     def report(self, has_checkpoint, parameters):
-        """Warns once which weight gradients the input half computes. Does not warn if layers deferred weight gradients
-        through WeightGradStore."""
+        """Warns, once for the stage, that the input half computes weight gradients of `parameters`, and why. Does not
+        warn if there are none, or if layers deferred weight gradients through WeightGradStore."""
         if self.reported or WeightGradStore.cache or not (has_checkpoint or parameters):
             return
         self.reported = True

@@ -20,7 +20,7 @@ def run_backward(tensors, gradients, keep_graph=False, inputs=(), accumulate=Tru
 
 
 class Held:
-    """What a stage keeps of a microbatch from its forward to its backward."""
+    """What a stage keeps of a microbatch from its forward to its backward or, if that is split, to its W."""
 
     __slots__ = ("inputs", "roots", "units", "deferred", "loss")
 
@@ -37,7 +37,7 @@ class Stage:
 
     def __init__(self, module, name, is_last, splitter):
         self.module, self.name, self.is_last, self.splitter = module, name, is_last, splitter
-        # the last stage calls loss_fn(*outputs, *targets); None: the stage has one output, which is the loss
+        # the last stage calls loss_fn(*outputs, *targets); None: in training the stage itself returns the loss
         self.loss_fn = None
         self.loss_scale = 1.0  # the step computes the gradient of loss_scale x the sum of all losses
         # the gradient at which backwards start: loss_scale in the shape of the loss; None: not made yet in this step
@@ -61,8 +61,8 @@ class Stage:
         return self.keep(held, _as_tuple(outputs), targets)
 
     def keep(self, held, outputs, targets, loss=None):
-        """Stores in `held` the loss and the tensors at which the backward starts. loss: the loss if the caller has
-        computed it already, else None. Returns what forward() returns."""
+        """Stores in `held` the loss (None on earlier stages) and the tensors at which the backward starts. loss: the
+        loss if the caller has computed it already, else None. Returns `held`, and the outputs as forward() does."""
         if self.is_last:
             held.loss = self.loss_of(outputs, targets) if loss is None else loss
             held.roots = (held.loss,) if held.loss is not None and held.loss.requires_grad else ()
@@ -100,8 +100,8 @@ class Stage:
     # --- backward ---
 
     def gradients_of(self, held, dy):
-        """The gradients of held.roots: dy, which came from the next stage; on the last stage loss_scale, the gradient
-        of the loss."""
+        """The gradients of held.roots, at which the backward starts. On the last stage this is loss_scale, the gradient
+        of the loss; empty if the loss requires no gradient. On other stages it is dy, which came from the next one."""
         if held.loss is None:
             return dy
         if self.loss_gradient is None or self.loss_gradient.shape != held.loss.shape:
@@ -123,8 +123,8 @@ class Stage:
         return self.input_gradients(held)
 
     def backward_input(self, held, dy):
-        """Runs the input half and returns the gradients of the inputs. Stores in held.deferred the functions that the
-        weight half calls."""
+        """Runs the input half (a full backward if the forward was not split) and returns the gradients of the inputs.
+        Stores in held.deferred the functions that the weight half calls, and empties the rest of `held`."""
         WeightGradStore.enabled = True
         try:
             if held.units is None:

@@ -91,12 +91,13 @@ class Sum:
 
     start   a function that starts the sum of a tensor. It returns an object with wait() and is_completed()
 
-    With gloo, a thread computes the sum, and lets go of the tensor some time after wait() has returned. If nothing else
-    in C++ still holds the tensor then, the thread needs the interpreter's lock for its Python object; and if the
-    interpreter is just ending, PyTorch aborts the process. So the thread gets another tensor with the same memory,
-    which C++ keeps as the `grad` of a holder. Holders are used again. A sparse tensor has no holder."""
+    With gloo, a thread computes the sum, and releases its reference to the tensor some time after wait() has returned.
+    If this is the last reference in C++, the thread takes the interpreter's lock to release the Python object as well;
+    if the interpreter is just ending, PyTorch then aborts the process. So the thread gets another tensor with the same
+    memory: the `grad` of a holder, to which C++ keeps a reference. Holders are used again. A sparse tensor has no
+    holder."""
 
-    _idle = []  # holders of tensors without elements
+    _idle = []  # holders that no sum uses; their `grad` has no elements
 
     def __init__(self, tensor, start):
         self.holder = None
@@ -123,7 +124,8 @@ def _holder():
 
 
 class GradientSum:
-    """The sum of a chunk's gradients over the processes of a group. post() starts it, wait() waits for it.
+    """The sum of a chunk's gradients over the processes of a group. post() starts it; wait() waits for it, and writes
+    it into the gradients.
 
     group    a gloo group (dps.torch._group.connect), or a dps.torch._nccl.Group; None: this process is the only one, so
              nothing is summed

@@ -1,7 +1,8 @@
 """Writes the trace of a run in the form of dpc and dprun (runtime/program/trace.h), and costs from it.
 
-dpc's predicted trace of the same program has all events, with names and arrows between ranks. The measured trace has
-the same events for each step, with measured times instead of predicted ones."""
+dpc's predicted trace of the same program has all events, with names and arrows between ranks. The measured trace
+repeats them for each step, with measured times instead of predicted ones. It leaves out the events of instructions that
+the step did not run."""
 
 import json
 import re
@@ -15,10 +16,11 @@ class _Rank:
     """Turns the events of a rank in the predicted trace into measured events of one step.
 
     spans         {number of an instruction: (start, middle, end)} in microseconds; middle: the end of the first half of
-                  an F&B or F&F, else None
+                  an F&B or F&F; None if it was not timed, and for other instructions
     step          number of the step, from 1
     first_arrow   added to the ids of arrows, so that each step has ids of its own
-    latest        the last measured event that is a span; None if the step did not run its instruction"""
+    latest        the measured event of the last span (instruction with a duration) of the predicted trace so far; None
+                  if the step did not run its instruction"""
 
     def __init__(self, plan, spans, step, first_arrow):
         self.plan, self.spans, self.step, self.first_arrow = plan, spans, step, first_arrow
