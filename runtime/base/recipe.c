@@ -337,7 +337,8 @@ static bool check_complete(const Recipe *recipe, RecipeFault *fault)
     return true;
 }
 
-/* Checks the parts of components that an F&F names: either attention, or both qkv and core; shared only beside mlp. */
+/* Checks the parts of components that an F&F names: qkv and core both or neither, and not beside attention; shared only
+   beside mlp. */
 static bool check_inside(const Recipe *recipe, RecipeFault *fault)
 {
     const bool attention = recipe_has(recipe, RECIPE_ATTENTION, RECIPE_FIRST);
@@ -357,7 +358,8 @@ static bool check_inside(const Recipe *recipe, RecipeFault *fault)
     return true;
 }
 
-/* Reports that the streams wait for each other: next[s] is the entry at which stream s stops. */
+/* Reports why the walk stops: an entry comes before one that it needs in the same stream, or the streams wait for each
+   other. next[s] is the index of the entry at which stream s stops; counts[s] if it has ended. */
 static void explain_stop(const Recipe *recipe, const uint32_t *next, RecipeFault *fault)
 {
     char at[RECIPE_STREAMS][32] = {""}, wants[RECIPE_STREAMS][32] = {""};

@@ -22,7 +22,7 @@ typedef struct Recipes {
 
 /* Whether there is any recipe. */
 bool recipes_any(const Recipes *recipes);
-/* Whether the recipes are those of F&Fs. */
+/* Whether the recipes are those of F&Fs; false if there are none. */
 bool recipes_are_forward(const Recipes *recipes);
 /* Whether any recipe puts weight gradients off. */
 bool recipes_put_off(const Recipes *recipes);

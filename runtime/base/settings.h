@@ -13,9 +13,9 @@
    STATUS_OK, the setting is wrong, or cannot be stored. */
 typedef Status SettingTaker(void *context, const char *key, const char *value, Error *error);
 
-/* Takes the settings in `text`, the `size` bytes of the file `path`, up to the first setting that fails. Returns
-   STATUS_OK or the status of the failed setting, whose error starts with FILE:LINE. STATUS_BAD_INPUT: the text has a 0
-   byte. Overwrites parts of `text`. */
+/* Takes the settings in `text`, the `size` bytes of the file `path` and a 0 after them, up to the first setting that
+   fails. Returns STATUS_OK or the status of the failed setting, whose error starts with FILE:LINE. STATUS_BAD_INPUT:
+   one of the `size` bytes is 0. Overwrites parts of `text`. */
 Status settings_take(const char *path, char *text, size_t size, SettingTaker *take, void *context, Error *error);
 /* Takes one setting `key = value`. Overwrites parts of `text`. STATUS_BAD_INPUT: the text has no =. Otherwise the
    result is that of `take`. */

@@ -247,7 +247,7 @@ CUDA(attention_backward)
 {
     Attention a = attention_of(device, op->kernel, 1);
     a.qkv = o->qkv;
-    a.y = (void *)(uintptr_t)o->y; /* the casts remove const: both kernels only read y and logsumexp */
+    a.y = (void *)(uintptr_t)o->y; /* the casts remove const: the kernels only read y and logsumexp */
     a.logsumexp = (void *)(uintptr_t)o->context;
     a.dy = o->dy;
     a.dqkv = o->dqkv;
@@ -278,7 +278,7 @@ CUDA(norm_backward_input)
 {
     Norm n = norm_of(op->kernel);
     n.x = o->x;
-    n.statistics = (void *)(uintptr_t)o->statistics; /* the kernel only reads it */
+    n.statistics = (void *)(uintptr_t)o->statistics; /* the kernel only reads `statistics` */
     n.gain = o->gain;
     n.dy = o->dy;
     n.residual = o->residual;

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Makes CUDA load all kernels of a library when it loads the library. By default CUDA loads a kernel at its first
-   launch, and loading may wait for running kernels. Such a kernel may be an NCCL transfer that waits for another rank,
-   and that rank may wait for this launch. The variable is set before main, because other threads may read the
-   environment later. */
+/* Makes CUDA load all kernels of a library when it loads the library, unless the user has set the variable. By default
+   CUDA loads a kernel at its first launch, and loading may wait for running kernels. Such a kernel may be an NCCL
+   transfer that waits for another rank, and that rank may wait for this launch: a deadlock. The variable is set before
+   main, because other threads may read the environment later. */
 __attribute__((constructor)) static void load_kernels_early(void) { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
 
 static const char *GetErrorString(CudaError error) { return cudaGetErrorString((cudaError_t)error); }

@@ -3,7 +3,8 @@
 
 /* The CUDA functions that the device uses: one table, with names like those of the CUDA runtime, but without "cuda". A
    build with the CUDA toolkit links the real ones; tests supply a mock. Every function but GetErrorString returns 0 or
-   CUDA's error number (cudaError_t). Functions that need a device use the one that the calling thread has set. */
+   CUDA's error number (cudaError_t). Functions without a parameter `device` use the one that the calling thread has
+   set. */
 
 #include "runtime/device/kernels/kernels.h"
 

@@ -191,7 +191,7 @@ typedef struct DeviceTable {
     /* Runs one operation of a list (operations.def); called by op_run. */
     Status (*operate)(Device *device, const Op *op, const OpMemory *memory, Error *error);
 
-    /* The rest is not used by passes. */
+    /* The passes of a stage (F, B, I, W) do not call the functions below. */
     Status (*fill)(Device *device, NumberKind kind, size_t count, double value, void *destination, Error *error);
     Status (*copy)(Device *device, size_t bytes, const void *source, void *destination, Error *error);
     /* sum[i] += addend[i], both of the master type */

@@ -8,7 +8,7 @@
 /* The cost of a tile is a time. The unit is the time in which one multiprocessor transfers a byte while all
    multiprocessors transfer. The ratios below are those of a GPU with TMA and wgmma. */
 enum {
-    TILE_BYTES = 40000, /* overhead of a tile, in this unit */
+    TILE_BYTES = 40000, /* overhead of a tile, in times of one byte */
     BYTE_FLOAT = 12,
     /* floating-point operations of a bfloat16 product in the time of one byte; BYTE_FLOAT: of a float product */
     BYTE_BF16 = 160,

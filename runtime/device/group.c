@@ -132,7 +132,8 @@ EXCHANGE(counts_wait)
 /* Posts the all-to-all of rows, with one piece to and from every member. `begins` has the first row of each expert
    among the rows of this member's tokens: the rows of `each` consecutive experts are the piece of the member that holds
    them. `held` has the first row of each block among the rows of this member's experts: the rows of `each` consecutive
-   blocks are the piece of the member that owns their tokens. */
+   blocks are the piece of the member that owns their tokens. Dispatch sends the former and receives the latter, combine
+   the other way round. */
 EXCHANGE(rows_post)
 {
     const size_t members = members_of(op->exchange), each = op->exchange->experts / members;

@@ -56,7 +56,7 @@ struct GroupExchange {
     size_t experts;   /* number of physical experts of the layer, all members together */
     size_t row_bytes; /* bytes of a token's row */
     size_t room;      /* the most rows that the experts of this member together may get */
-    size_t equal;     /* rows that they get if all experts are chosen equally often */
+    size_t equal;     /* rows that this member's experts get if all experts are chosen equally often */
     bool back;        /* combine: rows go back to the members that own their tokens; false: dispatch */
     Flight flight;    /* layer, component and pass of the all-to-all; its times are not set */
     /* The same all-to-all for the second half of an F&B or F&F. If both halves of an F&F are of one stage, both
@@ -67,8 +67,8 @@ struct GroupExchange {
     size_t begins[]; /* [2][members + 1]: send_begins and receive_begins of `posted` */
 };
 
-/* Makes an exchange and its `second`. Both copy from *fields everything that is declared before `second`. NULL: no
-   memory. The caller releases both by one free(). */
+/* Makes an exchange and its `second`. Both copy from *fields everything that is declared before `second`, but
+   flight.half of `second` is 1. NULL: no memory. The caller releases both by one free(). */
 GroupExchange *group_make_exchange(const GroupExchange *fields);
 
 /* The functions of the GROUP_OPERATIONs of operations.def, for devices whose operations are done when their calls

@@ -175,7 +175,7 @@ static const char magic[8] = "DPCUBIN";
 
 static uint64_t check_of(const void *image, size_t bytes) { return crc32_z(0, image, bytes); }
 
-/* Loads a cache file. False: it does not exist or is damaged. */
+/* Loads a cache file. False: it does not exist, is damaged, or there is no memory for it. */
 static bool load(const char *path, const Key *key, JitImage *image)
 {
     Head head;
@@ -309,7 +309,7 @@ typedef struct Job {
     const JitSource *source;
     JitImage *image;
     Key key;
-    char path[PATH_MAX]; /* of its cache file; "": there is no cache folder */
+    char path[PATH_MAX]; /* of its cache file; "": there is no cache folder, or the path would be too long */
     bool threaded, made;
     pthread_t thread;
     Status status;

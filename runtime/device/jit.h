@@ -46,7 +46,7 @@ typedef struct JitImage {
    loaded from there; the other sources are compiled, each on its own thread, and stored there. If several processes
    start together, one compiles and the others wait for its files, but at most a minute. If a cache file is damaged, its
    source is compiled again; if the folder cannot be written, the only loss is time. `folder` "": there is no cache.
-   STATUS_RUN_FAILED: `images` has no machine code; if a source does not compile, the error has the beginning of the
+   STATUS_RUN_FAILED: `images` has nothing to free; if a source does not compile, the error has the beginning of the
    compiler's log. */
 Status jit_compile(const Nvrtc *nvrtc, const char *folder, size_t count, const JitSource *sources, JitImage *images,
                    Error *error);

@@ -275,7 +275,7 @@ DEVICE void attention_backward_tile(const Attention &p, unsigned tile, char *sha
     const T *dy = (const T *)p.dy + h.first_row * p.columns + h.head * h.width;
     const float *logsumexp = p.logsumexp + h.first_row * p.heads + h.head,
                 *delta = p.delta + h.first_row * p.heads + h.head;
-    /* only if KEYS: this thread loads from this array, for each block of queries */
+    /* only if KEYS: the first 2 BLOCK threads load one number each from `of_query` for each block of queries */
     const float *of_query = threadIdx.x < BLOCK ? logsumexp : delta;
     T *x1 = (T *)shared, *x2 = x1 + rows * pitch, *z = x2 + rows * pitch;
     /* only if KEYS: logsumexp and delta of the block's queries */

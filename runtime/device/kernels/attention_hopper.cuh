@@ -105,7 +105,8 @@ DEVICE void attention_fragments(unsigned (&fragments)[8][4], const float (&s)[64
     UNROLL for (unsigned i = 0; i < 32; i++) fragments[i / 4][i % 4] = pack_bf16(s[i * 2], s[i * 2 + 1]);
 }
 
-/* `queries`: shared memory outside the ring, for the queries of this tile. */
+/* Computes y and logsumexp of a tile from the matrices in the ring, and stores them. `queries`: shared memory outside
+   the ring, to which the tile's queries are copied first. */
 template <unsigned WIDTH>
 DEVICE void attention_consume(const Attention &p, HopperRing &ring, unsigned tile, char *queries)
 {
@@ -151,8 +152,8 @@ DEVICE void attention_consume(const Attention &p, HopperRing &ring, unsigned til
         hopper_release(ring, ring.position - 2);
         attention_soften(s, rows, scale, block == blocks - 1);
         hold_sums(s);
-        /* This must come after attention_soften: before it, the compiler would wait for the products first, and compute
-           the exponentials afterwards. */
+        /* This line must come after attention_soften. Otherwise the compiler would wait for the product p v first, and
+           compute the exponentials afterwards. */
         next = attention_take(ring);
         group_products_wait<0>();
         hold_sums(mixed);

@@ -21,8 +21,8 @@ struct Bf16 {
     unsigned short bits;
 };
 
-/* X(suffix, T) for each type of elements. A source is compiled separately for each type (ONLY_...), because a device
-   needs only one of them. */
+/* X(suffix, T) for each type of elements. The build compiles a source for each type separately (ONLY_...), so that a
+   device loads only the types that it uses. */
 #if defined ONLY_f32
 #define OF_COMPUTE_TYPES(X) X(f32, float)
 #elif defined ONLY_bf16

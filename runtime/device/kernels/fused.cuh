@@ -54,8 +54,8 @@ struct FusedTile {
 };
 #define FUSED_NO_OPERATION (~0u)
 
-/* Called by one thread. Draws the next tile of its thread block, and waits until all operations that the tile depends
-   on are done. */
+/* Called by one thread of a block. Draws the next tile of the block, and waits until all operations that the tile
+   depends on are done. FUSED_NO_OPERATION: all tiles have been drawn. */
 DEVICE FusedTile fused_next(const Fused &p)
 {
     const unsigned ticket = draw(p.drawn);
@@ -68,14 +68,16 @@ DEVICE FusedTile fused_next(const Fused &p)
     return FusedTile{run.operation, run.first_tile + (ticket - run.ticket)};
 }
 
-/* Zeroes the counters for the next launch. All threads call it; those of block 0 do the work. */
+/* Zeroes the counters for the next launch. The computing threads of each block call it; those of block 0 do the
+   work. */
 DEVICE void fused_clear(const Fused &p)
 {
     for (unsigned i = threadIdx.x; i < p.cleared_count && blockIdx.x == 0; i += TILE_THREADS)
         p.cleared[i] = 0;
 }
 
-/* `shared`: FUSED_HEAD bytes for the block's next tile, then the shared memory of the operation. */
+/* Draws and computes tiles until all have been drawn. `shared`: FUSED_HEAD bytes for the block's next tile, then the
+   shared memory of the operation. */
 template <typename T> DEVICE void fused_work(const Fused &p, char *shared)
 {
     FusedTile *next = (FusedTile *)shared;

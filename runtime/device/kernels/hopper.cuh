@@ -1,17 +1,17 @@
 #ifndef DEVICE_KERNELS_HOPPER_CUH
 #define DEVICE_KERNELS_HOPPER_CUH
 
-/* bfloat16 products by TMA and wgmma. There is one persistent block per multiprocessor, in which one thread of one
-   warpgroup fills a ring of stages, and two other warpgroups multiply, each 64 rows of the tile. The ring continues
-   from tile to tile, so the next tile's operands are loaded while the sums of this one are stored. Two blocks may form
-   a cluster: their tiles are one below the other, and each block loads half of b, which both read, into its own shared
-   memory and the other's. */
+/* bfloat16 products by TMA and wgmma. There is at most one persistent block per multiprocessor. In a block, one thread
+   of one warpgroup fills a ring of stages, and two other warpgroups multiply, each 64 rows of the tile. The ring
+   continues from tile to tile, so the next tile's operands are loaded while the sums of this one are stored. Two blocks
+   may form a cluster: their tiles are one below the other, and each block loads half of b, which both read, into its
+   own shared memory and the other's. */
 
 #include "instructions_hopper.cuh"
 #include "product.cuh"
 
 enum {
-    HOPPER_BOX_BYTES = 64 * HOPPER_TILE_K * 2, /* a box has 64 rows of 64 contiguous elements */
+    HOPPER_BOX_BYTES = 64 * HOPPER_TILE_K * 2, /* 64 rows of 64 contiguous elements */
     HOPPER_PART_BYTES = HOPPER_PART * HOPPER_TILE_K * 2,
     HOPPER_PARTS_OF_B = HOPPER_TILE_N / HOPPER_PART,
     HOPPER_SWIZZLE_ATOM = 1024

@@ -98,8 +98,8 @@ DEVICE unsigned draw(unsigned *counter)
     return before;
 }
 
-/* Increments the counter. Orders before it all accesses of this thread, and those of other threads before their last
-   common barrier. */
+/* Increments the counter. A thread that sees the increment by wait_for_count also sees all that this thread has stored,
+   and all that the threads of its block stored before their last common barrier. */
 DEVICE void count_up(unsigned *counter)
 {
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");

@@ -1,10 +1,10 @@
 #ifndef DEVICE_KERNELS_INSTRUCTIONS_HOPPER_CUH
 #define DEVICE_KERNELS_INSTRUCTIONS_HOPPER_CUH
 
-/* The instructions that only sm_90a has: copies of tensors' boxes (TMA), mbarriers that these complete, clusters of
-   blocks, and products of warpgroups (wgmma). As for instructions.cuh, the emulation supplies the same functions. The
-   layouts are those of the PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", with shared memory in 128-byte
-   swizzle. */
+/* The instructions that only the kernels for sm_90a use: copies of tensors' boxes (TMA), mbarriers that these complete,
+   clusters of blocks, and products of warpgroups (wgmma). As for instructions.cuh, the emulation supplies the same
+   functions. The layouts are those of the PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", with shared
+   memory in 128-byte swizzle. */
 
 #include "instructions.cuh"
 #include "kernels.h"
@@ -21,7 +21,8 @@ DEVICE void arrivals_init(Arrivals *arrivals, unsigned count)
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(arrivals)), "r"(count) : "memory");
 }
 
-/* Makes initialised barriers known to the copy engine. Call it before block_barrier. */
+/* Makes initialised barriers known to the copy engine and to the other blocks of the cluster. Call it before the
+   block_barrier or cluster_barrier after which they are used. */
 DEVICE void arrivals_publish()
 {
     asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
@@ -56,7 +57,7 @@ DEVICE void arrivals_wait(Arrivals *arrivals, unsigned parity)
 
 DEVICE void tensor_prefetch(const TensorMap *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 
-/* Each block calls this once before its first load with a tensor map that lies in global memory. */
+/* For a tensor map that lies in global memory: each block calls this once before its first load with the map. */
 DEVICE void tensor_map_acquire(const TensorMap *map)
 {
     asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map) : "memory");
@@ -211,7 +212,7 @@ DEVICE void group_product(float (&d)[64], const unsigned (&a)[4], unsigned long 
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-/* The same with 64 columns: d[64, 64] += a[64, 16] b[16, 64]. */
+/* d[64, 64] += a[64, 16] b[16, 64], with operands like those of d[64, 128] += a[64, 16] b[16, 128] above. */
 DEVICE void group_product(float (&d)[32], const unsigned (&a)[4], unsigned long long b)
 {
     asm volatile("{\n.reg .pred onto;\nsetp.eq.u32 onto, 0, 0;\n"
@@ -225,8 +226,9 @@ DEVICE void group_product(float (&d)[32], const unsigned (&a)[4], unsigned long 
 
 /* The descriptor of an operand of group_product in shared memory, which consists of atoms of 8 rows of 128 swizzled
    bytes. If k is the contiguous index, a row has 64 elements of k, and each eight rows begin `stride` bytes after the
-   eight before. Otherwise a row has 64 elements of the other index and one k: each eight k begin `stride` bytes, and
-   each 64 elements of the other index `leading` bytes, after those before. */
+   eight before. Otherwise a row has 64 elements of the other index, all of one k. Then `stride` is the number of bytes
+   from the rows of eight k to those of the next eight k, and `leading` that from 64 elements of the other index to the
+   next 64. */
 DEVICE unsigned long long matrix_descriptor(const void *shared, unsigned leading, unsigned stride)
 {
     const unsigned long long swizzle_128 = 1ull << 62;

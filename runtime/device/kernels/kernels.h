@@ -71,7 +71,8 @@ typedef struct Launch {
    fused_bf16. */
 #define KERNELS_OF_TABLES(X) X(fused, fused, Fused)
 
-/* A kernel like `fused` that also computes products with TMA and wgmma; sm_90a only, bfloat16 only. */
+/* A kernel like `fused`, but its products and the forward of attention may use TMA and wgmma; sm_90a only, bfloat16
+   only. */
 #define KERNELS_OF_HOPPER_TABLES(X) X(hopper, fused_hopper, Fused)
 
 #define KERNELS(X)              \
@@ -191,7 +192,7 @@ typedef struct Sum {
     unsigned long long count;
 } Sum;
 
-enum { SUM_CHUNK = 16384 }; /* number of elements in each partial sum */
+enum { SUM_CHUNK = 16384 }; /* number of elements in each partial sum but the last, which may have fewer */
 
 /* AdamW (Loshchilov & Hutter, 2019). The host computes what depends only on the step: inverse_root_correction = 1 /
    sqrt(1 - beta2^step), rate_corrected = rate / (1 - beta1^step). A gradient is first multiplied by `clip`, and is zero
@@ -242,7 +243,7 @@ enum {
 };
 
 /* hopper_attention_forward computes the same as attention_forward, if hopper_attention_takes returns true. Its launch
-   is persistent, too. */
+   is persistent: it has at most one block per multiprocessor. */
 typedef struct HopperAttention {
     TensorMap qkv;
     Attention attention;
@@ -345,7 +346,8 @@ KERNELS_BOTH unsigned attention_shared(const Attention *p, unsigned element_size
     return ((backward ? 2u : 1u) * p->tile + block) * (width * element_size + 16) + block * 4;
 }
 
-/* Sets p->tile and p->stages to the largest values that fit in `most` bytes of shared memory. */
+/* Chooses p->tile and p->stages so that a tile fits in `most` bytes of shared memory. If the largest values do not fit,
+   p->stages becomes 1; if that does not fit either, p->tile is halved. */
 KERNELS_BOTH void attention_fit(Attention *p, unsigned element_size, int backward, unsigned most)
 {
     p->tile = ATTENTION_TILE;
@@ -389,7 +391,8 @@ KERNELS_BOTH Launch norm_columns_launch(const Norm *p) /* norm_backward_weight *
     return launch;
 }
 
-KERNELS_BOTH Launch elementwise_launch(unsigned long long count) /* gelu, accumulate, fill, conversions, adamw */
+/* For gelu, accumulate, fill, conversions, adamw, and embedding_forward. */
+KERNELS_BOTH Launch elementwise_launch(unsigned long long count)
 {
     const Launch launch = {tiles_of(count, ELEMENTWISE_TILE), TILE_THREADS, 0, 1};
     return launch;
@@ -459,7 +462,7 @@ KERNELS_BOTH unsigned hopper_tiles(const Product *p, unsigned cluster)
 
 /* Blocks per cluster. Per stage, a block in a cluster of two reads 32 KiB from the L2 cache, a single block 48 KiB. At
    790 TFLOP/s these are 6.2 and 9.3 TB/s for the whole GPU; 9.3 is more than its cache delivers. So a cluster has two
-   blocks, unless that needs more waves than single blocks. */
+   blocks, unless there is only one row of tiles, or two blocks need more waves than single blocks. */
 KERNELS_BOTH unsigned hopper_cluster(const Product *p, unsigned multiprocessors)
 {
     if (multiprocessors < 2 || p->m <= HOPPER_TILE_M)
@@ -509,7 +512,7 @@ KERNELS_BOTH Launch hopper_attention_launch(const Attention *p, unsigned multipr
     return launch;
 }
 
-/* Of qkv. */
+/* The shape of the tensor map of qkv. */
 KERNELS_BOTH TensorMapShape attention_map_shape(const Attention *p)
 {
     const TensorMapShape shape = {{3 * p->columns, p->rows}, 6ull * p->columns, {64, ATTENTION_TILE}};
@@ -560,7 +563,7 @@ typedef struct Fused {
     unsigned cleared_count;
 } Fused;
 
-/* The number of tiles of an operation; 0: a table cannot hold this kernel. */
+/* The number of tiles of an operation; 0: a table cannot hold this kernel, or there is nothing to compute. */
 KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
 {
     switch (o->kind) {
@@ -591,8 +594,9 @@ KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
     }
 }
 
-/* The launch of `fused`: one block per multiprocessor, so that all blocks run at once. The shared memory of a block is
-   enough for any operation. A block may have `most` bytes, of which FUSED_HEAD are for the launch itself. */
+/* The launch of `fused`: one block for each of the multiprocessors that it may use, so that all blocks run at once. The
+   shared memory of a block is enough for any operation. A block may have `most` bytes, of which FUSED_HEAD are for the
+   launch itself. */
 enum { FUSED_HEAD = 1024 };
 KERNELS_BOTH Launch fused_launch(unsigned multiprocessors, unsigned element_size, unsigned most)
 {
