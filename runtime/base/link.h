@@ -21,9 +21,10 @@ typedef struct LinkModel {
     int first, last;  /* only transfers between two of the processes first to last (from 0) are slowed down */
 } LinkModel;
 
-/* Reads "latency=20us,bandwidth=2G,ranks=0-3". Without `latency` it is 0, without `bandwidth` it is unlimited, but one
-   of the two must be given. Without `ranks` all processes have the network. A latency ends in s, ms, us or ns; a
-   bandwidth may end in K, M, G or T, powers of 1024. STATUS_BAD_USAGE: the error says what is wrong. */
+/* Reads "latency=20us,bandwidth=2G,ranks=0-3". Without `latency` the latency is 0, without `bandwidth` the bandwidth is
+   unlimited; a latency above 0 or a bandwidth must be given. Without `ranks` all processes have the network. A latency
+   ends in s, ms, us or ns; a bandwidth may end in K, M, G or T, powers of 1024. STATUS_BAD_USAGE: the error says what
+   is wrong. */
 Status link_read(const char *text, LinkModel *link, Error *error);
 
 /* Whether transfers from process `from` to process `to` use the imitated network; false if both are the same one. */

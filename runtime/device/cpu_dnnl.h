@@ -49,7 +49,7 @@ static inline dnnl_status_t dnnl_eltwise_backward_primitive_desc_create(
     const_dnnl_primitive_desc_t forward, const_dnnl_primitive_attr_t attributes)
 {
     dnnl_eltwise_desc_t operation;
-    (void)source_gradient; /* 2.x takes one descriptor for both gradients */
+    (void)source_gradient; /* oneDNN 2.x takes one descriptor for both gradients */
     const dnnl_status_t status =
         dnnl_eltwise_backward_desc_init(&operation, algorithm, &gradient, &source, alpha, beta);
     return status != dnnl_success ? status

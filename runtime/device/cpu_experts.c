@@ -69,7 +69,7 @@ CPU(unpermute_backward)
 
 /* A block of rows of one expert, and the weight matrix of that expert. */
 typedef struct Group {
-    size_t rows, first, weights; /* first: its first row; weights: offset of its matrix in elements */
+    size_t rows, first, weights; /* first: index of the first row; weights: offset of the matrix, in elements */
 } Group;
 
 static Group group_of(const KernelShape *shape, const int32_t *begins, size_t block)

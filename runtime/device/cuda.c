@@ -103,7 +103,7 @@ static Status start(CudaDevice *cuda, Error *error)
 static Status open_cuda(int index, CudaType type, Device **opened, Error *error)
 {
     CudaProperties properties;
-    TRY(find(&index, &properties, error)); /* first, because nothing has to be undone yet if it fails */
+    TRY(find(&index, &properties, error)); /* the first step: if it fails, nothing has to be undone */
     CudaDevice *cuda = calloc(1, sizeof *cuda);
     if (!cuda)
         return error_set(error, STATUS_RUN_FAILED, "out of memory on the host");
@@ -149,7 +149,7 @@ Status cuda_keep(CudaDevice *cuda, size_t bytes, void **memory, Error *error)
     return STATUS_OK;
 }
 
-/* Enlarges the scratch memory to at least this size. */
+/* Enlarges the scratch memory to at least `bytes` bytes. Its old memory stays valid. */
 static Status reserve(CudaDevice *cuda, CudaScratch *scratch, size_t bytes, Error *error)
 {
     if (bytes <= scratch->bytes)

@@ -26,7 +26,7 @@ struct PreparedList {
    run by several launches. */
 struct CudaBound {
     BoundList bound; /* first, so that a BoundList * of CUDA may be cast to a CudaBound * */
-    CudaBound *next; /* the same list at other addresses; NULL: none */
+    CudaBound *next; /* the next one of the same list, at other addresses; NULL: none */
     PreparedList *prepared;
     void *bases[OPERATION_BASES]; /* NULL if the list has no operand at this base */
     unsigned blocks;

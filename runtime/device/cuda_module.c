@@ -16,7 +16,7 @@ enum { UNITS_MAX = 32, HEADERS_MAX = 32 };
 typedef struct Unit {
     char name[32]; /* product.bf16, hopper */
     const char *file, *macro;
-    JitImage made; /* its machine code, if NVRTC made it and it is not loaded yet */
+    JitImage made; /* machine code from jit_compile that is not loaded yet; made.code NULL: there is none */
     CudaLibrary *library;
 } Unit;
 
@@ -25,7 +25,7 @@ static struct {
     unsigned users;
     int major, minor;              /* compute capability of the GPUs */
     bool complete[CUDA_TYPES];     /* [device's type]: all kernels that such devices use are loaded */
-    uint64_t prepared[CUDA_TYPES]; /* bit i: these kernels have been allowed to use all shared memory of GPU i */
+    uint64_t prepared[CUDA_TYPES]; /* [device's type], bit i: their kernels may use all shared memory of GPU i */
     CudaModule module;
     Unit units[UNITS_MAX];
     size_t unit_count;

@@ -121,7 +121,8 @@ typedef struct DeviceAsync {
                          Error *error);
     /* Like DeviceTable.accumulate, but enqueued in this queue. */
     Status (*accumulate)(Device *device, DeviceQueue queue, size_t count, const void *addend, void *sum, Error *error);
-    /* Returns the CUDA stream of the queue, for a library that enqueues work itself (NCCL). */
+    /* Returns the CUDA stream of the queue, for a library that enqueues work itself (NCCL). After a call for
+       QUEUE_MESSAGES, fused launches leave multiprocessors to the library. */
     void *(*native_queue)(Device *device, DeviceQueue queue);
     /* Writes what identifies the GPU: the same bytes in every process, different bytes for different GPUs. */
     void (*identity)(const Device *device, unsigned char identity[DEVICE_IDENTITY]);

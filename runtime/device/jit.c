@@ -194,7 +194,7 @@ static bool load(const char *path, const Key *key, JitImage *image)
     }
     fclose(stream);
     if (whole) {
-        utimensat(AT_FDCWD, path, NULL, 0); /* sets its time to now, so that jit_trim deletes it last */
+        utimensat(AT_FDCWD, path, NULL, 0); /* sets the file's time to now, so that jit_trim deletes it last */
     } else {
         free(image->code);
         image->code = NULL;
@@ -218,7 +218,7 @@ static void keep(const char *path, const Key *key, const JitImage *image)
 {
     Head head = {.key = *key, .bytes = image->bytes, .check = check_of(image->code, image->bytes)};
     memcpy(head.magic, magic, sizeof magic);
-    Error unheard; /* nobody reads it: without the cache file the next start is only slower */
+    Error unheard; /* nobody reads this error: without the cache file the next start is only slower */
     OutputFile file;
     if (file_begin(path, &file, &unheard) != STATUS_OK)
         return;

@@ -16,7 +16,7 @@ class Action(NamedTuple):
 
     index: int
     instruction: object  # dps.Instruction
-    name: str  # what it runs, such as 3F5, p1:3F5, 3F5&7B2, 3SEND_F5, "wait 3SEND_F5", "reduce of stage 3"
+    name: str  # what the instruction runs, such as 3F5, p1:3F5, 3F5&7B2, 3SEND_F5, "wait 3SEND_F5", "reduce of stage 3"
 
 
 def halves_of(instruction):
