@@ -68,7 +68,7 @@ DEVICE void fused_produce(const Fused &p, FusedHead &head, HopperRing ring)
             fused_acquire(o);
             acquired |= 1u << next.operation % 32;
         }
-        async_fence(); /* makes what other blocks stored visible to the loads that hopper_produce starts */
+        async_fence(); /* makes what other blocks stored visible to the copy engine's loads below */
         if (o.kind == CUDA_hopper_forward)
             hopper_produce<PRODUCT_FORWARD>(product, ring, next.tile);
         else if (o.kind == CUDA_hopper_input)
