@@ -20,10 +20,10 @@ typedef struct TraceEvent {
     double start, end; /* ms */
     /* this is the I of an F&B that puts weight gradients off, or the later W that computes those weight gradients */
     bool put_off;
-    /* of both halves of an F&B that puts weight gradients off: the time of that later W in ms; dpc calibrate sets it */
+    /* in both halves of an F&B that puts weight gradients off: the time in ms of the later W that computes them, set by
+       dpc calibrate; otherwise 0 */
     double after;
-    /* time of this half of an F&B or F&F in ms; 0: the pass is in none, or the trace does not tell the halves apart
-       */
+    /* time of this half of an F&B or F&F in ms; 0: the pass runs alone, or the trace does not tell the halves apart */
     double half;
 } TraceEvent;
 
@@ -49,17 +49,19 @@ typedef struct Trace {
     double unit;
     double message_bytes; /* size of a message; 0: unknown */
     uint32_t processors;  /* number of processors that the ranks shared; 0: unknown, or GPUs computed */
-    TraceEvent *events;   /* [count], sorted by step, then by rank; on a rank in the order in which they ran */
+    /* [count], sorted by step; within a step in the order of the file, in which each rank has its events in the order
+       of time */
+    TraceEvent *events;
     size_t count;
     TraceComponent *components; /* [component_count]: in the order of the file */
     size_t component_count;
-    uint32_t *steps;     /* [step_count]: the numbers of the steps, ascending */
-    size_t *step_events; /* [step_count + 1]: index in `events` of the first event of each step */
+    uint32_t *steps; /* [step_count]: the numbers of the steps, ascending */
+    /* [step_count + 1]: index in `events` of the first event of each step; the last element is `count` */
+    size_t *step_events;
     uint32_t step_count;
 } Trace;
 
-/* Reads the trace at `path`. The arena owns all memory. STATUS_BAD_INPUT: the error names the file and what is wrong.
-   */
+/* Reads the trace at `path` into memory of the arena. STATUS_BAD_INPUT: the error names the file and what is wrong. */
 Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error);
 /* Lists the steps of a trace, and sorts its events by step; within a step they keep their order. */
 void trace_sort_by_step(Trace *trace, Arena *arena);
@@ -86,7 +88,8 @@ TraceStep trace_step_events(const Trace *trace, uint32_t step);
 const TraceComponent **trace_step_components(const Trace *trace, uint32_t step,
                                              int (*compare)(const void *, const void *), Arena *arena, size_t *count);
 
-/* Removes the events of all steps except the `count` given ones. `steps`: ascending; the trace keeps the array. */
+/* Removes the events of all steps except the `count` given ones; `components` keeps those of all steps. `steps`:
+   ascending numbers of steps of the trace, which keeps the array. */
 void trace_keep_steps(Trace *trace, uint32_t *steps, uint32_t count);
 
 /* Finds an event of one step by its kind, pipe, stage and microbatch, and a U by its rank, stage and version. */
@@ -108,7 +111,7 @@ const TraceEvent *trace_find_update(const TraceIndex *index, uint32_t rank, uint
    the B or I of the stage after. NULL: it needs nothing, or the trace does not have the pass. */
 const TraceEvent *trace_needed(const TraceIndex *index, const TraceEvent *event);
 
-/* The first start and the last end of the passes of a step, in ms. */
+/* The first start and the last end of all passes of a step (on all ranks), in ms. */
 typedef struct TraceExtent {
     double start, end;
 } TraceExtent;
@@ -118,7 +121,8 @@ TraceExtent trace_extent(const Trace *trace, uint32_t step);
    caches and connections are cold in it. */
 uint32_t *trace_steps_by_makespan(const Trace *trace, Arena *arena, uint32_t *count);
 
-/* The number of the step of median makespan. */
+/* The number of the step of median makespan among those that trace_steps_by_makespan lists; of two middle ones, the
+   shorter. */
 uint32_t trace_typical_step(const Trace *trace, Arena *arena);
 
 #endif

@@ -3,19 +3,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Messages are written in the order in which they run in a simulation. Every pass, every F&B and every message takes
-   one step, a message on both of its ranks. Each rank follows its order. Before a pass the rank requests the messages
-   that the pass still needs. A rank that has computed a requested message sends it before its own next pass, if both
-   ranks are free. An update takes one step of all ranks that hold the stage. A rank with several requests first serves
-   the one with the longest critical path to the end of the run: list scheduling (Graham 1969; Hu 1961). */
+/* Messages are written in the order in which they run in a simulation. Every pass, every pair (F&B or F&F) and every
+   message takes one step, a message on both of its ranks. Each rank follows its order. Before a pass the rank requests
+   the messages that the pass still needs. A rank that has computed a requested message sends it before its own next
+   pass, if both ranks are free. An update takes one step of all ranks that hold the stage. A rank with several requests
+   first serves the one with the longest critical path to the end of the run: list scheduling (Graham 1969; Hu 1961). */
 
-enum { NEEDS_MAX = 2, NOBODY = UINT32_MAX }; /* NEEDS_MAX: most messages that a pass or F&B needs */
+enum { NEEDS_MAX = 2, NOBODY = UINT32_MAX }; /* NEEDS_MAX: most messages that a pass or a pair (F&B, F&F) needs */
 
-/* A message that the next pass or F&B of a rank needs. Rank r's needs are needs[NEEDS_MAX * r] and, for the second
-   message of an F&B, the entry after that. */
+/* A message that the next pass or pair (F&B, F&F) of a rank needs. Rank r's first need is needs[NEEDS_MAX * r]; the
+   second need of a pair is the entry after that. */
 typedef struct Need {
-    uint32_t producer, position; /* the rank that computes the message, and the position of the pass that does */
-    uint32_t pass;               /* position of the pass that needs the message */
+    /* the rank that computes the message, and the index of the computing pass in the order of that rank */
+    uint32_t producer, position;
+    uint32_t pass; /* index of the pass that needs the message, in the order of the receiving rank */
     /* the next need in the list of the same producer (RankState.asked); NOBODY: this is the last one */
     uint32_t next;
     bool missing;
@@ -24,10 +25,10 @@ typedef struct Need {
 typedef struct RankState {
     Order merged;
     uint32_t done;      /* number of passes of the rank that have run */
-    uint32_t missing;   /* number of messages that the rank's next pass or F&B still needs */
+    uint32_t missing;   /* number of messages that the rank's next pass or pair (F&B, F&F) still needs */
     uint32_t asked;     /* first need in the list of needs for messages from this rank; NOBODY: the list is empty */
     uint32_t free_from; /* the first step in which the rank is free */
-    bool passing;       /* true: the rank runs a pass until free_from; false: a message */
+    bool passing;       /* true: the rank runs a pass or a pair until free_from; false: it is in a message or idle */
 } RankState;
 
 typedef struct Candidate {
@@ -73,9 +74,9 @@ static uint32_t passes_of(const Action *first) { return first->overlap ? 2 : 1; 
 
 /* --- critical paths --- */
 
-/* Computes the length of the critical path from the start of a pass or F&B to the end of the run. The paths of rank r's
-   passes from position known[r] on are known. False: the path of a later pass, on rank `*blocker`, is needed but not
-   known yet. */
+/* Computes `path` of a pass or pair (F&B, F&F): the length of the critical path from its start to the end of the run.
+   The paths of rank r's passes from position known[r] on are known. False: the path of a later pass, on rank
+   `*blocker`, is needed but not known yet. */
 static bool measure(const Communicator *c, const uint32_t *known, uint32_t rank, uint32_t position, uint32_t *blocker)
 {
     const Order *order = &c->schedule->orders[rank];
@@ -162,8 +163,8 @@ static void propose(Communicator *c, uint32_t need)
         c->candidates[c->candidate_count++] = (Candidate){c->path[need / NEEDS_MAX][c->needs[need].pass], need};
 }
 
-/* Enters into `needs` the messages from other ranks that the rank's next pass or F&B needs. Adds each to the list of
-   the rank that sends it (RankState.asked). */
+/* Enters into `needs` the messages from other ranks that the rank's next pass or pair (F&B, F&F) needs. Adds each to
+   the list of the rank that sends it (RankState.asked). */
 static void ask(Communicator *c, uint32_t rank)
 {
     const Order *order = &c->schedule->orders[rank];

@@ -80,7 +80,8 @@ static void bad_cell(Reader *reader, const char *begin, const char *end)
     help_cell(reader, arena_text(reader->arena, begin, (size_t)length));
 }
 
-/* Reads the version of the weights that may follow an F in its cell: v1 in 0F3v1. False: no number follows the v. */
+/* Reads the version of the weights that may follow an F in its cell: v1 in 0F3v1. False: no number follows the v, or it
+   is too large. */
 static bool version(Reader *reader, uint32_t pipe, uint32_t microbatch, const char *begin)
 {
     NamedVersion named = {.pipe = pipe, .microbatch = microbatch};
@@ -251,8 +252,8 @@ static void report_no_pass(Reader *reader, uint32_t pipe)
     diag_help(reader->diagnostics, "pipes are numbered from 0");
 }
 
-/* Sets the sizes of the pipes from the cells of passes. The number of stages is the highest stage + 1; the number of
-   microbatches is the number of different microbatches in the cells. */
+/* Sets the sizes of the pipes from the cells of passes (not from messages and U). The number of stages is the highest
+   stage + 1; the number of microbatches is the number of different microbatches in these cells. */
 static void size_pipes(Reader *reader)
 {
     Schedule *schedule = reader->schedule;
@@ -384,8 +385,8 @@ static bool take_chunk(Reader *reader, uint32_t rank, uint32_t pipe, uint32_t st
     return true;
 }
 
-/* Completes the homes of a stage: `rank` is the home of each microbatch of which the stage has no cell. Also makes the
-   chunks. */
+/* Completes the homes of a stage: `rank` becomes the home of each microbatch for which no cell has a pass of the stage.
+   Also makes the chunks. False: a rank would hold too many chunks. */
 static bool place_stage(Reader *reader, uint32_t p, uint32_t stage, uint16_t rank)
 {
     PlacedPipe *pipe = &reader->schedule->pipes[p];
@@ -452,7 +453,7 @@ static void place_stages(Reader *reader)
     }
 }
 
-/* Fills in what a cell does not say: the chunk of a pass, and the other rank of a message. */
+/* Fills in what a cell does not say: the chunk of its action, and the other rank of a message. */
 static void complete_actions(Reader *reader)
 {
     const Schedule *schedule = reader->schedule;
@@ -479,7 +480,8 @@ static void complete_actions(Reader *reader)
         }
 }
 
-/* Sets the version of the weights that each microbatch uses. All F of a microbatch must name the same version. */
+/* Sets the version of the weights that each microbatch uses. If some F names a version, every F must name one, and all
+   F of a microbatch the same one. */
 static void place_versions(Reader *reader)
 {
     if (!reader->version_count)
@@ -497,7 +499,8 @@ static void place_versions(Reader *reader)
         const NamedVersion **first = arena_array(reader->arena, pipe->microbatches, sizeof *first);
         for (uint32_t i = 0; i < reader->version_count; i++) {
             const NamedVersion *named = &reader->versions[i];
-            if (named->pipe != p || named->microbatch >= pipe->microbatches) /* prove_passes reports such an F */
+            /* prove_passes reports an F of a microbatch that does not exist */
+            if (named->pipe != p || named->microbatch >= pipe->microbatches)
                 continue;
             if (first[named->microbatch] && pipe->versions[named->microbatch] != named->version) {
                 diag_error(reader->diagnostics, named->span,

@@ -15,9 +15,9 @@
 #include "compiler/schedule/schedule.h"
 
 /* Reads the orders of all ranks. Pipes, stages and placement follow from the cells. The number of microbatches of a
-   pipe is the number of different microbatches in its cells. False, with diagnostics: the file is wrong in itself.
-   For example, a cell is not understood, a row is empty, a stage has no pass, or passes of one stage and microbatch
-   are on two ranks. Whether the orders are right is checked later, by prove_passes and the other proofs. */
+   pipe is the number of different microbatches of its passes. False, with diagnostics: the file is wrong in itself. For
+   example, a cell is not understood, a row is empty, a stage has no pass, or passes of one stage and microbatch are on
+   two ranks. Whether the orders are right is checked later, by prove_passes and the other proofs. */
 bool csv_read(const Source *source, Arena *arena, Diagnostics *diagnostics, Schedule *schedule);
 
 #endif

@@ -16,8 +16,8 @@ static bool value_of(Expander *x, const Expression *expression, int64_t *value)
     FAIL(x, fault.expression->span, fault.expression, "%s", fault_text(&fault, x->arena));
 }
 
-/* Evaluates the count of a step or loop, or the number after `from`, which must not be negative. what: its name in
-   the error. */
+/* Evaluates the count of a step or loop, or the number after `from`. False: it has no value or is negative, which is an
+   error; `what` names the number in the message. */
 static bool count_of(Expander *x, const Expression *expression, const char *what, int64_t *count)
 {
     if (!value_of(x, expression, count))
@@ -212,7 +212,7 @@ static bool serve(Expander *x, const Request *request)
 
 /* The values of a step, which are evaluated once. count: number of repetitions; slot: its time slot; overlap_from:
    index of the first F and B (or pair of F) that `overlap` makes an F&B (or F&F); split_from: index of the first
-   backward that `split` makes an I. */
+   backward that `split` makes an I. INT64_MAX: it makes none. */
 typedef struct StepValues {
     int64_t count, slot, overlap_from, split_from;
 } StepValues;
@@ -289,8 +289,8 @@ static const SlotKey *fill_slots(Expander *x, int64_t slot, int64_t end, const S
     return next;
 }
 
-/* If several passes share the slot, notes it in schedule->shared_slots. The passes are at the positions from `from`
-   on; an F&B counts as one pass. */
+/* If several passes share the slot, counts it in schedule->shared_slots and, while there is room, notes its passes
+   there. The passes are at the positions from `from` on; an F&B or F&F counts as one. */
 static void note_slot(Expander *x, int64_t slot, uint32_t from)
 {
     SharedSlots *shared = &x->schedule->shared_slots[x->rank];
@@ -314,7 +314,8 @@ static void note_slot(Expander *x, int64_t slot, uint32_t from)
     shared->passes[shared->count - 1] = passes;
 }
 
-/* Appends all requested passes of the rank in the order of their slots. */
+/* Appends all requested passes of the rank in the order of their slots; W without a slot run in free slots and after
+   the last one. False: it reported an error. */
 static bool serve_in_slots(Expander *x)
 {
     const uint32_t count = x->request_count;
@@ -341,7 +342,7 @@ static bool serve_in_slots(Expander *x)
     }
     slots_sort(keys, arena_array(x->scratch, slotted, sizeof *keys), slotted);
     const SlotKey *next = keys + slotted, *const last = keys + count;
-    int64_t slot = slotted ? keys[0].slot : 0; /* the first slot that may be free */
+    int64_t slot = slotted ? keys[0].slot : 0; /* the first slot that a W without a slot may fill */
     uint32_t from = 0;
     for (uint32_t i = 0; i < slotted; i++) {
         x->turn = &x->requests[keys[i].index];
@@ -425,7 +426,8 @@ static bool run_steps(Expander *x)
     x->request_count = x->loop_count = 0;
     x->step = NULL;
     x->turn = NULL;
-    if (!values_for_rank(x->ast, x->rank, x->values, &fault)) /* succeeds: place() has evaluated the same values */
+    /* values_for_rank succeeds: place() has evaluated the same values */
+    if (!values_for_rank(x->ast, x->rank, x->values, &fault))
         return false;
     for (const Item *item = x->ast->items; item; item = item->next)
         if (item->kind >= ITEM_STEP && !expand_item(x, item))

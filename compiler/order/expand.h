@@ -5,7 +5,8 @@
 
 #include "compiler/tree/values.h"
 
-/* Call it after place(), with the same tree and parameters. An error that several ranks have is reported once. */
+/* Call expand() after place(), with the same tree and parameters. False, with diagnostics: the steps have errors. An
+   error that several ranks have is reported once. */
 bool expand(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics, Schedule *schedule);
 
 #endif

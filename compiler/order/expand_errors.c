@@ -20,7 +20,7 @@ const char *expand_circumstances(const Expander *x, const Expression *expression
 
 /* --- more passes than microbatches --- */
 
-/* How many microbatches a pass written in the file requests on the rank, over all repetitions of its step. */
+/* How many requests without a named microbatch a pass written in the file makes on the rank, over all repetitions. */
 typedef struct Share {
     const Pass *pass;
     uint64_t count;
@@ -52,8 +52,9 @@ static void add_share(Shares *shares, const Request *request)
         shares->others++;
 }
 
-/* Counts the microbatches that each written pass requests. Unless the requests have been stored, runs all steps
-   again, only to count, and drops the errors of that run. */
+/* For each pass written in the file, counts its requests that are like `request`: of the same chunk, an F if `request`
+   is one and else a B or I, and without a named microbatch. Unless the requests have been stored, runs all steps again,
+   only to count, and drops the errors of that run. */
 static Shares count_shares(Expander *x, const Request *request)
 {
     const RankErrors errors = x->errors;

@@ -30,7 +30,7 @@ typedef struct Request {
     const Pass *pass;
     ActionKind kind;
     int chunk;          /* NO_CHUNK: the request is for a W of any chunk */
-    int64_t microbatch; /* -1: none is named, so the next one */
+    int64_t microbatch; /* -1: none is named, so a W takes the oldest waiting one, another pass the chunk's next one */
     int64_t slot;
     bool has_slot;
     bool joined; /* forms an F&B or F&F with the next request */
@@ -70,7 +70,7 @@ typedef struct Expander {
     int64_t repetition, repetitions;
     const Request *turn; /* in serve_in_slots: the request that is being appended; otherwise NULL */
     uint32_t sought;     /* for place_of: position of the action for which `found` is wanted; POSITION_NONE: none */
-    const char *found;   /* the circumstances of that action as text, such as "here m = 3" */
+    const char *found;   /* the circumstances of that action as text, such as "here m = 3"; NULL: there are none */
 } Expander;
 
 static inline bool is_backward(ActionKind kind) { return kind == ACTION_B || kind == ACTION_I; }
@@ -83,8 +83,9 @@ static inline bool is_backward(ActionKind kind) { return kind == ACTION_B || kin
         return false;                                                               \
     } while (0)
 
-/* What explains an error, as text: the values in the expression or, if it is NULL, in the step's count, and the
-   iterations of the loops. NULL: there is nothing to say. */
+/* The circumstances of an error, as text: the values in the expression or, if it is NULL, in the count of the step, the
+   iterations of the loops and the repetition of the step. While serve_in_slots runs, the slot of the pass. NULL: there
+   is nothing to say. */
 const char *expand_circumstances(const Expander *x, const Expression *expression);
 /* Reports a request for one more microbatch than there are. The message adds up how many microbatches each written pass
    requests: the first SHARES_MAX passes one by one, all others together. Returns false. */

@@ -48,7 +48,8 @@ static void memory_of(Settings *s, const Schedule *schedule, uint32_t rank, int6
     const int64_t least = search_least_memory(schedule, rank, forward);
     Fault fault;
     RankError *error;
-    values_for_rank(s->ast, rank, s->values, &fault); /* succeeds: place() has evaluated the same values */
+    /* values_for_rank succeeds: place() has evaluated the same values */
+    values_for_rank(s->ast, rank, s->values, &fault);
     if (!evaluate(expression, s->values, memory, &fault)) {
         error = rank_error(&s->errors, rank, fault.expression->span, "%s", fault_text(&fault, s->arena));
         if (error)
@@ -66,7 +67,8 @@ static void memory_of(Settings *s, const Schedule *schedule, uint32_t rank, int6
     }
 }
 
-/* Checks that each stage is on a single rank, because the search supports no copies of stages. */
+/* Checks that each stage of a pipe is on a single rank: the search cannot divide the microbatches of a pipe between
+   copies of a stage. False, with a diagnostic: some stage is on several. */
 static bool has_one_home(const Schedule *schedule, Diagnostics *diagnostics)
 {
     for (uint32_t p = 0; p < schedule->pipe_count; p++)

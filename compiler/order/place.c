@@ -14,7 +14,8 @@ typedef struct Placer {
     RankErrors errors;
 } Placer;
 
-/* Evaluates an expression whose value must be in low..high. what: what it counts, for the error. */
+/* Evaluates an expression whose value must be in low..high. what: what the value counts, for the error. False, with a
+   diagnostic: it has no value, or one out of this range. */
 static bool evaluate_within(Placer *p, const Expression *expression, const char *what, int64_t low, int64_t high,
                             int64_t *value)
 {
@@ -75,7 +76,8 @@ static bool place_stages(Placer *p, const Item *item, PlacedPipe *pipe)
     return true;
 }
 
-/* Evaluates the version of the weights that each microbatch uses. */
+/* Evaluates the version of the weights that each microbatch uses, if the pipe names versions. False, with a diagnostic:
+   a version has no value or is out of range. */
 static bool place_versions(Placer *p, const Item *item, PlacedPipe *pipe)
 {
     if (!item->pipe.version)
@@ -181,8 +183,8 @@ static uint32_t ranks_of_stage(const PlacedPipe *pipe, uint32_t stage, uint32_t 
     return count;
 }
 
-/* Numbers the chunks of each rank as the language does without `chunk` items: the rank's stages, pipe after pipe,
-   from the first stage on. */
+/* Numbers the chunks of each rank as the language does without `chunk` items: the rank's stages, pipe after pipe, from
+   the first stage on. False: a rank has no stage, or more than PROGRAM_CHUNKS_MAX. */
 static bool chunks_by_pipe(Placer *p)
 {
     Schedule *schedule = p->schedule;
@@ -274,7 +276,8 @@ static void chunks_as_declared(Placer *p, uint32_t rank, uint32_t declared, cons
         schedule->chunks[rank][i] = chunks[i];
 }
 
-/* Writes the chunk's number into the homes of its stage that are on this rank. */
+/* Writes the chunk's number into the homes of its stage that are on this rank. Reports a chunk all of whose
+   microbatches are left out (M of N microbatches). */
 static void take_chunk(Placer *p, uint32_t rank, uint32_t chunk)
 {
     Schedule *schedule = p->schedule;
@@ -309,7 +312,8 @@ static bool place_chunks(Placer *p)
         }
     for (uint32_t rank = 0; declared && rank < schedule->ranks; rank++) {
         Fault fault;
-        if (values_for_rank(p->ast, rank, p->values, &fault)) /* succeeds, as in require_for_rank before */
+        /* values_for_rank succeeds: require_for_rank has evaluated the same values */
+        if (values_for_rank(p->ast, rank, p->values, &fault))
             chunks_as_declared(p, rank, declared, last);
     }
     for (uint32_t rank = 0; !p->errors.first && rank < schedule->ranks; rank++)

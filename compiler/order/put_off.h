@@ -6,13 +6,13 @@
 
 #include "compiler/schedule/passes.h"
 
-/* Replaces the B of each such F&B by an I, and adds a W right after the F&B. Action.put_off of both says which
-   components are put off. Updates the positions in the table. */
+/* Replaces the B of each F&B that puts weight gradients off by an I, and adds a W right after the F&B. Action.put_off
+   of the I and of the W says which components are put off. Updates the positions in the table. */
 void put_off(Schedule *schedule, PassTable *table, Arena *arena);
 
-/* Moves each of these Ws after the sends of what its F&B has computed, if these sends come before the next pass of
-   the rank. No rank waits longer because of that: no other rank needs a W. Call it after the orders have got their
-   messages. */
+/* Moves each W that put_off() has added after the sends of what its F&B has computed, if these sends come before the
+   next pass of the rank. No other rank needs a W, so none waits longer for it. Call put_off_after_sends() after the
+   orders have got their messages. */
 void put_off_after_sends(Schedule *schedule, PassTable *table);
 
 #endif

@@ -1,13 +1,13 @@
 #ifndef ORDER_SLOTS_H
 #define ORDER_SLOTS_H
 
-/* Sorts passes by time slot, for schedules that say when a pass starts (`at`). */
+/* Sorts requested passes by time slot, for schedules whose steps say in which slot a pass runs (`at`). */
 
 #include <stdint.h>
 
 typedef struct SlotKey {
     int64_t slot;
-    uint32_t index; /* index in Expander.requests of the request for this slot */
+    uint32_t index; /* the request is Expander.requests[index] */
 } SlotKey;
 
 /* Sorts by slot; keys with equal slots keep their order. `scratch` has room for as many keys. Takes linear time if

@@ -25,9 +25,9 @@ typedef enum EmitKind {
     EMIT_KINDS
 } EmitKind;
 
-/* A complete compilation, and what else its outputs need. */
+/* A complete compilation, and what else emit() needs to write its outputs. */
 typedef struct Emission {
-    const Compilation *compilation; /* its arena gives working memory */
+    const Compilation *compilation; /* the arena of the compilation gives working memory */
     const Timeline *times;
     Gap gap;              /* gap between the makespan of `times` and its lower bound */
     const Proven *proven; /* the result of --prove; NULL: no solver was asked */
@@ -50,22 +50,23 @@ void emit_csv(const Schedule *schedule, bool messages, FILE *stream);
      per_rank              start, end, busy, idle (between start and end), peak_activations, slots of each class,
                            messages_sent; bytes if the memory has sizes; bytes_sent and peak_memory if the costs have
                            them (schedule/rank_load.h)
-     critical_path         its passes in order (schedule/critical_path.h), an F&B as one, with rank, start, end and
-                           source line
-     overlap               if components have times and there is a recipe for all F&Bs: makespan, in_turn (the sum of
-                           all parts), compute and comm (the time that each stream is busy), hidden (the part of comm
-                           that compute hides); share and whole, if communication has `share` of `whole`
+     critical_path         the passes and U of it in order (schedule/critical_path.h), an F&B or F&F as one, with rank,
+                           start, end and source line
+     overlap               if components have times and there is a recipe for all F&Bs or F&Fs: makespan, in_turn (the
+                           sum of all parts), compute and comm (the time that each stream is busy), hidden (the part of
+                           comm that compute hides); share and whole, if communication has `share` of `whole`
                            multiprocessors; after, if the recipe puts weight gradients off: how long the rank is busy
                            with them after the F&B, in the stage where this takes longest
-     overlap_of_chunks     the same for each recipe of certain chunks, which are `first` and `second`
+     overlap_of_chunks     a list: for each recipe of certain chunks the same keys, and the chunks: first, second
      derived_costs         if some costs that are used were not given (costs_put_derived_json)
      chosen                values of parameters that the file computes from the costs, if there are any
      proven                after --prove: bound and gap by the solver; shortest: makespan of the shortest order known */
 void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream);
 
-/* Prints how an F&B (or F&F) runs with the given costs of its components: its time, the share of communication that
-   it hides, how much longer it takes than the shortest order, a picture of both streams in characters for each layer,
-   and what the compute stream waits for. */
+/* Prints how F&Bs (or F&Fs) run with the given costs of their components, for each recipe of the schedule: the time,
+   the share of communication that is hidden, a picture of both streams in characters for each layer, and what the
+   compute stream waits for. Compares an F&B that puts no weight gradients off with the shortest order. Without a recipe
+   or times of components, prints what is missing. */
 void emit_overlap(const Compilation *compilation, FILE *stream);
 /* Prints figures and pictures of a predicted F&B beside those of a measured one. `path`: the trace with the measured
    F&B. The schedule has a recipe for all F&Bs; times are in ms. */

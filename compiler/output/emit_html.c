@@ -71,7 +71,8 @@ static void put_placement(const Schedule *schedule, uint32_t variants, FILE *str
     putc(']', stream);
 }
 
-/* A pass as the page draws it. The halves of an F&B are drawn one after the other, each with its share of the time. */
+/* A pass or U as the page draws it. The halves of an F&B or F&F are drawn one after the other, each with its share of
+   the time. */
 typedef struct Part {
     const Action *pass;
     double start, end;

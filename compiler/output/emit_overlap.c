@@ -1,5 +1,5 @@
-/* Draws the inside of an F&B or F&F in characters, to scale: both streams, one line each, for each layer or for each
-   round of the loop over the layers. */
+/* Prints the inside of an F&B or F&F: figures, and a picture in characters, to scale. For each layer, or each round of
+   the loop over the layers, the picture has a line for each stream that the recipe uses. */
 
 #include "compiler/output/dump.h"
 #include "compiler/output/emit.h"
@@ -158,8 +158,8 @@ static void put_waits(const Recipe *recipe, const RecipeTimes *times, const char
         fprintf(stream, "  %12.6g  in shorter waits and between the kernels of a component\n", rest);
 }
 
-/* Prints how much longer computation and communication take because the recipe divides the multiprocessors between
-   them. */
+/* If the recipe divides the multiprocessors between computation and communication, prints how much longer each takes
+   because of that. */
 static void put_share(const Recipe *recipe, const Costs *costs, FILE *stream)
 {
     const RecipeEntry computes = {.component = RECIPE_ATTENTION}, communicates = {.component = RECIPE_DISPATCH};
@@ -178,8 +178,8 @@ static void put_share(const Recipe *recipe, const Costs *costs, FILE *stream)
 
 static double percent_over(double time, double other) { return 100 * (time / other - 1); }
 
-/* Prints the order that `overlap F&B auto` found, and how much longer DeepSeek's published order takes. published: the
-   time of DeepSeek's order. */
+/* Prints the order that `overlap F&B auto` found and, if DeepSeek's published order takes longer, how much longer.
+   published: the time of DeepSeek's order. */
 static void put_found(const RecipeFound *found, double published, const char *unit, FILE *stream)
 {
     fputs("this order was found by `overlap F&B auto`; ", stream);
@@ -300,7 +300,7 @@ static void put_recipe(const Compilation *compilation, const Recipe *recipe, con
     put_share(recipe, costs, stream);
     if (is_forward)
         put_late(recipe, &times, stream);
-    else if (!recipe_put_off(recipe)) /* the search knows only recipes that put nothing off */
+    else if (!recipe_put_off(recipe)) /* recipe_shortest finds only recipes that put nothing off */
         put_best(compilation, recipe, times.makespan, stream);
     put_rounds(&times, is_forward, stream);
     put_waits(recipe, &times, "", compilation->arena, stream);

@@ -32,8 +32,8 @@ static void put_rank(const Picture *picture, const Memory *memory, uint32_t rank
     putc('}', stream);
 }
 
-/* Prints a pass or F&B of the critical path as a JSON object. Its name is that of its cell in --emit=csv, but without
-   the version of an F. */
+/* Prints a pass, U or pair (F&B, F&F) of the critical path as a JSON object. Its name is that of its cell in
+   --emit=csv, but without the version of an F. */
 static void put_pass(const Picture *picture, const CriticalPass *at, FILE *stream)
 {
     const Order *order = &picture->schedule->orders[at->rank];

@@ -1,5 +1,6 @@
-/* The predicted timeline in the form of dprun --trace. Only passes, asynchronous updates and waits for messages take
-   time. Starts of sends and receives, sums of gradients and updates at the end of the step take none. */
+/* The predicted timeline in the form of dprun --trace. Only passes, waits for messages to arrive and, if the costs give
+   them a time, asynchronous updates take time. Starts of sends and receives, waits for sends, sums of gradients and
+   updates at the end of the step take none. */
 
 #include "compiler/output/emit.h"
 #include "runtime/program/trace.h"
@@ -7,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The message that is being received into a message slot. */
+/* The message that is being received into a message slot; `expected` false: there is none. time: when the message
+   arrives. */
 typedef struct Arrival {
     bool expected;
     double time;
@@ -94,7 +96,7 @@ static void replay_rank(Replay *replay)
     }
 }
 
-/* The program as dprun runs it, with messages posted early. */
+/* A copy of the program as dprun runs it, with messages posted early. NULL: there is no memory for it. */
 static Program *as_run(const Program *program, Arena *arena)
 {
     Error error;

@@ -37,8 +37,8 @@ typedef struct Row {
     const Item *item; /* NULL: the passes of no step */
     uint32_t line, times;
     Passes *first, *last;
-    /* longest: the longest wait of a pass of the row for another rank; `waiting` is the pass that waits, `awaited` the
-       pass that it waits for */
+    /* longest: the longest wait of a pass of the row for another rank; `waiting` is the pass that waits (NULL: none
+       does), `awaited` the pass that it waits for */
     double start, end, idle, longest;
     const Action *waiting, *awaited;
     uint32_t awaited_rank;
@@ -490,7 +490,7 @@ void explain(const Compilation *compilation, const Timeline *times, FILE *stream
     fprintf(stream, "%s: %s\n", x.schedule->name, schedule_sizes(x.schedule).text);
     if (x.step_count) {
         int64_t *values = values_new(tree, compilation->parameters, x.arena);
-        /* cannot fail: place() has evaluated the same items */
+        /* values_for_all cannot fail: place() has evaluated the same items */
         values_for_all(tree, compilation->parameters, values, &fault);
         x.steps = arena_array(x.arena, x.step_count, sizeof *x.steps);
         collect_steps(tree->items, x.steps, 0);

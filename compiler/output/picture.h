@@ -1,8 +1,8 @@
 #ifndef OUTPUT_PICTURE_H
 #define OUTPUT_PICTURE_H
 
-/* Cells, one for each pass in the order of a rank: every picture of a timeline is drawn from them. An F&B is one cell
-   with two halves. A U takes no time, unless --cost gives it a time. */
+/* Cells, one for each pass or U in the order of a rank: every picture of a timeline is drawn from them. An F&B or F&F
+   is one cell with two halves. A U takes no time, unless --cost gives it a time. */
 
 #include "compiler/output/palette.h"
 #include "compiler/schedule/bound.h"
@@ -10,7 +10,7 @@
 #include "compiler/schedule/timeline.h"
 #include "runtime/program/program.h"
 
-/* A complete compilation. */
+/* The schedule, the times and the program of a complete compilation, from which pictures are drawn. */
 typedef struct Picture {
     const Source *source;
     const Schedule *schedule;
@@ -24,8 +24,8 @@ typedef struct Picture {
 typedef struct Cell {
     const Action *first, *second; /* second: the second half of an F&B or F&F; NULL if the cell is a single pass */
     uint32_t position;            /* position of `first` in the order of its rank; `second` is at the next one */
-    /* middle: the time at which pictures divide an F&B, in the ratio of the times of its halves when they run alone; of
-       a single pass, the same as `end` */
+    /* middle: the time at which pictures divide an F&B or F&F, in the ratio of the times of its halves when they run
+       alone; of a single pass, the same as `end` */
     double start, middle, end;
 } Cell;
 

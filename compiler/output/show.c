@@ -14,7 +14,7 @@
 enum {
     LABEL_SIZE = 64,
     LEAST_BLOCK = 20, /* least number of columns of a block, even on a narrower terminal */
-    MOST_BLOCKS = 8,  /* with more blocks than this, a note recommends a page or a picture */
+    MOST_BLOCKS = 8,  /* if the timeline has more blocks than this, a note recommends a page or a picture */
     STYLE_PLAIN = -1,
     STYLE_IDLE = -2,
 };
@@ -27,7 +27,7 @@ typedef struct Screen {
     uint32_t unit;        /* columns that the widest label of a pass needs, and one space */
     double scale;         /* columns per unit of time of the costs */
     uint32_t columns;     /* columns of the whole timeline */
-    uint32_t first, last; /* this block is columns [first, last) */
+    uint32_t first, last; /* the block that is being drawn has the columns first to last - 1 */
     uint64_t unnumbered;  /* passes whose number does not fit into their cell */
     bool dashes;          /* some cell has dashes after its label */
     char *text;           /* [last - first] */

@@ -8,7 +8,8 @@
 /* Writes text with XML's entities for & < > ". */
 void svg_put_text(const char *text, size_t length, FILE *stream);
 
-/* The layout of a text in lines of at most `width` pixels, broken at blanks. Lengths are in pixels. */
+/* The layout of a text in lines of about `width` pixels at most, broken at blanks or, in a longer word, anywhere.
+   Lengths are in pixels. */
 typedef struct SvgLines {
     const char *style; /* CSS class of the text */
     double x, width;

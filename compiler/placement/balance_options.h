@@ -14,7 +14,7 @@ typedef enum BalanceFormat { BALANCE_TEXT, BALANCE_CSV, BALANCE_JSON, BALANCE_NO
 typedef struct BalanceOptions {
     bool help;
     BalanceShape shape; /* shape.experts is 0 until the loads have been read */
-    bool eplb;          /* --method */
+    bool eplb;          /* --method eplb */
     BalanceFormat format;
     const char *svg; /* file of --emit=svg; "-" is standard output; NULL: none */
     const char *loads;

@@ -3,7 +3,8 @@
 #include "runtime/program/deadlock.h"
 
 /* Proves that no rank waits forever. In prove_order a rank waits for passes, of other ranks or later in its own order,
-   and for the U on the other copies of a stage; in prove_program it also waits for the other ends of messages. */
+   and for the U on the other copies of a stage; in prove_program it waits for the other ends of messages and for these
+   U. */
 
 enum { TEXT = 48 };
 
@@ -78,8 +79,8 @@ bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena,
 
 /* --- the program --- */
 
-/* The position, in the rank's order, of the message or U from which instruction `at` was made: these are the actions at
-   which a rank can wait. A message becomes one instruction; a U becomes several, the last of which is ASYNC_UPDATE. The
+/* The position, in the rank's order, of the message or U from which instruction `at` was made. (A rank waits only at
+   messages and U.) A message becomes one instruction; a U becomes several, the last of which is ASYNC_UPDATE. The
    program has messages and U in the same sequence as the order, so counting them finds the action. Returns the order's
    count if the order has too few. */
 static uint32_t action_of(const Schedule *schedule, const Program *program, uint32_t rank, uint32_t at)
@@ -119,7 +120,8 @@ Status prove_program(const Schedule *schedule, const Program *program, Arena *ar
     const Status status = program_verify_deadlock(program, arena, &deadlock, error);
     if (status == STATUS_OK)
         return status;
-    if (!find_actions(schedule, program, &deadlock)) { /* a bug of dpc; better found here than by dprun */
+    /* the failure is a bug of dpc: reported here, before dprun fails */
+    if (!find_actions(schedule, program, &deadlock)) {
         error_prefix(error, "internal error, the compiled program does not pass its verification: ");
         return status;
     }

@@ -83,7 +83,9 @@ static bool in_place(Check *check, const Action *pass)
     return true;
 }
 
-/* The pass as the author wrote it, and its stage and pipe. */
+/* The pass as text, in the notation of its source: if the steps of a schedule file made it, "F[3]" or "F1[3]", followed
+   by its stage and pipe if the rank holds several chunks or there are several pipes; otherwise (.csv, `order auto`) its
+   cell in a .csv. */
 static const char *written(const Check *check, const Action *pass, char *buffer)
 {
     const Schedule *schedule = check->schedule;
@@ -181,7 +183,7 @@ static void take_pass(Check *check, uint32_t position)
     }
 }
 
-/* The next pass after a position; messages are skipped. NULL: there is none. */
+/* The next pass or U after a position; messages are skipped. NULL: there is none. */
 static const Action *next_pass(const Order *order, uint32_t position)
 {
     for (uint32_t i = position + 1; i < order->count; i++)

@@ -2,16 +2,16 @@
 #define PROVE_PROVE_H
 
 /* The proofs of a schedule; nothing runs unproven. A proof reads the schedule and changes nothing in it; each proof
-   needs those before it in this file. False: the proof failed, and a diagnostic names ranks, passes and source
-   lines. */
+   needs those before it in this file. A proof that fails returns false (prove_program another status than STATUS_OK),
+   and a diagnostic names ranks, passes and source lines. */
 
 #include "compiler/schedule/timeline.h"
 #include "runtime/program/program.h"
 
 /* Proves what one rank's order alone can show. No rank holds the same stage of two pipes. Microbatches and stages are
-   in range. Every F runs exactly once and on the rank of its stage; so does every B, or I and W, unless the schedule is
-   forward-only. F comes before its backward, I before its W. The halves of an F&B are an F and a B or I of different
-   microbatches, those of an F&F two F of different microbatches. Fills in the table. */
+   in range. Every F runs exactly once, on the rank that holds its stage for its microbatch; so does every B, or I and
+   W, unless the schedule is forward-only. F comes before its backward, I before its W. The halves of an F&B are an F
+   and a B or I, those of an F&F two F; two halves of one pipe have different microbatches. Fills in the table. */
 bool prove_passes(const Schedule *schedule, Arena *arena, Diagnostics *diagnostics, PassTable *table);
 
 /* For a schedule without U: no pipe names versions of the weights. For one with U: all pipes name versions or none

@@ -125,9 +125,9 @@ static const Action *update_of(const Check *check, Home home, uint32_t version)
                                                 : NULL;
 }
 
-/* Checks that every version has a U on each copy of the stage: a copy without it would keep older weights, or the
-   others would wait for it forever. The gradients of a replicated stage are summed before each update (SOSP 2019,
-   section 4). */
+/* Checks that every version has a U on each copy of the stage, and a gradient on at least one. A copy without the U
+   would keep older weights, or the others would wait for it forever. The gradients of a replicated stage are summed
+   before each update (SOSP 2019, section 4). */
 static void check_copies(Check *check, uint32_t stage)
 {
     const Schedule *schedule = check->schedule;

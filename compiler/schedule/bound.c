@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-/* A chunk of a rank, which holds one stage. least_*: the least time of the pass, alone or as half of an F&B, F&I or F&F
-   that the rank can run. */
+/* A chunk of a rank, which holds one stage. least_*: the least time from the start to the end of the pass, alone or as
+   half of an F&B, F&I or F&F that the rank can run. */
 typedef struct Node {
     uint32_t stage, microbatches;
     /* Times of passes alone. input: the shorter of I and B, after either of which the gradient can be sent; backward:
@@ -15,7 +15,8 @@ typedef struct Node {
     /* saved: the most time that an F&B with an F of this chunk saves, or an F&I and the W of that I, compared with
        `forward` + `backward`; saved_input: the most that an F&B or F&I saves, compared with `forward` + `input` */
     double saved, saved_input;
-    /* arrives: the earliest time at which the chunk's first F can begin; returns: the same for its first I or B */
+    /* arrives: the earliest time at which the chunk's first F can begin; returns: the earliest time at which its first
+       I or B can begin */
     double arrives, returns;
     /* least time from the end of an F until the backwards of the same microbatch, on this stage and on stage 0, have
        ended; in a forward-only schedule, until its F on the last stage has ended */
@@ -182,7 +183,8 @@ typedef struct Rank {
     uint32_t forwards, kept;
     /* most W that can be deferred at once: as many as fill the memory with their saved activations */
     uint32_t weights;
-    /* whole: time of all passes of the rank, none of them in an F&B; input: the same without W */
+    /* whole: time of all passes of the rank, none of them in an F&B; input: time of all its passes without the W, none
+       of them in an F&B */
     double whole, input;
     double arrives, returns, through, rest; /* the least */
     double backward, weight;                /* the longest */
@@ -258,8 +260,8 @@ static void find_after(const Bounder *b, const Rank *rank, double most, double *
     }
 }
 
-/* The least time that a rank of a forward-only schedule needs for all its F. They run in as many F&Fs as possible if
-   F&Fs save time. */
+/* A lower bound of the time that a rank of a forward-only schedule needs for all its F. If F&Fs save time, as many F as
+   possible run in F&Fs. */
 static double forward_work(const Bounder *b, const Rank *rank)
 {
     double work = 0, saved = 0;

@@ -20,7 +20,7 @@
       - After its last I or B, the gradient still has to reach stage 0. The rank has only W left: as many as its memory
         holds. It waits for the rest of this time.
       The makespan is at least the start, plus all work, less the most that n-u F&Bs can save, plus the first wait, plus
-      the longer of the other two. The bound takes the u for which that is least. If memory holds all n microbatches,
+      the longer of the other two. The bound takes the u with the least such sum. If memory holds all n microbatches,
       all forwards may come before all backwards; then nothing is in an F&B, the first and the second wait may be one
       and the same, and only the longest wait counts.
    2. The critical path through the rank. Like rule 1, but without W, which can come later: I takes the place of B, and
@@ -58,7 +58,7 @@ double makespan_bound(const Schedule *schedule, const Costs *costs, const Memory
 
 typedef struct Gap {
     double bound; /* no order has a smaller makespan */
-    double gap;   /* makespan / bound - 1; 0: the order is optimal */
+    double gap;   /* makespan / bound - 1; 0: the order is optimal; INFINITY: the bound is 0 */
 } Gap;
 
 /* The result of a solver that looked for shorter orders (`dpc --prove`). */

@@ -8,8 +8,8 @@
 #include "compiler/schedule/timeline.h"
 
 typedef struct CriticalPass {
-    /* of an F&B: the half whose result the next pass of the path needs, or its F if the next pass only waits for the
-       rank to be free */
+    /* of an F&B or F&F: the half whose result the next pass of the path needs, or the first half if the next pass only
+       waits for the rank to be free */
     uint32_t rank, position;
 } CriticalPass;
 

@@ -58,7 +58,8 @@ static inline bool pass_meets(const Schedule *schedule, const PassTable *table, 
    each version, and fills in the table's `updates`. prove_passes must have accepted the schedule. */
 void copies_find(Schedule *schedule, PassTable *table, Arena *arena);
 
-/* Fills in the positions again after actions were added to the orders or moved. The schedule must be legal. */
+/* Fills in the positions of the table again after actions were added to the orders or moved. The schedule must be
+   legal. */
 void passes_index(const Schedule *schedule, PassTable *table);
 
 #endif

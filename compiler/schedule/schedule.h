@@ -2,8 +2,8 @@
 #define SCHEDULE_SCHEDULE_H
 
 /* A schedule with all parameters filled in: the rank of each stage, and the order in which each rank runs its passes.
-   place and then expand or order_auto make it from a .dps file, csv_read from a .csv file. Every later step of the
-   compiler reads or refines it. */
+   place and then expand or order_auto make it from a .dps file, csv_read from a .csv file, raise_schedule from a
+   program. Every later step of the compiler reads or refines it. */
 
 #include "compiler/source/diag.h"
 #include "runtime/base/arena.h"
@@ -125,7 +125,7 @@ typedef struct Schedule {
     /* where the actions of the orders were written; NULL: expand did not write the orders */
     const Origin *origin;
     SharedSlots *shared_slots; /* [ranks]; NULL: no step has slots */
-    bool forward_only;         /* result of schedule_runs_forward_only; set by compile */
+    bool forward_only;         /* result of schedule_runs_forward_only; set by compile, or by raise_schedule */
     ChosenParameter *chosen;   /* [chosen_count]; set by compile */
     uint32_t chosen_count;
     /* Set by copies_find: */

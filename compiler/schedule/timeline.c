@@ -191,7 +191,8 @@ bool timeline_run_measured(const Schedule *schedule, const PassTable *table, con
         }
         if (timeline->position[rank] == before)
             continue;
-        for (uint32_t w = waiter[rank]; w; w = next_waiter[w - 1]) /* this rank has advanced, so they try again */
+        /* this rank has advanced, so the ranks that wait for it try again */
+        for (uint32_t w = waiter[rank]; w; w = next_waiter[w - 1])
             ready[ready_count++] = w - 1;
         waiter[rank] = 0;
     }

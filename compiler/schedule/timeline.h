@@ -9,7 +9,7 @@
 
 /* The times of all passes. */
 typedef struct Timeline {
-    double **start, **end; /* [rank][position]; the halves of an F&B share both; messages have none */
+    double **start, **end; /* [rank][position]; the halves of an F&B or F&F share both; messages have none */
     /* [rank]: the number of actions in the rank's order if it has finished; in a deadlock, the position of the pass at
        which it waits */
     uint32_t *position;
@@ -21,19 +21,20 @@ typedef struct Timeline {
    waits. */
 bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs *costs, Arena *arena,
                   Timeline *timeline);
-/* Like timeline_run, but passes take their measured times, [rank][position]: an F&B takes the sum of the times of its
-   halves. Messages take their time of `costs`. */
+/* Like timeline_run, but passes take their measured times, [rank][position]: an F&B or F&F takes the sum of the times
+   of its halves. Messages take their time of `costs`. */
 bool timeline_run_measured(const Schedule *schedule, const PassTable *table, const Costs *costs,
                            const double *const *measured, Arena *arena, Timeline *timeline);
 
 /* The time at which the input arrives that `pass` needs from another stage, on this rank or another; sets `needed` to
-   the pass that computes it. For a U: the time at which the last other rank with a copy of the stage reaches its U;
-   sets `needed` to the last pass before that U. < 0: `pass` waits for no other stage or rank. */
+   the pass that computes the input. For a U: the time at which the last other rank with a copy of the stage reaches its
+   U; sets `needed` to the last pass before that U. < 0: `pass` waits for no other stage or rank, and `needed` is not
+   set. */
 double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank,
                         const Action *pass, Dependence *needed);
 
-/* The position of the pass before `position` in an order; of an F&B, the position of its F. POSITION_NONE: there is
-   none. */
+/* The position of the pass or U before `position` in an order; of an F&B or F&F, the position of its first half.
+   POSITION_NONE: there is none. */
 uint32_t timeline_before(const Order *order, uint32_t position);
 
 typedef struct RankTimes {

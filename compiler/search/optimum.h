@@ -15,7 +15,8 @@
 #include <stdatomic.h>
 
 typedef struct OptimumTask {
-    const Schedule *schedule; /* the placement of its stages; it must have no U */
+    /* gives the placement and the microbatches; its orders do not matter; it must have no U */
+    const Schedule *schedule;
     const Costs *costs;
     const MemoryLimits *limits; /* [limit_count]: every order must keep within all of these limits */
     uint32_t limit_count;
@@ -40,7 +41,7 @@ typedef struct OptimumControl {
 } OptimumControl;
 
 typedef struct Optimum {
-    double bound; /* no order takes less time than this */
+    double bound; /* no order of the task takes less time than this */
     /* [ranks], if `found`: the shortest orders that the solver found. If times are rounded down, they may really take
        as long as the known order, or longer */
     Order *orders;

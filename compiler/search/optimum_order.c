@@ -71,7 +71,7 @@ static void write_rank(const OptimumModel *model, uint32_t rank, Place *places, 
         if (job->kind == JOB_W && is_true(model, model->whole[number_of(model, job_other(&model->jobs, job, JOB_I))]))
             continue;
         if (other && job->kind == JOB_I)
-            continue; /* it was written with its F */
+            continue; /* this backward was written together with the F of its pair */
         write_job(model, job, other != NULL, span, order);
         if (other)
             write_job(model, other, false, span, order);

@@ -65,7 +65,8 @@ void pair_order_copy(const SearchProblem *base, PairOrder *to, const PairOrder *
     to->ends = from->ends;
 }
 
-/* Whether the pass is the I of a B alone. The W of that B comes next in the line, and takes no time of its own. */
+/* Whether the pass is the I of a B outside F&Bs. The W of that B is the next pass of the line, and takes no time of its
+   own. */
 static inline bool is_full(const PairPass *pass) { return pass->kind == ACTION_I && pass->full; }
 
 static inline int64_t time_of(const PairProblem *problem, uint32_t rank, const PairPass *pass)
@@ -88,7 +89,7 @@ static int64_t put_off_time(const PairProblem *problem, uint32_t rank, const Pai
 
 typedef struct Check {
     const SearchProblem *base;
-    /* [chunk]: number of F, of backwards, and of I whose W is still to come */
+    /* [chunk]: number of F and of backwards so far, and of I whose W is still to come */
     uint32_t forwards[UINT8_MAX], backwards[UINT8_MAX], weights[UINT8_MAX];
     int64_t held, limit;
 } Check;
@@ -178,7 +179,7 @@ static void end_pass(const PairProblem *problem, uint32_t n, uint8_t kind, int64
         problem->input_end[cell] = end;
 }
 
-/* Whether an I before index `end` waits for its W. */
+/* Whether the W of an I before index `end` has not run yet. Moves problem->unfilled[rank] to the first such I. */
 static bool waits_for_weight(const PairProblem *problem, const PairLine *line, uint32_t rank, uint32_t end)
 {
     uint32_t *at = &problem->unfilled[rank];

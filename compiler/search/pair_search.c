@@ -12,7 +12,8 @@ enum {
     VISITS = 30 * 1000000,
     ORDERS = 200 * 1000,
     SMALL = 400,
-    /* most passes of a schedule for which anneal_filled_rounds runs; it did not help 4 ranks with 8 microbatches */
+    /* most passes of a schedule for which anneal_filled_rounds runs; its rounds did not help 4 ranks with 8
+       microbatches */
     TINY = 128,
     SMALL_STEPS = 8,
     FILLED_ROUNDS = 32, /* number of rounds of anneal_filled_rounds; each takes half a step */
@@ -148,8 +149,8 @@ static void try_seeds(Searcher *s, const Schedule *schedule, const SearchTask *t
 
 /* --- annealing --- */
 
-/* -ln of 1/64, 3/64, ..., 63/64 in units of 1/1024: the increase of the cost that a step accepts, in units of the
-   temperature. One is drawn at random. */
+/* -ln of 1/64, 3/64, ..., 63/64 in units of 1/1024. Each step of the annealing draws one of these numbers: the largest
+   increase of the cost that the step accepts, in units of the temperature. */
 static const uint16_t logarithms[] = {4259, 3134, 2611, 2266, 2009, 1803, 1632, 1486, 1357, 1243, 1141,
                                       1048, 963,  884,  811,  743,  680,  620,  564,  511,  461,  413,
                                       367,  323,  282,  242,  204,  167,  132,  98,   65,   32};
@@ -161,7 +162,7 @@ static void swap_lines(PairLine *a, PairLine *b)
     *b = line;
 }
 
-/* Keeps the current order, with its W in gaps, if it is better. */
+/* If the current order is better than the best one, keeps it as the best, with its W written where they ran in gaps. */
 static void keep_filled(Searcher *s)
 {
     if (!is_better(&s->current, &s->best))

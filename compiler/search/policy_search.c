@@ -8,7 +8,9 @@ enum {
     /* limits the orders tried in a unit of effort: (their number) * (passes of an order) * (most chunks of a rank) is
        about this at most */
     RUN_PASSES = 40 * 1000000,
-    FEW_RUNS = 2000, /* with fewer orders than this in a unit of effort, only one walk starts from random policies */
+    /* with fewer orders than this in a unit of effort, the first unit starts from random policies only once, not
+       twice */
+    FEW_RUNS = 2000,
 };
 
 /* List scheduling under a policy makes an order. The search varies the policy. It first replays the orders of published
@@ -136,7 +138,8 @@ static void find(Searcher *s)
     for (uint32_t number = 0;
          goes_on(s) && (!number || number < s->unit / 3) && policy_usual(&s->maker, number, &s->policy); number++)
         try_policy(s);
-    const uint32_t starts = s->unit < FEW_RUNS ? 1 : 2; /* a second start makes up for a bad first one */
+    /* a second start from random policies makes up for a bad first one */
+    const uint32_t starts = s->unit < FEW_RUNS ? 1 : 2;
     for (uint32_t i = 1; i <= starts; i++)
         start_anew(s, s->unit / (starts + 1) * i);
     walk_from_best(s, s->unit);

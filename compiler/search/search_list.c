@@ -7,7 +7,9 @@ typedef struct NodeState {
     uint32_t done[ACTION_W + 1]; /* [kind of pass]: how many of the node's passes of this kind have started */
     /* when the input of the node's next F arrives; NEVER: the pass that makes it has not started, or no F is left */
     int64_t forward_at;
-    int64_t input_at; /* the same for the next I; NEVER also if the F of its microbatch has not started */
+    /* when the input of the node's next I arrives (on the last stage: when its F ends); NEVER: the pass that makes it
+       or the F of its microbatch has not started, or no I is left */
+    int64_t input_at;
 } NodeState;
 
 typedef struct RankState {

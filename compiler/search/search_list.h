@@ -27,7 +27,7 @@ typedef struct SearchPolicy {
        One of them may start only if its priority is at most this much above the smallest of their priorities */
     int64_t *ahead;
     /* [ranks]: the rank may defer this many W. With more, it runs a W instead of an F or I while some of its F have not
-       run, and later rather than wait for an F or I */
+       run, and at any time instead of waiting for an F or I */
     uint32_t *waiting;
     uint32_t *held;             /* [nodes]: most microbatches whose F has run and whose I has not */
     bool patient_for_better;    /* wait for a better F or I even if a worse one could start now */

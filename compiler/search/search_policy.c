@@ -7,7 +7,7 @@
 static const uint32_t UNLIMITED = UINT32_MAX;
 static const int64_t WHATEVER_IT_TAKES = NEVER / 4; /* no limit: larger than any sum of times */
 
-/* A random number 0..limit-1. Call it only once per expression or argument list (random.h). */
+/* A random number 0..limit-1. An expression or argument list may call this function only once (random.h). */
 static uint32_t below(PolicyMaker *maker, uint32_t limit) { return random_of(&maker->random, limit); }
 
 static int64_t scaled(int64_t time, int64_t thousandths)
@@ -264,7 +264,8 @@ void policy_random(PolicyMaker *maker, int64_t cost, SearchPolicy *policy)
         random_course(maker, cost, policy);
 }
 
-/* Makes one random change to a policy, on some ranks (often only one), and on one chunk or all chunks. */
+/* Makes one random change to a policy, on some ranks (often only one) or all, and on one chunk or all chunks. Now and
+   then also flips flags of the policy, which are the same for all ranks. */
 static void change(PolicyMaker *maker, int64_t cost, SearchPolicy *policy)
 {
     const SearchProblem *problem = maker->problem;
