@@ -77,8 +77,8 @@ void emit_overlap_diff(const Schedule *schedule, const RecipeTimes *predicted, c
 
 /* Draws the timeline as papers do: one row per rank, one cell per pass. `second`, if not NULL, is another timeline,
    drawn below the first one over the same time axis, with the differences between the ends of each rank; times are then
-   in ms. `width`: of the picture in pixels; 0: as wide as the numbers in its cells need or, if the timeline is too long
-   for numbers, as wide as the passes need. */
+   in ms. `width`: of the picture in pixels; 0: emit_svg chooses it, from what the passes, the numbers in the cells, the
+   titles and the legend need. */
 enum { SVG_LEAST_WIDTH = 400, SVG_MOST_WIDTH = 30000 }; /* limits of `width`; viewers cannot open wider pictures */
 void emit_svg(const Picture *picture, const Picture *second, uint32_t width, Arena *arena, FILE *stream);
 

@@ -16,8 +16,8 @@ typedef struct Table {
 
 /* What the cells of a table hold: for checks and messages. */
 typedef struct TableCells {
-    const char *column; /* "expert" */
-    const char *value;  /* "a load" */
+    const char *column; /* what a column is for, such as "expert" */
+    const char *value;  /* what a cell has, such as "a load" */
     double least, most;
     bool whole; /* only whole numbers are valid */
 } TableCells;

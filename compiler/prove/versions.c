@@ -4,7 +4,7 @@ enum { TEXT = 48 };
 
 /* The state of a chunk's weights while the order of its rank is checked. */
 typedef struct Weights {
-    uint32_t newest;     /* version */
+    uint32_t newest;     /* the newest version so far; 0: the weights at the beginning of the step */
     uint32_t gathered;   /* number of gradients computed since the last U */
     const Action *first; /* the backward pass that computed the first of these gradients */
     bool reported;       /* an F whose version does not exist was reported; the next F would fail for the same reason */

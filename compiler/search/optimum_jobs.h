@@ -20,7 +20,7 @@ typedef struct Job {
 /* An F and a backward of one rank that may run as an F&B or an F&I. */
 enum { LEFT_OUT = INT32_MAX };
 typedef struct JobPair {
-    uint32_t forward, backward; /* jobs */
+    uint32_t forward, backward; /* indices in Jobs.jobs */
     int whole, input;           /* ticks of the F&B (whole) and of the F&I (input); LEFT_OUT: it cannot help */
 } JobPair;
 

@@ -4,7 +4,7 @@
 
 typedef struct Rank {
     OptimumModel *model;
-    uint32_t first, count; /* its jobs */
+    uint32_t first, count; /* index of the first job of the rank, and number of its jobs */
     int *before;           /* model->before of the rank */
 } Rank;
 

@@ -2,8 +2,8 @@
 #define SEARCH_SEARCH_H
 
 /* Finds the order of a placement's passes (`order auto`). The zero-bubble papers schedule one chunk per rank with
-   hand-made heuristics (Qi et al., ICLR 2024, section 3). This search takes any placement and improves on such
-   heuristics. */
+   hand-made heuristics (Qi et al., ICLR 2024, section 3). This search takes any placement in which a stage of a pipe is
+   on one rank, and improves on such heuristics. */
 
 #include "compiler/search/search_task.h"
 
