@@ -7,7 +7,7 @@ RankLoad rank_load(const Schedule *schedule, const Costs *costs, uint32_t rank)
     for (uint32_t i = 0; i < schedule->orders[rank].count; i++) {
         const Action *action = &schedule->orders[rank].actions[i];
         switch (action->kind) {
-        case ACTION_F: held += costs_memory(costs, action->stage, COST_MEMORY_I); break;
+        case ACTION_F: held += schedule->forward_only ? 0 : costs_memory(costs, action->stage, COST_MEMORY_I); break;
         case ACTION_B: held -= costs_memory(costs, action->stage, COST_MEMORY_I); break;
         case ACTION_I:
             held +=

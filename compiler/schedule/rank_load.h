@@ -10,7 +10,7 @@ typedef struct RankLoad {
     uint64_t messages; /* number of messages that the rank sends */
     double bytes_sent;
     /* the most that the activations of the rank take at once: memory_I of a stage from F to the end of I or B, memory_W
-       from the end of I to the end of W; 0: the costs have neither */
+       from the end of I to the end of W; 0: the costs have neither, or the schedule is forward-only */
     double peak_memory;
 } RankLoad;
 

@@ -62,7 +62,10 @@ Status link_read(const char *text, LinkModel *link, Error *error)
     char setting[64];
     *link = (LinkModel){.given = true, .last = INT_MAX};
     for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-        snprintf(setting, sizeof setting, "%.*s", (int)strcspn(at, ","), at);
+        const size_t length = strcspn(at, ",");
+        if (length >= sizeof setting)
+            return error_set(error, STATUS_BAD_USAGE, "'%.32s...' is longer than any setting", at);
+        snprintf(setting, sizeof setting, "%.*s", (int)length, at);
         if (settings_assign(setting, take, link, error) != STATUS_OK)
             return STATUS_BAD_USAGE;
     }

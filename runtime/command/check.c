@@ -47,9 +47,9 @@ static void compare(void *context, const StepReport *report)
         return;
     for (uint32_t place = 0; place < check->microbatches + BESIDES; place++) {
         const double values[2] = {numbers_of(check, report->step)[place], number_at(check, report, place)};
-        if (isnan(values[0]) || isnan(values[1]) || memcmp(&values[0], &values[1], sizeof *values) == 0)
-            /* NaN: at least one of the runs has no held-out loss after this step, or computed a loss or norm that is
-               NaN */
+        const bool first = isnan(values[0]), second = isnan(values[1]);
+        const bool missing = (first || second) && place == check->microbatches + HELD_OUT;
+        if (missing || (first && second) || memcmp(&values[0], &values[1], sizeof *values) == 0)
             continue;
         check->differs = true;
         check->step = report->step;
@@ -82,6 +82,15 @@ static const char *name_of(const Check *check)
     return is_loss(check) ? "loss" : check->place == check->microbatches + NORM ? "gradient_norm" : "held_out_loss";
 }
 
+/* Prints a member of a JSON object; null if the number is infinite or NaN, which JSON does not have. */
+static void print_value(const char *name, double value, FILE *stream)
+{
+    if (isfinite(value))
+        fprintf(stream, ",\"%s\":%.17g", name, value);
+    else
+        fprintf(stream, ",\"%s\":null", name);
+}
+
 static void print_json(const Check *check, FILE *stream)
 {
     fprintf(stream, "{\"equal\":%s,\"steps\":%llu", check->differs ? "false" : "true",
@@ -91,7 +100,9 @@ static void print_json(const Check *check, FILE *stream)
                 name_of(check));
         if (is_loss(check))
             fprintf(stream, ",\"microbatch\":%u", check->place);
-        fprintf(stream, ",\"value\":%.17g,\"reference\":%.17g}", check->values[0], check->values[1]);
+        print_value("value", check->values[0], stream);
+        print_value("reference", check->values[1], stream);
+        fputc('}', stream);
     }
     fputs("}\n", stream);
 }

@@ -1,9 +1,9 @@
 #ifndef COMMAND_CHECK_H
 #define COMMAND_CHECK_H
 
-/* Compares two runs to the bit: every loss, every norm, and the loss on held-out data. A number that is NaN in one of
-   the runs is not compared. The first run is recorded. The second is compared step by step, and ended at the first
-   difference. */
+/* Compares two runs to the bit: every loss, every norm, and the loss on held-out data. All NaNs are equal. The loss on
+   held-out data is not compared if it is NaN or missing in one of the runs. The first run is recorded. The second is
+   compared step by step, and ended at the first difference. */
 
 #include "runtime/trainer/trainer.h"
 

@@ -48,6 +48,8 @@ static void mistakes_are_named(void **state)
         {"latency", "'latency' is not 'key = value'"},
         {"", "'' is not 'key = value'"},
         {"latency=1us,", "'' is not 'key = value'"},
+        {"bandwidth=1,latency=0.000000000000000000000000000000000000000000000000000000000020s",
+         "'latency=0.0000000000000000000000...' is longer than any setting"},
         {"ranks=0-1", "give a latency above 0, a bandwidth, or both"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -6,6 +6,7 @@
 #include "tests/exec/pipelines.h"
 #include "tests/exec/run.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,9 +148,50 @@ static void a_wrong_gradient_is_named(void **state)
     assert_non_null(strstr(error.text, "step 1: gradient_norm "));
 }
 
+/* A number that is NaN in one run only is a difference, and JSON has null for it. A held-out loss may be missing. */
+static void numbers_that_are_not_finite(void **state)
+{
+    (void)state;
+    static const struct {
+        double first[3], second[3]; /* loss, norm, held-out loss */
+        const char *text;
+    } cases[] = {
+        {{NAN, 1, NAN}, {NAN, 1, 2}, "{\"equal\":true,\"steps\":1}\n"},
+        {{NAN, 1, 2},
+         {1, 1, 2},
+         "{\"equal\":false,\"steps\":0,\"difference\":{\"step\":1,\"number\":\"loss\",\"microbatch\":0,"
+         "\"value\":null,\"reference\":1}}\n"},
+        {{1, 2, 3},
+         {1, INFINITY, 3},
+         "{\"equal\":false,\"steps\":0,\"difference\":{\"step\":1,\"number\":\"gradient_norm\",\"value\":2,"
+         "\"reference\":null}}\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[512] = "";
+        double first[3], loss = cases[i].second[0];
+        atomic_bool stop = false;
+        Error error = {""};
+        Check check = {.microbatches = 1, .numbers = first, .stop = &stop, .steps = 1};
+        const StepReport report = {.step = 1,
+                                   .losses = &loss,
+                                   .gradient_norm = cases[i].second[1],
+                                   .has_held_out = true,
+                                   .held_out_loss = cases[i].second[2]};
+        FILE *stream = fmemopen(text, sizeof text, "w");
+        assert_non_null(stream);
+        memcpy(first, cases[i].first, sizeof first);
+        const Observer observer = check_compare(&check);
+        observer.step(observer.context, &report);
+        assert_int_equal(check_tell(&check, true, stream, &error), check.differs ? STATUS_BAD_INPUT : STATUS_OK);
+        fclose(stream);
+        assert_string_equal(text, cases[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_that_are_not_finite),
         cmocka_unit_test(a_right_program_is_equal),
         cmocka_unit_test(a_wrong_loss_is_named),
         cmocka_unit_test(a_wrong_gradient_is_named),
