@@ -20,11 +20,12 @@
      pass         compute: the name in the compiler's CSV, 3F5 or p1:3F5, and 3F5&7B2 for an F&B; 3U1 is the first U
                   of stage 3 in the step
      halves       an F&B or F&F whose halves can be told apart: the microseconds of its first F, then those of the other
-                  half. If the halves run one after the other, the F comes first. If a CPU interleaves their
+                  half. If the halves run one after the other, the first F runs first. If a CPU interleaves their
                   components, each time is the sum over the components of that half
      message      communication: the name in the compiler's CSV, 3SEND_F5 or 4RECV_F5; a wait has the name of the
                   message that it waits for
-     put_off      1 for an F&B whose recipe puts weight gradients off, and for the W that computes them
+     put_off      1 for an F&B whose I puts the weight gradients of some components off, and for the W that computes
+                  them
      version      compute, of an asynchronous program: the version of its stage's weights that an F, B or I reads or U
                   makes, counted from 0 in every step; an F&B has two, a W has none
 
@@ -38,14 +39,15 @@
    `dispatch(F) of layer 3`; the one before it that exchanges the numbers of rows, `counts for dispatch(F) of layer 3`.
    If the time of the arrival is unknown, it ends with its wait (AllToAll.arrival). `args` has step, instruction and
    line; `pass`, the half of the instruction, as 3F5; `layer`; `component`, dispatch or combine; `direction`, F or B;
-   and `waited` as above. With --device sim they are the communication inside F&Bs and F&Fs.
+   and `waited`, the microseconds that the rank spent in its post and its wait. With --device sim only F&Bs and F&Fs
+   that follow a recipe have all-to-alls. A modelled trace has none.
 
    A component is an event of phase X and of category component, named `attention(F) of layer 3`, or `head(F)` outside
    the layers. It is the time in which the rank worked on the component, or waited inside it: dispatch and combine
    include posts and waits of their all-to-alls. A component that the recipe of an F&B or F&F divides has several
    events. `args` has step, instruction, line, pass, layer, component and direction (F, B or W) as above, but no layer
-   outside the layers. A pass on a GPU has no such events. With --device sim a pass has them if its time is the sum of
-   the times of its components.
+   outside the layers. A pass on a GPU and a pass in a modelled trace have no such events. With --device sim a pass
+   has them if its time is the sum of the times of its components (see simulator.h).
 
    An arrow (phases s and f) goes from the pass that makes a message to the pass that needs it; both ranks compute its
    `id` from the message. Unless the program is forward-only, each rank has a counter `activations` (phase C, category
@@ -87,7 +89,7 @@ typedef struct TracePart {
     uint32_t layer;     /* NO_LAYER: outside the layers */
     uint8_t part, pass; /* ModelPart; RECIPE_F, B or W */
     uint8_t half;       /* of an F&B or F&F whose halves run together: 0 or 1; otherwise 0 */
-    bool counts;        /* an all-to-all of numbers of rows */
+    bool counts;        /* an all-to-all that exchanges numbers of rows, not rows */
     double start, end;
     double waited; /* of an all-to-all: microseconds that the rank spent in its post and its wait */
 } TracePart;

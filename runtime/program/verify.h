@@ -39,25 +39,27 @@ typedef struct ChunkState {
     const uint16_t *homes;
     uint32_t microbatches; /* number of microbatches of the pipe */
     uint32_t own;          /* number of microbatches that use this copy of the stage */
-    uint32_t completed;    /* number of microbatches whose B or W has run (forward-only: whose F) */
+    uint32_t completed;    /* number of microbatches whose B or W has run on this copy (forward-only: whose F) */
     uint16_t pipe, stage;
     uint16_t group;
-    bool posted, reduced; /* posted: a REDUCE has run since the last U; reduced: a WAIT_REDUCE has */
+    /* since the last U, or if there was none, since the step began: posted: a REDUCE has run; reduced: a WAIT_REDUCE
+       has run */
+    bool posted, reduced;
     bool updated;
     uint32_t reductions; /* how many REDUCEs this copy has reached */
     /* of an asynchronous program */
-    uint32_t newest; /* version of the chunk's weights: the number of U so far */
+    uint32_t newest; /* the newest version of the chunk's weights: the number of U in the step so far */
     /* number of microbatches whose gradients no U has used yet: those of this copy of the stage; from its REDUCE on,
        those of all copies */
     uint32_t gathered;
-    uint32_t *versions;     /* [microbatches]: the version that the F used */
+    uint32_t *versions;     /* [microbatches]: the version that the F used; NULL: the program is not asynchronous */
     const uint32_t *wanted; /* Pipe.versions */
 } ChunkState;
 
 /* A slot of the class WEIGHTS. */
 typedef struct WeightSlot {
     uint32_t version;
-    uint32_t readers; /* microbatches whose F has used this version and whose B or I has not run */
+    uint32_t readers; /* number of microbatches whose F has used this version and whose B or I has not run */
     uint16_t chunk;   /* the chunk whose weights the slot holds; CHUNK_NONE: none so far */
 } WeightSlot;
 
@@ -71,8 +73,8 @@ typedef struct RankState {
     uint32_t used[SLOT_CLASSES]; /* how many different slots of each class have been used so far */
     uint32_t occupied;           /* how many slots of all classes but WEIGHTS are not free */
     uint32_t held, peak;         /* activations */
-    /* the I of an F&B that has put weight gradients off: the W of these must be the rank's next pass; NULL: there is
-       none */
+    /* the I of the F&B that was the rank's last pass, if it has put weight gradients off: the W of these gradients must
+       be the rank's next pass. NULL: the last pass has put nothing off */
     const Instruction *put_off;
     /* [Operand.slot]: the label of the content that this slot operand of the current instruction names */
     uint64_t labels[SLOT_OPERANDS];
@@ -81,10 +83,11 @@ typedef struct RankState {
 /* The copies of one stage in one pipe. */
 typedef struct Place {
     uint16_t rank; /* of the first copy */
-    uint8_t chunk; /* of the first copy, on that rank */
+    uint8_t chunk; /* number of the first copy's chunk on `rank` */
     uint16_t copies;
-    uint16_t *homes; /* as in ChunkState; NULL: there is one copy */
-    uint8_t *passes; /* as in ChunkState; NULL: there is one copy, and its ChunkState has the array */
+    uint16_t *homes; /* [microbatches]: the rank of the copy that a microbatch uses; NULL: there is one copy */
+    /* ChunkState.passes of all copies; NULL: there is one copy, and only its ChunkState has the array */
+    uint8_t *passes;
 } Place;
 
 /* The buffer for messages from one rank to another. It holds at most one message, which was sent and not received
@@ -102,7 +105,7 @@ typedef struct Verifier {
     Place *places; /* [pipe * stages + stage] */
     RankState *ranks;
     uint32_t *reduce_arrivals; /* [group] */
-    Link **links; /* [sender]: a buffer for one message to each receiver; NULL: every message is a rendezvous */
+    Link **links; /* [sender]: a list of buffers, one for each receiver so far; NULL: every message is a rendezvous */
     uint32_t norm_arrivals, ended;
     uint32_t *runnable; /* a stack of ranks */
     uint32_t runnable_count;
@@ -114,7 +117,8 @@ Status verifier_prepare(Verifier *verifier);
 /* Explains why no rank can continue; the arena owns the result. STATUS_BAD_INPUT, or STATUS_RUN_FAILED if out of
    memory. */
 Status verifier_explain_deadlock(Verifier *verifier, Arena *arena, Deadlock *deadlock);
-/* Whether the program passes its verification if one message from each rank to each other rank is buffered. */
+/* Whether the program passes its verification if one message from each rank to each other rank is buffered. False also
+   if out of memory. */
 bool verifier_runs_buffered(const Program *program);
 
 /* The label of the content that a slot operand of the instruction names. It is a slot's word without its state. */
@@ -154,7 +158,7 @@ Status verifier_run_second(const Verifier *verifier, uint32_t rank, const Instru
 Status verifier_check_put_off(Verifier *verifier, uint32_t rank, const Instruction *instruction);
 /* Records the pass of an instruction or of one half of an F&B or F&F; other instructions change nothing. */
 void verifier_record_pass(const Verifier *verifier, RankState *state, const Instruction *instruction);
-/* Refuses the program if no WAIT_REDUCE of the chunk has run since its last U. */
+/* Refuses the program if no WAIT_REDUCE of the chunk has run since its last U, or if there was none, in the step. */
 Status verifier_check_reduced(const Verifier *verifier, uint32_t rank, uint32_t chunk);
 
 /* --- verify_sums.c: the rank has arrived at `instruction` --- */
@@ -168,13 +172,15 @@ Status verifier_arrive_at_end(Verifier *verifier, uint32_t rank);
 
 /* --- verify_messages.c --- */
 
-/* Blocks the rank at its SEND or RECEIVE. If the other end is there, or the link's buffer allows it, the message is
-   exchanged, and the ranks that it concerns become runnable. */
+/* Blocks the rank at its SEND or RECEIVE. If the other end has arrived, exchanges the message, and both ranks become
+   runnable. With buffers (Verifier.links), uses the link's buffer instead, if it is empty (SEND) or full (RECEIVE).
+   Refuses the program if the peer is not the rank that holds the other stage, or if the two ends name different
+   contents. */
 Status verifier_arrive_at_message(Verifier *verifier, uint32_t rank, const Instruction *instruction);
 
 /* --- verify.c --- */
 
-/* Ends the wait of a rank: it continues with its next instruction. */
+/* Ends the wait of a rank: moves it to its next instruction, and puts it on the stack of runnable ranks. */
 void verifier_resume(Verifier *verifier, uint32_t rank);
 
 static inline const Place *verifier_place(const Verifier *verifier, uint32_t pipe, uint32_t stage)

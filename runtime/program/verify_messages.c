@@ -1,6 +1,7 @@
 #include "runtime/program/verify.h"
 
-/* This file verifies messages: each is a rendezvous, or every link between two ranks buffers one message. */
+/* This file verifies messages. Each message is a rendezvous; but if Verifier.links is set, each link from one rank to
+   another buffers one message. */
 
 const Operand *verifier_message(const Instruction *instruction)
 {

@@ -270,8 +270,8 @@ static bool puts_off(const Instruction *pass)
     return (pass->opcode == OP_BACKWARD_INPUT || pass->opcode == OP_BACKWARD_WEIGHT) && pass->put_off;
 }
 
-/* Checks the second half of an F&B. An I that names no components leaves all weight gradients to a later W, so it fits
-   any recipe. */
+/* Checks which weight gradients the second half of an F&B puts off. An I that names no components leaves all weight
+   gradients to a later W, so it fits any recipe. */
 static Status check_pair_put_off(const Verifier *verifier, uint32_t rank, const Instruction *pair)
 {
     const Instruction *second = pair->second;

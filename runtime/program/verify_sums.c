@@ -21,8 +21,8 @@ static Status check_complete(const Verifier *verifier, uint32_t rank, const Chun
                            chunk->stage, missing);
 }
 
-/* Checks that the gradients of all chunks are complete: every microbatch has added to them, and they are summed over
-   all copies. */
+/* Checks that the gradients of all chunks of the rank are complete: every microbatch of the chunk has added to them,
+   and they are summed over all copies of the stage. */
 static Status check_gradients(const Verifier *verifier, uint32_t rank)
 {
     const RankState *state = &verifier->ranks[rank];
@@ -117,8 +117,8 @@ void verifier_update_async(RankState *state, const Instruction *instruction)
     chunk->posted = chunk->reduced = false;
 }
 
-/* Checks that a U has used every gradient, and that the newest version of each chunk is in the weights slot where the
-   next step begins. */
+/* At the END of an asynchronous program: checks that a U has used every gradient, and that the newest version of each
+   chunk's weights is in the slot from which the next step reads it (slot c for chunk c). */
 static Status check_updated(const Verifier *verifier, uint32_t rank)
 {
     const RankState *state = &verifier->ranks[rank];

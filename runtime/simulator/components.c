@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-enum { OUTSIDE = MODEL_PARTS - RECIPE_NAMES }; /* parts that may be outside the layers */
+enum { OUTSIDE = MODEL_PARTS - RECIPE_NAMES }; /* number of parts that may be outside the layers */
 
 PassRange pass_range(StageCost cost)
 {
@@ -78,7 +78,7 @@ static Component component_at(const PassWalk *walk, uint32_t layers, uint32_t pl
     return component;
 }
 
-/* Writes the next component; false: there is none. */
+/* Writes the next component that takes time; false: there is none. */
 static bool next_component(PassWalk *walk, Component *component)
 {
     const uint32_t layers = costs_stage_layers(walk->simulator->costs, walk->simulator->stages, walk->stage);

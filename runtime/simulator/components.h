@@ -2,7 +2,7 @@
 #define SIMULATOR_COMPONENTS_H
 
 /* Notes in Simulator.components when the components of a simulated pass ran, for a trace. If Simulator.components is
-   NULL, these functions do nothing. */
+   NULL, the functions note nothing. */
 
 #include "runtime/simulator/simulator.h"
 
@@ -21,8 +21,9 @@ void components_note(const Simulator *simulator, uint8_t half, PartSpan span);
    the time that its cost says. They run in the order of a real stage: F from the first component to the last, I and W
    in reverse. Notes nothing if `units` is not the sum of these times, because then the pass has a cost of its own. */
 void components_note_pass(const Simulator *simulator, uint32_t stage, StageCost cost, double units, int64_t begun);
-/* Like components_note_pass, but notes only the components outside the layers, in half `half` of an F&B or F&F. Returns
-   when the last of them ended (ns). */
+/* Notes the components outside the layers of a pass that began at `begun` (ns) and is half `half` of an F&B or F&F.
+   They run one after the other, each for the time that its cost says. Returns when the last one ended (ns); `begun` if
+   there is none, or if nothing is noted. */
 int64_t components_note_outside(const Simulator *simulator, uint32_t stage, StageCost cost, uint8_t half,
                                 int64_t begun);
 

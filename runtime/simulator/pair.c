@@ -20,8 +20,8 @@ static const RecipeStep *step_of(const PairWalk *walk, RecipeEntry entry)
     return &walk->order->steps[entry.component][entry.pass];
 }
 
-/* Sets `next` to the next entry of the recipe walk, if it is not set and there is one. Skips W if the backward is I
-   alone. */
+/* Sets walk->next to the next entry of the recipe, if it is not set and there is one. Skips W unless walk->weights is
+   true. */
 static void find_next(PairWalk *walk)
 {
     RecipeEntry entry;

@@ -29,14 +29,16 @@ PairOrder pair_order(const Recipe *recipe, const Costs *costs);
 typedef struct PairWalk {
     const PairOrder *order;
     RecipeWalk entries;
-    bool weights;     /* true: the backward is a B; false: an I alone */
+    /* true: the walk includes W, because the backward is a B, or an I that puts off only some weight gradients; false:
+       the backward is an I alone, or there is none (F&F) */
+    bool weights;
     bool has_next;    /* `next` is set */
     PairOp next;      /* the operation of the recipe entry read last, if pair_next has not returned it yet */
     PairOp posted[2]; /* [half] its last post */
     bool waits[2];    /* [half] pair_next has not returned the wait for that post yet */
 } PairWalk;
 
-/* Begins a walk over the operations of one F&B or F&F. `weights`: the backward is a B, not an I alone. */
+/* Begins a walk over the operations of one F&B or F&F. `weights`: as in PairWalk. */
 PairWalk pair_walk(const PairOrder *order, uint32_t first_layers, uint32_t second_layers, bool weights);
 /* Writes the next operation; false: there is none. */
 bool pair_next(PairWalk *walk, PairOp *op);

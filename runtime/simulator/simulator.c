@@ -151,7 +151,8 @@ static const PairOrder *order_of(const Simulator *simulator, uint32_t first_chun
     return order->entries.recipe ? order : NULL;
 }
 
-/* The cost of the pass that is the second half of an F&B or F&F. */
+/* The cost of the pass that is the second half of an F&B or F&F: COST_B also for an I that puts off only some weight
+   gradients. */
 static StageCost second_pass(const PassPair *pair)
 {
     return pair->both_forward ? COST_F : pair->weights ? COST_B : COST_I;
@@ -178,13 +179,13 @@ static double time_outside(const Simulator *simulator, const PassPair *pair, con
 
 /* The link on which the communications of an F&B or F&F run. Times in ns. */
 typedef struct PairLink {
-    int64_t free;            /* when the link has finished everything that was posted */
+    int64_t free;            /* when the link has finished everything that was posted so far */
     int64_t arrival[2];      /* [half] when its latest post arrives */
     size_t number[2];        /* [half] number of its latest post in Simulator.flights */
     uint32_t first_layer[2]; /* [half] the first layer of its stage, in the whole model */
 } PairLink;
 
-/* The pass of an operation: RECIPE_F, also in both halves of an F&F, B or W. */
+/* The pass of an operation: RECIPE_F (also in both halves of an F&F), RECIPE_B or RECIPE_W. */
 static uint8_t pass_of(const PairOp *op) { return op->entry.pass < RECIPE_PASSES ? op->entry.pass : RECIPE_F; }
 
 static uint32_t layer_of(const PairWalk *walk, const PairLink *link, const PairOp *op)
@@ -199,7 +200,8 @@ static Flight flight_of(const PairWalk *walk, const PairLink *link, const PairOp
         .layer = layer_of(walk, link, op), .component = op->entry.component, .pass = pass_of(op), .half = op->half};
 }
 
-/* The component that a recipe's entry names, or of which it names a part. */
+/* The component that a recipe's entry names. If it names a part of a component: attention for qkv and core, mlp for
+   shared. */
 static uint8_t component_of(RecipeEntry entry)
 {
     switch (entry.component) {

@@ -14,8 +14,9 @@
    operation that computes sleeps for its time. The walk posts communications without waiting for them. They run one
    after the other on the link of the rank. A wait ends when its communication has ended.
 
-   A trace shows the components of a pass if the time of the pass is the sum of their costs. A pass alone is one sleep,
-   which the trace divides as the costs say. */
+   A trace shows the components of a pass if the time of the pass is the sum of their costs, but none of a W that
+   computes only put-off weight gradients (with --in-turn: nor of the rest of that W). A pass alone is one sleep, which
+   the trace divides as the costs say. */
 
 #include "runtime/base/flights.h"
 #include "runtime/base/part_spans.h"
@@ -30,7 +31,7 @@ typedef struct Simulator {
     const RankProgram *program;
     int rank;
     /* [2]: the clock comparisons by which this rank converts its time to rank 0's clock; messages hold times of that
-       clock */
+       clock. [1] is all zero until the end of the run */
     const ClockSample *compared;
     const Recipes *recipes; /* the recipes of the program's F&Bs or F&Fs */
     /* [simulator_orders]: the order of each recipe, the common one last. If the recipe of an order is NULL, each of its
@@ -58,8 +59,8 @@ ChunkPlan simulator_chunk(const Program *program);
 void simulator_begin(void);
 /* The number of communications that the instruction posts: none unless it is an F&B or F&F whose inside is walked. */
 size_t simulator_flights(const Simulator *simulator, const Instruction *instruction);
-/* The most spans that this pass, or half of an F&B or F&F, notes in `components`. For a B: the most that each of its
-   two passes, I and W, notes. */
+/* The most spans that this pass, or half of an F&B or F&F, notes in Simulator.components. For a B: the most that each
+   of its two halves, I and W, notes. */
 size_t simulator_spans_most(const Simulator *simulator, const Instruction *pass);
 /* Which costs affect the times of the program, as bits 1 << StageCost. */
 uint32_t simulator_costs_used(const Program *program);

@@ -27,7 +27,8 @@ static Status put_program(const Session *session, FILE *stream, Error *error)
     return good ? STATUS_OK : error_set(error, STATUS_RUN_FAILED, "no memory for the checksum of the program");
 }
 
-/* Writes the options that change the numbers of the run, or the collectives of its processes. */
+/* Writes the options that change the numbers of the run, or the collectives of its processes, and checksums of costs,
+   weights and data. */
 static void put_options(const Session *session, FILE *stream)
 {
     const RunOptions *options = session->options;
@@ -122,8 +123,8 @@ Status session_agree(const Session *session, World *world, Error *error)
     return status;
 }
 
-/* Members of an expert group post their all-to-alls in the order of their lists of operations. So these lists must be
-   equal. */
+/* Checks that each rank has the same lists of operations in all replicas. The members of an expert group are one rank
+   in several replicas. They post their all-to-alls in the order of these lists. */
 Status lists_agree(Rank *rank, Error *error)
 {
     const Mesh mesh = rank->session->mesh;

@@ -1,4 +1,4 @@
-/* The times of a rank's all-to-alls and components. */
+/* Prepares the tables in which a rank notes the times of its all-to-alls and components. */
 #include "runtime/trainer/rank.h"
 
 static size_t flights_of(const Rank *rank, const Instruction *instruction)

@@ -18,7 +18,7 @@ static Status no_weights(const char *path, FILE *file, Error *error)
                         : error_set(error, STATUS_BAD_INPUT, "%s: not a file of weights that dprun --save wrote", path);
 }
 
-/* What the head of a file of weights says, apart from the model's settings. */
+/* What dprun keeps of a file of weights, apart from the model's settings in its head and the weights. */
 typedef struct Head {
     unsigned version;
     unsigned long long parameters;

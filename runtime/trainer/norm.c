@@ -16,8 +16,8 @@ static Status sum_copies(const Rank *rank, const BoundChunk *chunk, Error *error
     return STATUS_OK;
 }
 
-/* Calls sum_copies, and takes the tallies of W out of the gradient buffer. Only one copy of a stage reports its
-   tallies. */
+/* Calls sum_copies, and takes out of the gradient buffer what the W passes have counted there about experts
+   (StageTallies). Only one copy of a stage reports these tallies. */
 static Status complete_gradient(const Rank *rank, const BoundChunk *chunk, Error *error)
 {
     StageTallies reported_elsewhere = {0};

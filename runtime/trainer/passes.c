@@ -107,7 +107,7 @@ static bool overlaps(const Rank *rank)
 
 /* --- binding to addresses before the first step --- */
 
-/* Binds a pass to its buffers: a B is two bound lists, I and W; any other pass is one. */
+/* Binds a pass to its buffers. A B becomes two bound lists, I and W; any other pass one, bound[0]. NULL: not bound. */
 static Status bind_pass(const Rank *rank, StagePass pass, const PassPair *work, void *bound[2], Error *error)
 {
     const PassSlots *slots = pass == STAGE_FORWARD ? &work->forward : &work->backward;

@@ -53,7 +53,7 @@ typedef struct Figures {
     Figure parts[2][MODEL_PARTS][PART_PASSES]; /* as in PartTimes */
     double pairs;
     Figure messages[SIZES];
-    int64_t elapsed;  /* ns since the transfers began */
+    int64_t elapsed;  /* ns since the round trips with the present neighbour began */
     double gradients; /* bytes of the gradients of the rank's stages; only one copy of a stage counts */
 } Figures;
 
@@ -290,7 +290,8 @@ static void put_parts(const Figures *figures, FILE *stream)
         }
 }
 
-/* Writes `overlap`: the time of F&Bs divided by the sum of the times that their parts take outside F&Bs. */
+/* Writes `overlap`: the time of F&Bs divided by the sum of the times that their parts take outside F&Bs. 1 if no F&B
+   ran its parts together. */
 static void put_overlap(const Figures *figures, const char *device, FILE *stream)
 {
     double turn = 0;

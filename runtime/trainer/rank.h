@@ -36,7 +36,7 @@ typedef struct BoundChunk {
     /* `parameters` are the weights between steps. A forward-only run has no gradients or moments, and its
        `master_weights` are `parameters` */
     StageWeights weights;
-    uint64_t updates; /* asynchronous program: number of U so far */
+    uint64_t updates; /* asynchronous program: number of U of this chunk in the run so far */
     /* [microbatches] in the device's memory; inputs: NULL if not the first stage; targets: NULL if not the last */
     char *inputs, *targets;
     char *outputs; /* last stage: [microbatches] outputs, in the device's memory; NULL if not wanted */
@@ -67,13 +67,17 @@ typedef struct RankRecord {
        chunks of the rank that have BoundChunk.counts */
     uint64_t parameters;
     uint64_t planned_bytes;
-    uint32_t stop; /* the rank was asked to end after this step */
+    /* 1: the run is to end after this step: this rank was asked to stop, or its profile is long enough; else 0 */
+    uint32_t stop;
     uint32_t reserved;
-    double norm; /* norm of all gradients; asynchronous program: the largest norm of the rank's updates in this step */
+    /* norm of all gradients; 0 if forward-only; asynchronous program: the largest norm of the rank's U in this step */
+    double norm;
     StageTallies tallies;
     PlacingRecord placing;
-    FlightTimes all_to_alls; /* sums of the times of all all-to-alls of the step */
-    /* losses of the microbatches whose last stage is on this rank: chunk after chunk, each in ascending order */
+    /* of all all-to-alls of the step on this rank; time in which several are in flight counts once */
+    FlightTimes all_to_alls;
+    /* losses of the microbatches whose last stage is on this rank: chunk after chunk, those of a chunk in the order of
+       the microbatches */
     double losses[];
 } RankRecord;
 
@@ -92,7 +96,7 @@ typedef struct Squares {
     double *own;  /* [chunks][square_sums] of this rank, in the device's memory */
     double *host; /* [most_chunks][square_sums] */
     /* of the last NORM: the norm, and the factor that clips gradients. In an asynchronous program `norm` is the largest
-       norm of the step's U, and `clip` is 1 */
+       norm of this rank's U in the step, and `clip` is 1. Forward-only: 0 and 1 */
     double norm, clip;
 } Squares;
 
@@ -146,7 +150,7 @@ typedef struct Placing {
 typedef struct Rank {
     Session *session;
     int member;          /* number in the world */
-    int number, replica; /* its coordinates: the rank in the program, and the replica */
+    int number, replica; /* the member's coordinates: the rank in the program, and the replica */
     World *world;
     Progress *progress;
     Device *device;
@@ -157,7 +161,7 @@ typedef struct Rank {
     Flights flights;     /* the all-to-alls of a step */
     /* the components of a step; room 0: they are not wanted, or their times are unknown */
     PartSpans components;
-    ModelConfig model; /* Session.model, with the expert group if there is one */
+    ModelConfig model; /* Session.model with RunOptions.expert_rows and, if there is one, the expert group */
     StageTable stages; /* the functions that the executor calls: the model's or the simulator's */
     Simulator simulator;
     BoundChunk *chunks; /* NULL if the run is simulated */
@@ -207,7 +211,9 @@ struct Session {
     uint32_t kept_steps;       /* how many steps the trace shows at most: the last steps */
     int64_t begun;             /* start of session_run, ns */
     bool stuck;                /* a rank's thread did not return, so it still uses its memory */
-    Error divergence;          /* on rank 0: what is not finite, where, and what was written; empty on other ranks */
+    /* what is not finite, where, and what was written. Only rank 0 writes it, so it is empty in processes without rank
+       0 */
+    Error divergence;
     Arena tables;
 };
 
@@ -268,8 +274,8 @@ typedef struct Layout {
 } Layout;
 
 Status stages_open(Rank *rank, Error *error);
-/* Assigns memory to weights, their further versions, workspace, Squares.own, and the data of a step. Does nothing in a
-   simulated run. */
+/* Assigns memory to weights, their further versions, gradients, moments, workspace, Squares.own, and the data of a
+   step. Does nothing in a simulated run. */
 void stages_place(Rank *rank, Layout *layout);
 ChunkPlan stages_plan(const Rank *rank, uint32_t chunk);
 /* Writes the initial weights. */
@@ -294,7 +300,7 @@ Status placing_step(Rank *rank, Error *error);
 
 /* The stage functions of the model on this rank. */
 StageTable rank_stages(const Rank *rank);
-/* The gradient of copy `copy` of a stage; `chunk` represents several copies (BoundChunk.copies). */
+/* The gradient of copy `copy` of the chunk's stage. A chunk without BoundChunk.copies has only copy 0. */
 void *gradient_of(const BoundChunk *chunk, uint32_t copy);
 
 /* --- norm.c --- */
@@ -318,7 +324,8 @@ Status rank_open_flights(Rank *rank, Error *error);
 
 /* --- train.c --- */
 
-/* Compares this rank's clock with rank 0's; fills in times.compared[which]. A collective of all ranks. */
+/* Compares this rank's clock with rank 0's; fills in times.compared[which] and times.processors. A collective of all
+   ranks. */
 Status compare_clocks(Rank *rank, int which, Error *error);
 /* The work of one Rank: opens it, runs the steps, and writes the files at the end. */
 Status rank_train(void *rank, Error *error);
@@ -328,9 +335,10 @@ Status rank_train(void *rank, Error *error);
 /* Checks the losses and gradients after a step. All ranks reach the same result and set rank->diverged, so they end the
    run together. Rank 0 keeps the message. */
 void diverged_in_step(Rank *rank, const StepReport *report);
-/* Checks the held-out loss after the last step. */
+/* If the held-out loss is not finite, sets rank->diverged; rank 0 adds to the message. */
 void diverged_on_held_out(Rank *rank, double loss);
-/* Checks the weights before they are saved. A collective of all ranks. */
+/* Checks the master weights before they are saved: if one is not finite, sets rank->diverged; rank 0 adds to the
+   message. A collective of all ranks. */
 Status diverged_in_weights(Rank *rank, Error *error);
 /* On rank 0: the name under which a diverged run writes the file that was to be `path`; adds it to the message. The
    caller frees it. NULL: `path` is standard output, a pipe or a device, and nothing is written. */

@@ -85,8 +85,8 @@ static Piece piece_of(const Stage *stage, size_t segment, int member, int member
     return (Piece){own.offset, own.elements, member + 1 == members ? own.saved - own.of_all : 0};
 }
 
-/* Writes the piece of a segment that the `member`-th member of the expert group saves. owner: the number of this member
-   in the mesh. */
+/* Writes the piece of a segment that member `member` of the expert group, counted from 0, saves. `owner`: the number of
+   this member in the mesh. `home`: the first copy of the stage. */
 static Status save_piece(Rank *rank, const Home *home, size_t segment, int member, int owner, FILE *stream,
                          Error *error)
 {

@@ -105,7 +105,7 @@ static void plan_outputs(Session *session)
     }
 }
 
-/* Checks the output paths before any work, so that no training is lost because a file cannot be written. */
+/* Checks the output paths before the first step, so that no training is lost because a file cannot be written. */
 static Status check_outputs(const RunOptions *options, Error *error)
 {
     const char *const paths[] = {options->outputs, options->save, options->trace, options->profile};

@@ -101,7 +101,8 @@ static TraceParts make_components(const Rank *rank, uint64_t step, int64_t origi
     return (TraceParts){parts, count};
 }
 
-/* The lanes that the rank has in the trace, as a bit mask. */
+/* The lanes that the rank has in the trace, as bits 1 << TraceLane. Those of all-to-alls and components are the ones
+   that `step` used. */
 static unsigned lanes_of(const Rank *rank, uint64_t step)
 {
     const size_t count = rank->times.flight_counts[step_index(rank, step)];

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* Gathers the records of all ranks. It is a barrier that ends the step on all ranks. */
+/* Gathers the records of all ranks. This is also a barrier: no rank continues before all ranks have called it. */
 static Status tell(Rank *rank, Error *error)
 {
     const atomic_bool *stop = rank->session->hooks.stop;

@@ -35,8 +35,9 @@ typedef struct RunOptions {
     double seconds;
     const char *trace, *save, *outputs, *profile; /* paths to write; NULL: not wanted */
     bool in_turn, overcommit;
-    LinkModel link;     /* the network that transfers imitate */
-    double expert_rows; /* memory is planned for this many times the rows of an equal load; 0: for the worst case */
+    LinkModel link; /* the network that transfers imitate */
+    /* memory of experts is planned for this many times the rows of an equal load; 0: for the worst case */
+    double expert_rows;
     /* expert_replicas: how many physical experts a layer has beyond one for each expert. rebalance: experts are placed
        anew after every `rebalance` steps; 0: never. moves: how many physical experts of a layer may change at a time;
        0: any number. All three only for a forward-only program with `shards` of 2 or more */
@@ -91,15 +92,16 @@ typedef struct StepReport {
     double seconds;
     /* seconds from the start of the first pass or U of all ranks to the end of the last one */
     double makespan;
-    /* (ranks * cost - busy) / (ranks * cost), over the ranks of all replicas; busy is the time that all ranks spend in
-       passes and U; cost is the longest time of any rank from the start of its first pass or U to the end of its last
-       one. NAN if ranks share processors: part of their waiting is then for processors and not due to the schedule */
+    /* (ranks * cost - busy) / (ranks * cost), over the ranks of all replicas; busy is the time that all ranks together
+       spend in passes and U. Each rank takes some time from the start of its first pass or U to the end of its last
+       one; cost is the longest of these times. NAN if ranks share processors: part of their waiting is then for
+       processors and not due to the schedule */
     double bubble_rate;
     const double *busy;     /* [replicas * ranks] seconds in passes, in an asynchronous program also in U */
-    double product_seconds; /* in matrix products, summed over all ranks; 0 on a GPU */
+    double product_seconds; /* seconds in matrix products, summed over all ranks; 0 on a GPU, or if simulated */
     double operations;      /* floating-point operations in these products */
-    /* seconds in which all-to-alls of layers were in flight, and the part of this time in which the rank waited for
-       them; summed over all ranks. 0: there are no all-to-alls */
+    /* seconds in which all-to-alls of a rank's layers were in flight, and the part of this time in which the rank
+       waited for them; each summed over all ranks. 0: there are no all-to-alls */
     double all_to_all_seconds, all_to_all_waited;
     /* true on the last step of a training that has held-out data; false if a step has diverged, and in a run that is
        forward-only, is simulated, or makes a profile */
@@ -133,8 +135,8 @@ typedef struct Passes {
     /* NULL: the halves run one after the other */
     Status (*overlap)(const StagePair *pair, const Recipe *recipe, Error *error);
     /* Called before the first step; NULL: nothing is bound. On a device that only enqueues, buffers never move: every
-       pass is bound to its buffers once, and `run` runs it. On other devices only bind_overlap is called: it makes the
-       merged lists before the first step, and *bound is ignored. */
+       pass that puts no weight gradients off is bound to its buffers once, and `run` runs it. On other devices only
+       bind_overlap is called: it makes the merged lists before the first step, and *bound is ignored. */
     Status (*bind)(const Stage *stage, RecipePass pass, const PassBuffers *buffers, BoundPass **bound, Error *error);
     Status (*bind_overlap)(const StagePair *pair, const Recipe *recipe, BoundPass **bound, Error *error);
     Status (*run)(BoundPass *bound, Error *error);

@@ -32,9 +32,9 @@ struct LocalChannel {
     alignas(CACHE_LINE) uint64_t sent;     /* used by the sender */
     alignas(CACHE_LINE) uint64_t received; /* used by the receiver */
     /* Message k uses entry k % capacity. The first of its two posts fills the entry, the second one empties it. The
-       entry must be empty when a member posts message k + capacity. It is empty for this reason: the capacity is at
-       least the number of a member's requests, so this member has waited for one of the messages k to k + capacity - 1.
-       Both members have posted that message, and so, before it or with it, message k. Waits may be in any order. */
+       entry must be empty when a member posts message k + capacity. It is empty: the capacity is at least the number of
+       a member's requests, so this member has waited for at least one of the messages k to k + capacity - 1. Both
+       members have posted that message, and because they post in order, also message k. Waits may be in any order. */
     alignas(CACHE_LINE) _Atomic(LocalRequest *) places[];
 };
 

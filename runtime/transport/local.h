@@ -106,24 +106,24 @@ struct LocalCommunicator {
        last to post, the end of the whole sum, after which all members may use their buffers again */
     DeviceEvent *given, *summed;
     uint64_t all_to_alls;      /* how many all-to-alls this member has posted */
-    uint64_t all_to_alls_open; /* how many of them this member has not waited for yet */
+    uint64_t all_to_alls_open; /* how many all-to-alls this member has posted and not waited for yet */
 };
 
 typedef struct LocalChannel LocalChannel;
 
-/* What one member has posted for an all-to-all. */
+/* What one member has posted for an all-to-all: an entry of LocalShared.posted. */
 typedef struct LocalPosted {
     AllToAll all_to_all;
     /* the struct that the member passed to the post; `all_to_all` is a copy of it */
     AllToAll *owned;
     /* with a network: when the last piece of the all-to-all for this member arrives, in ns */
     int64_t arrival;
-    /* the member has not waited for the all-to-all yet, so pieces may still have to be moved. Only the member itself
-       uses this field */
+    /* true from the post until the member has found that all pieces from and to it are moved, in its wait or in a later
+       post that needs the entry. Only the member itself uses this field */
     bool busy;
     alignas(CACHE_LINE) _Atomic uint64_t number; /* number of the all-to-all that the member has posted, from 1 */
     _Atomic uint64_t done;                       /* number of pieces from and to this member that have been moved */
-    _Atomic int64_t moved;                       /* when the latest of these pieces was moved, in ns */
+    _Atomic int64_t moved;                       /* when the latest piece from or to this member was moved, in ns */
 } LocalPosted;
 
 /* The part of a communicator that its members share. */
@@ -131,16 +131,17 @@ struct LocalShared {
     LocalShared *next;
     int number, count, users;
     LocalCommunicator *sides;
-    uint64_t capacity;                 /* entries of a channel; a power of two */
-    _Atomic(LocalChannel *) *channels; /* [from * count + to], a channel is made at its first use; NULL before */
+    uint64_t capacity; /* entries of a channel; a power of two */
+    /* [from * count + to], each NULL until its first use. The array is NULL if there are no messages */
+    _Atomic(LocalChannel *) *channels;
     /* the sum in flight */
     LocalBarrier *posts;
-    void **buffers;                             /* [count] */
-    DeviceEvent **given;                        /* [count], with a device */
-    DeviceEvent *summed;                        /* with a device: the end of the whole sum */
-    size_t elements, size;                      /* size: bytes of an element */
-    uint64_t units;                             /* into how many units the sum is cut; each is added up by one member */
-    int64_t arrival;                            /* with a network: when the sum has arrived at all members, in ns */
+    void **buffers;        /* [count] */
+    DeviceEvent **given;   /* [count], with a device */
+    DeviceEvent *summed;   /* with a device: the end of the whole sum */
+    size_t elements, size; /* size: bytes of an element */
+    uint64_t units;        /* into how many units the sum is cut; one member adds up each. 0 with a device */
+    int64_t arrival;       /* with a network: when the sum has arrived at all members, in ns */
     alignas(CACHE_LINE) _Atomic uint64_t ready; /* number of the last sum that all members have posted */
     alignas(CACHE_LINE) _Atomic uint64_t next_unit;
     alignas(CACHE_LINE) _Atomic uint64_t finished; /* how many units have been added up so far */

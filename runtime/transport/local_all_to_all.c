@@ -134,7 +134,8 @@ static Status finish(LocalCommunicator *side, uint64_t number, Error *error)
     return STATUS_OK;
 }
 
-/* Computes when a piece arrives over the imitated network. */
+/* Computes when a piece arrives over the imitated network. The arrival of the receiver's all-to-all is that of its last
+   piece. */
 static void carry(const LocalCommunicator *side, uint64_t number, int from, int to, int64_t now)
 {
     const LocalPosted *sender = entry_of(side->shared, number, from);
@@ -164,9 +165,9 @@ static void publish_to_network(LocalCommunicator *side, LocalPosted *posted, uin
     pthread_mutex_unlock(&local->network);
 }
 
-/* The entry of the new all-to-all may still be used by an older one, which this member has not waited for. Then this
-   member finishes the older one first. It need not wait for other members to post: it has waited for an all-to-all
-   that was posted between these two, so all members have posted the older one. */
+/* The entry of the new all-to-all may still be used by an older one, for which this member has not waited. Then this
+   member finishes the older one first. For that it needs no post of another member: it has already waited for an
+   all-to-all that it posted after the older one. So all members have posted that one, and before it the older one. */
 Status local_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error)
 {
     LocalCommunicator *side = (LocalCommunicator *)communicator;

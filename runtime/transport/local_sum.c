@@ -1,8 +1,8 @@
 /* Sums among threads. The last member to post a sum cuts it into units and marks it as ready. Each member that waits,
    for this sum or for anything else, takes the next unit and adds it up for all members.
 
-   With a device, the last member to post enqueues the whole sum, to run after everything that the other members had
-   enqueued when they posted, and concurrently with later computation. */
+   With a device, the last member to post enqueues the whole sum, to run after everything that each member had enqueued
+   when it posted, and concurrently with later computation. */
 #include "runtime/transport/local.h"
 #include "runtime/transport/sum.h"
 
@@ -102,8 +102,8 @@ static void carry(const LocalCommunicator *side)
     pthread_mutex_unlock(&side->member->local->network);
 }
 
-/* Called by the last member to post a sum. No other member accesses the shared part now: all have returned from the
-   wait for the previous sum, and they read the shared part again only after `ready` is raised. */
+/* Called by the last member to post a sum. No other member uses the fields that it sets: all members have returned from
+   the wait for the previous sum, and they read only `ready` until it is raised. */
 static Status make_ready(LocalCommunicator *side, size_t elements, size_t size, Error *error)
 {
     LocalShared *shared = side->shared;

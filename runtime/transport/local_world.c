@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* how often a waiting thread checks its counter before it sleeps. The checks take tens of microseconds: longer than
-   most transfers, shorter than most passes */
+/* how often a waiting thread checks its counter before it sleeps; once if there are more members than processors. The
+   checks take tens of microseconds: longer than most transfers, shorter than most passes */
 enum { SPINS = 1000 };
 
 enum { RUNNING, ABORTING, ABORTED };

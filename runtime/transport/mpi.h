@@ -65,7 +65,7 @@ typedef struct MpiWorld {
     bool closed;
     clockid_t clock;         /* processor-time clock of the member's own thread */
     atomic_bool waits;       /* whether the member is in a wait that has lasted for a while */
-    _Atomic uint64_t waited; /* how many such waits of the member have ended */
+    _Atomic uint64_t waited; /* how many waits of the member have ended that had lasted for a while */
     _Atomic int64_t alive;   /* when the latest pulse of another member was received, in ns */
     /* told: pulses that this member has sent to each other member; heard: pulses that it has received from all others
        together. Used under the lock */
@@ -85,8 +85,8 @@ void mpi_leave_at_exit(void);
 bool mpi_is_leaving(void);
 Status mpi_failure(int code, const char *call, Error *error);
 
-/* From now on a thread sends pulses to the other members while this member makes progress. Called by the member's own
-   thread. */
+/* Starts a thread that sends pulses to the other members while this member makes progress; none if there are no other
+   members or no deadline. Called by the member's own thread. */
 void mpi_start_pulse(MpiWorld *world);
 
 /* Posts a transfer to or from a member of the world. */
@@ -135,13 +135,13 @@ struct MpiCommunicator {
     void **parts;           /* [count]: this member's slice of each member's buffer */
     char *received;         /* memory for this member's slice of the other members' buffers */
     /* all-to-alls */
-    MpiCommunicator *next_with_all_to_alls; /* next in the list of the world */
-    size_t all_to_alls;                     /* how many may be in flight */
+    MpiCommunicator *next_with_all_to_alls; /* next entry of the list MpiWorld.with_all_to_alls */
+    size_t all_to_alls;                     /* how many all-to-alls may be in flight */
     AllToAll **exchanging;                  /* [all_to_alls]: the all-to-all that uses the entry; NULL: none */
-    MpiTransfer *pieces;                    /* [all_to_alls][2 * count]: see pieces_of */
+    MpiTransfer *pieces; /* [all_to_alls][2 * count]: for each member the piece from it, then the piece to it */
 };
 
-/* Allocates the memory for sums of the sizes in `config`. */
+/* Allocates the memory for sums of the sizes in `config`; none if there are no sums or no other members. */
 Status mpi_sum_prepare(MpiCommunicator *side, const CommunicatorConfig *config, Error *error);
 Status mpi_sum_post(Communicator *communicator, void *buffer, size_t elements, size_t size, Error *error);
 Status mpi_sum_wait(Communicator *communicator, Error *error);

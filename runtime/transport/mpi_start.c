@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Settings that make a plain mpirun on one machine fast. Settings of the user take precedence. */
+/* If Open MPI 4 has started all processes on this machine: settings that make messages between them fast. Settings of
+   the user take precedence. */
 static void set_defaults(void)
 {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -28,7 +29,7 @@ static void set_defaults(void)
 }
 
 /* Writes the number of processes on this machine to *processes. Returns whether they are more than the processors on
-   which they may run. */
+   which they may run; false if these are unknown. */
 static bool is_crowded(int *processes)
 {
     MPI_Comm here;

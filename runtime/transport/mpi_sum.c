@@ -40,8 +40,9 @@ static char *slice_of(const MpiCommunicator *side, int i, size_t *bytes)
     return side->buffer + (side->at + slice.start) * side->size;
 }
 
-/* Starts the transfers of a phase. SUM_COLLECTS: this member receives its slice of every other member's buffer.
-   SUM_SPREADS: it sends the sum of its slice to all others, and receives the sums of their slices. */
+/* Starts the transfers of a phase. SUM_COLLECTS: this member sends each other member that member's slice of its buffer,
+   and receives its own slice of each other member's buffer. SUM_SPREADS: this member sends the sum of its slice to all
+   others, and receives the sums of their slices. */
 static Status begin(MpiCommunicator *side, SumPhase phase, Error *error)
 {
     const Communicator *communicator = &side->communicator;

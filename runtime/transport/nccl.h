@@ -45,7 +45,7 @@ typedef struct Nccl {
 extern Nccl nccl;
 /* Loads the NCCL library. STATUS_RUN_FAILED: it cannot be used; the error says what is missing. */
 Status nccl_load(Error *error);
-/* Turns the result of a call into a Status. */
+/* Turns the result of the NCCL function `call` into a Status. A call that is still in progress is no failure. */
 Status nccl_check(int code, const char *call, Error *error);
 
 /* --- nccl_member.c: the NCCL state of a member of the world, shared by all of its communicators --- */
@@ -64,7 +64,7 @@ typedef struct NcclMember {
     NcclFlight *first, **last;        /* list of messages that are posted and not enqueued yet, in order */
     bool *met;                        /* [size]: NCCL has connected this member with the member of that number */
     char *greeting;                   /* buffers for nccl_greet */
-    float *parts;                     /* received slices of a sum */
+    float *parts;                     /* received slices of a sum, in the device's memory */
     size_t part_elements;
     /* held during every call with the NCCL communicator, because any thread may abort it; not held while it is made,
        finalized or destroyed */
@@ -106,7 +106,7 @@ Status nccl_end_group(NcclMember *member, Status status, Error *error);
 /* --- nccl.c --- */
 
 Connect nccl_connect;
-/* Enqueues the posted messages as one group. */
+/* Enqueues the messages that the member has posted on all of its communicators, as one group. */
 Status nccl_flush(NcclMember *member, Error *error);
 
 typedef struct NcclCommunicator {

@@ -15,8 +15,8 @@ static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* --- calls --- */
 
-/* Takes the lock for a call with the NCCL communicator. The caller releases it. Fails if the communicator is
-   aborted. */
+/* Takes the lock for a call with the NCCL communicator; the caller releases it. If the communicator is aborted, fails
+   without the lock. */
 static Status enter(NcclMember *member, Error *error)
 {
     pthread_mutex_lock(&member->lock);
@@ -35,7 +35,7 @@ Status nccl_look(NcclMember *member, int *code, Error *error)
     return nccl_check(*code, "NCCL", error);
 }
 
-/* Waits until NCCL has completed the last call: the communicator is nonblocking. */
+/* Waits until NCCL has completed the last call, because the communicator is nonblocking. Fails at the deadline. */
 static Status settle(NcclMember *member, const char *call, Error *error)
 {
     World *world = member->world;
@@ -253,7 +253,7 @@ void nccl_abort_all(void)
     pthread_mutex_unlock(&open_lock);
 }
 
-/* Whether the communicator is neither finalized nor aborted. The caller holds open_lock. */
+/* Whether the member has an NCCL communicator that is neither finalized nor aborted. The caller holds open_lock. */
 static bool is_usable(NcclMember *member)
 {
     pthread_mutex_lock(&member->lock);

@@ -19,7 +19,8 @@ static double largest_load(const BalanceShape *shape, const double *loads, const
     return largest;
 }
 
-/* In a hierarchical shape each group is on one node, and each node has the same number of groups. */
+/* Whether each group is on one node, and each node has the same number of groups; true for a shape that is not
+   hierarchical. */
 static bool keeps_groups(const BalanceShape *shape, const uint32_t *placement)
 {
     if (!balance_is_hierarchical(shape))

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* From the README of github.com/deepseek-ai/EPLB. */
+/* Loads and placement are those in the README of github.com/deepseek-ai/EPLB. */
 static void the_published_example(void **state)
 {
     (void)state;
@@ -33,7 +33,7 @@ static void the_published_example(void **state)
 
 /* --- the second implementation --- */
 
-/* pack[i], rank[i]: the pack of item i and its position there. */
+/* Computes pack[i], the pack of item i, and rank[i], the position of item i in that pack. */
 static void slow_packing(const float *weights, uint32_t count, uint32_t packs, uint32_t *pack, uint32_t *rank)
 {
     const uint32_t each = count / packs;
@@ -60,7 +60,7 @@ static void slow_packing(const float *weights, uint32_t count, uint32_t packs, u
     free(done);
 }
 
-/* Computes phy[r], the item of replica r, if item i gets count[i] replicas. */
+/* Computes count[i], the number of replicas of item i, and phy[r], the item of replica r. */
 static void slow_replication(const float *weights, uint32_t items, uint32_t replicas, uint32_t *phy, uint32_t *count)
 {
     for (uint32_t r = 0; r < replicas; r++) {

@@ -120,7 +120,8 @@ static void more_moves_win_more(void **state)
         assert_true(mean[i] > mean[i - 1]);
 }
 
-/* The two busiest experts are on one GPU: one swap, or one replica elsewhere, is the right move. */
+/* Cases with one right answer. The two busiest experts are on one GPU: one of them changes places with an expert of the
+   other GPU. Both replicas of an expert are on one GPU: one of them changes places with one of the other expert. */
 static void the_right_move(void **state)
 {
     (void)state;

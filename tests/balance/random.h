@@ -21,7 +21,7 @@ static inline uint32_t below(Random *random, uint32_t limit)
     return (uint32_t)((x ^ x >> 31) >> 32) % limit;
 }
 
-/* At most `most` physical experts; `even`: the same number on every GPU, as balance_eplb needs it. */
+/* A random shape of at most `most` physical experts. `even`: the same number on every GPU, as balance_eplb needs it. */
 static inline BalanceShape random_shape(Random *random, uint32_t most, bool even)
 {
     for (;;) {
@@ -38,7 +38,7 @@ static inline BalanceShape random_shape(Random *random, uint32_t most, bool even
     }
 }
 
-/* Random loads: of similar size, skewed, or with zeros; some are equal to others. */
+/* Random loads of one of four kinds: uniform, skewed, with some that are equal, or with zeros. */
 static inline void random_loads(Random *random, uint32_t experts, double *loads)
 {
     const uint32_t kind = below(random, 4);
