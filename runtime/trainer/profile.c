@@ -115,8 +115,8 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Moves the 10 % of the steps that have the shortest makespans to the front. The first step of the run is not used,
-   unless it is the only one. All ranks know the same makespans, so they choose the same steps. */
+/* Moves the 10 % of the kept steps, rounded up, that have the shortest makespans to the front. The first step of the
+   run is not used, unless it is the only one. All ranks know the same makespans, so they choose the same steps. */
 static void choose_steps(Profile *profile)
 {
     const bool first = profile->count > 1 && profile->count <= STEPS_KEPT;

@@ -192,7 +192,8 @@ struct Session {
     uint32_t microbatches; /* microbatches of a step, all replicas together */
     World **members;       /* [members of the mesh]; NULL: the member is in another process */
     Dataset *dataset;
-    uint64_t held_out;  /* over how many windows the held-out loss is averaged */
+    /* over how many windows the held-out loss is averaged; 0: simulated, or a model without held-out data */
+    uint64_t held_out;
     const char *device; /* the device's name */
     Rank *ranks;        /* [members]; only the entries of this process's ranks are used */
     /* [members]: progress of each member, for the watchdog; not used if hooks.progress is given */

@@ -60,8 +60,8 @@ static Status aborted_failure(const MpiWorld *world, Error *error)
     return error_set(error, STATUS_RUN_FAILED, "%s", world->reason);
 }
 
-/* Receives a notice or a pulse, if one has come. This call also makes MPI progress: large messages move only during
-   calls of MPI. The caller holds the lock. */
+/* Receives a notice or a pulse, if one has come and the run is not aborted. This call also makes MPI progress: large
+   messages move only during calls of MPI. The caller holds the lock. */
 static int look_aside(MpiWorld *world)
 {
     int there = 0;
