@@ -56,7 +56,7 @@ typedef struct Order {
        change; 0: none */
     uint32_t *earlier;
     /* [operations] wanted[i]: the latest operation that must come after operation i. reached[i]: the latest operation
-       that comes after operation i through the dependences found so far */
+       that comes after operation i through the dependences found so far. 0: none, as operation 0 comes after none */
     uint32_t *wanted, *reached;
     /* the last and the first of the operations that must come before the present one, as 1 + its index; 0 and
        UINT32_MAX if there is none */

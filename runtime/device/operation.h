@@ -14,7 +14,7 @@ typedef struct Device Device;
 typedef struct Kernel Kernel;
 typedef struct GroupExchange GroupExchange; /* group.h */
 typedef struct ExpertCopies ExpertCopies;   /* group.h */
-typedef struct PreparedList PreparedList;   /* defined by a device with a DeviceFusion */
+typedef struct PreparedList PreparedList;   /* what a DeviceFusion makes of a list; its device defines the struct */
 
 typedef enum OpKind {
 #define OPERATION(name, OPERANDS) OPERATION_##name,
@@ -94,7 +94,7 @@ typedef struct OpList {
     size_t count, room;
     uint32_t bases;         /* the highest number of a base */
     bool failed;            /* op_append ran out of memory */
-    PreparedList *prepared; /* NULL: the list runs one operation after the other */
+    PreparedList *prepared; /* made by DeviceFusion.prepare; NULL: the operations run one after the other */
     /* the work of op_list_order, for a test: the number of addresses that it compared plus the number of operations
        that it visited */
     size_t steps;

@@ -43,7 +43,7 @@ static size_t position(const double *values, size_t count, size_t index)
     return before;
 }
 
-/* sums[g] = the sum of the two largest values of group g. */
+/* sums[g] = the sum of the two largest values of group g; if the group has one expert, its value. */
 static void sum_groups(const Routing *routing, const double *biased, double *sums)
 {
     const size_t size = routing->experts / routing->groups;

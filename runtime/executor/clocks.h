@@ -1,11 +1,12 @@
 #ifndef EXECUTOR_CLOCKS_H
 #define EXECUTOR_CLOCKS_H
 
-/* One clock for all ranks. The ranks of one machine read the same clock. If there are several machines, every rank asks
-   rank 0 for the time many times. All ranks of a machine use the quickest answer that the lowest rank of the machine
-   got. They assume that rank 0 read its clock halfway through that exchange, so the error is at most half the duration
-   of the exchange (Cristian 1989). The trainer compares clocks at the beginning of the run, and once more before it
-   writes a trace: with two comparisons, clock_common also removes the drift between clocks. */
+/* One clock for all ranks. The ranks of one machine read the same clock (if their time namespaces differ, they count as
+   several machines). If there are several machines, every rank asks rank 0 for the time many times. All ranks of a
+   machine use the quickest answer that the lowest rank of the machine got. They assume that rank 0 read its clock
+   halfway through that exchange, so the error is at most half the duration of the exchange (Cristian 1989). The trainer
+   compares clocks at the beginning of the run, and once more before it writes a trace: with two comparisons,
+   clock_common also removes the drift between clocks. */
 
 #include "runtime/transport/world.h"
 

@@ -44,7 +44,7 @@ static int find_copies(const Joining *joining, uint32_t stage, int shards)
 }
 
 /* Makes the communicator that sums `elements` numbers over the copies of a stage; `sharded`: only over the copies that
-   hold the same shard. */
+   hold the same shard. Makes none if there is one copy or nothing to sum. */
 static Status connect_sum(const Joining *joining, uint32_t stage, bool sharded, const ChunkPlan *plan, size_t elements,
                           Communicator **made, Error *error)
 {
@@ -71,8 +71,8 @@ static Status connect_sums(const Joining *joining, uint32_t chunk, const ChunkPl
     return connect_sum(joining, stage, true, plan, plan->sharded, &made->sharded_sums[chunk], error);
 }
 
-/* Makes the communicator for all-to-alls among the replicas of this rank that together hold all shards. At most two
-   all-to-alls are in flight: one for each half of an F&B or F&F. */
+/* Makes the communicator for all-to-alls among the replicas of this rank that together hold all shards; none if there
+   is one shard. At most two all-to-alls are in flight: one for each half of an F&B or F&F. */
 static Status connect_shards(const Joining *joining, Error *error)
 {
     const CommunicatorConfig config = {

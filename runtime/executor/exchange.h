@@ -20,7 +20,7 @@ typedef struct ExchangeSum {
 } ExchangeSum;
 
 typedef struct Exchange {
-    Communicator *pipeline; /* the communicator among all ranks of the program; member r is rank r */
+    Communicator *pipeline; /* the communicator among all ranks of this replica; member r is rank r */
     Message *messages;      /* [message slots]; a communicator may replace the block of a message (Message.block) */
     ExchangeSum *sums;      /* [the rank's chunks] */
 } Exchange;

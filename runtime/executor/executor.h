@@ -7,8 +7,8 @@
    the simulator another one; tests/executor/toy.h is the smallest.
 
    Order of calls: program_load; then for each rank of this process executor_connect, executor_open, executor_use_memory
-   (optional), executor_bind, executor_run once a step, executor_close, executor_disconnect. An executor is used by one
-   thread at a time. */
+   (if the host allocates the slots), executor_bind, executor_run any number of times, executor_close,
+   executor_disconnect. An executor is used by one thread at a time. */
 
 #include "runtime/base/arena.h"
 #include "runtime/base/progress.h"
@@ -30,7 +30,7 @@ typedef struct LoadedProgram {
     Program *program;
     Program *forward;  /* the forward half of `program`; equal to `program` if that is forward-only */
     uint32_t replicas; /* number of data-parallel replicas; 1 for a reference */
-    uint32_t shards;   /* LoadOptions.shards, but at least 1; also for a reference */
+    uint32_t shards;   /* LoadOptions.shards, but at least 1; a reference keeps this number */
     Mesh reference; /* for a reference: the mesh of the run that the reference repeats on one rank; otherwise zeros */
 } LoadedProgram;
 
@@ -91,7 +91,7 @@ typedef struct PassPair {
     PassSlots forward, backward; /* in an F&F `backward` is the second F */
     bool both_forward;           /* an F&F */
     /* whether the backward computes weight gradients: true for a B, or an I whose recipe puts only some of them off;
-       false for an I alone */
+       false for an I alone and in an F&F */
     bool weights;
     /* `overlap` stores here how many ns the first F took; 0 if both halves ran at once */
     int64_t forward_time;
@@ -116,10 +116,11 @@ typedef struct StageTable {
     /* NULL: the executor runs the first half, then the second */
     Status (*overlap)(void *host, PassPair *pair, Error *error);
 
-    /* Called before the first step for every F&B and F&F and, if the device only enqueues, for every other pass. `work`
-       has only the halves that the pass has. On a device that only enqueues, slots never move, and the host may store
-       one or two pointers in `bound`: then the executor calls `run_bound` with bound[0], then with bound[1], instead of
-       the functions above. If both stay NULL, or on another device, the functions above run the pass. */
+    /* Called before the first step for every F&B and F&F of the program that a step runs. If the device only enqueues,
+       also for every other pass of that program and every pass of its forward half. `work` has only the halves that the
+       pass has. On a device that only enqueues, slots never move, and the host may store one or two pointers in
+       `bound`: then the executor calls `run_bound` with bound[0], then with bound[1], instead of the functions above.
+       If both stay NULL, or on another device, the functions above run the pass. */
     Status (*bind)(void *host, StagePass pass, const PassPair *work, void *bound[2], Error *error);
     Status (*run_bound)(void *host, void *bound, Error *error);
 
@@ -127,8 +128,8 @@ typedef struct StageTable {
        chunk whose gradient is summed; the memory does not move afterwards. */
     void *(*weight_gradient)(void *host, uint32_t chunk);
 
-    /* NORM: all gradients of this rank are complete, so the host computes their norm. Every rank calls it once in a
-       step, so it may be a collective. */
+    /* NORM: all gradients of this rank are complete, so the host computes their norm. In a synchronous program every
+       rank calls it once in a step, so it may be a collective. */
     Status (*norm)(void *host, Error *error);
     /* UPDATE: one optimizer step of a chunk. It must leave the chunk's gradient zero. */
     Status (*update)(void *host, uint32_t chunk, Error *error);
@@ -159,12 +160,13 @@ typedef struct ExecutorConfig {
     const StageTable *stages;
     void *host;
     const ChunkPlan *chunks; /* [the rank's chunks] */
-    /* the communicator among all ranks of the program; member r is rank r. See executor_connect */
+    /* the communicator among all ranks of this replica; member r is rank r. See executor_connect */
     Communicator *pipeline;
     /* [chunks of the rank]: the communicator among all copies of the chunk's stage in all replicas; NULL for a chunk
        whose gradient is not summed. The pointer itself is NULL if the rank sums no gradients */
     Communicator *const *sums;
-    /* the same for sharded elements: communicators among the copies with the same shard */
+    /* [chunks of the rank]: the communicators that sum sharded elements, among the copies with the same shard. NULL as
+       in `sums` */
     Communicator *const *sharded_sums;
     /* the device whose memory has the slots; NULL: slots are in the host's memory, and a pass is done when its function
        returns */

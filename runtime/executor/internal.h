@@ -22,9 +22,10 @@ struct Executor {
     /* [0] of the program, [1] of its forward half: [instructions], the pointers that StageTable.bind stored for each
        instruction. NULL unless the device only enqueues and the host has `bind` */
     void *(*bound[2])[2];
-    uint32_t slots[SLOT_CLASSES]; /* slots of each class; enough for both streams */
+    uint32_t slots[SLOT_CLASSES]; /* slots of each class; enough for the program and for its forward half */
     size_t bytes[SLOT_CLASSES];   /* bytes of one slot; unused for the class WEIGHTS */
-    /* [message slots]; a communicator may exchange these pointers with those of other ranks */
+    /* [message slots]: the memory of each slot. Between ranks that are threads, a communicator may deliver a message by
+       exchanging two ranks' pointers, so they change during a run */
     void **blocks;
     Exchange exchange;
     char *memory[SLOT_CLASSES]; /* [class] of CONTEXT, STASH and GRADIENT: memory of all slots, one after the other */
@@ -32,7 +33,7 @@ struct Executor {
     size_t clocks; /* entries of `clock`: 1 + longest_stream + the largest number of F&Bs and F&Fs in a stream */
     Walk walk;
     int64_t *clock;     /* [clocks] */
-    int64_t *middle;    /* the entry of `clock` for the end of the first F of the next F&B or F&F */
+    int64_t *middle;    /* points into `clock`: where the next F&B or F&F stores when its first F ended */
     Progress unwatched; /* used as config.progress if the host gave none */
     void *own_memory;   /* memory of the slots, if the host gave none */
     Arena tables;

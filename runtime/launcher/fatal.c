@@ -83,7 +83,7 @@ void fatal_begin(void)
         snprintf(limit, sizeof limit, "; memory has probably run out: the limit is %llu MiB (ulimit -v)",
                  (unsigned long long)memory.rlim_cur >> 20);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        /* any other handler is that of a sanitizer, and is kept */
+        /* keeps the handler of a sanitizer; a signal that the parent ignores stays ignored */
         if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
             sigaction(numbers[i], &action, NULL);
     atexit(take_exit);

@@ -27,7 +27,8 @@ static int first_of(const char *const *names, size_t count, int otherwise)
 }
 
 /* mpirun may start a single process: the result is then 1, and later checks report a wrong number of processes. Slurm
-   sets its variables even in the shell of a job, so under Slurm only a step of several tasks counts as launched. */
+   sets its variables even in the shell of a job, so without the variables of `counts` only a step of several tasks
+   counts as launched. */
 int launched_processes(void)
 {
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS");

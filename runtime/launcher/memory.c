@@ -55,7 +55,8 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* Adds a pool with `free` bytes left. Its key depends on its name and the name of the machine. */
+/* Adds a pool with `free` bytes left, unless there are MEMORY_POOLS_MAX pools. Its key depends on its name and the name
+   of the machine. */
 static void add_pool(MemoryPools *pools, const char *name, uint64_t free)
 {
     char machine[65] = "";

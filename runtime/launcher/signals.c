@@ -14,7 +14,7 @@ enum { SAME_SIGNAL = 300000000 };
 
 static atomic_bool *stop_asked, can_end_a_step;
 static _Atomic int64_t first_signal;
-static const char *notice = ""; /* printed at the first signal */
+static const char *notice = ""; /* printed at the first signal; "": nothing is printed */
 static bool in_place;           /* the cursor is in a line that is drawn in place, so `notice` starts on a new line */
 static sigset_t ends;           /* the signals that end a run */
 
@@ -37,7 +37,7 @@ static void take_signal(int number)
     atomic_store(stop_asked, true);
     if (atomic_compare_exchange_strong(&first_signal, &first, now)) {
         if ((in_place && write(STDERR_FILENO, "\n", 1) < 0) || write(STDERR_FILENO, notice, strlen(notice)) < 0)
-            in_place = false; /* the write failed, so nobody would see the notice */
+            in_place = false; /* has no effect: a failed write is ignored, since nobody would see the notice */
     } else if (now - first >= SAME_SIGNAL && number != SIGUSR1) {
         end_at_once(number);
     }

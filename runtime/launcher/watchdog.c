@@ -29,7 +29,7 @@ struct Workers {
     pthread_mutex_t lock; /* guards the members below and Worker.finished */
     pthread_cond_t changed;
     int running;
-    Status status; /* status of the first failure */
+    Status status; /* status of the first failure; STATUS_OK: none yet */
     Error error;
     RankThreads threads;
     int count;

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 typedef struct WatchedRank {
-    void *rank; /* argument of the functions below */
+    void *rank; /* argument of RankThreads.work and RankThreads.abort */
     const Progress *progress;
 } WatchedRank;
 

@@ -81,8 +81,8 @@ struct Component {
     size_t outputs;    /* the last component: elements of the model's output */
     const Kernel *kernels[COMPONENT_KERNELS];
     GroupExchange *exchanges[COMPONENT_EXCHANGES]; /* the component's all-to-alls; the stage frees them */
-    /* dispatch: which expert each physical expert is; NULL: each expert has one copy that never moves. The stage frees
-       it */
+    /* dispatch: the expert of which each physical expert is a copy; NULL: each expert has one copy that never moves.
+       The stage frees it */
     ExpertCopies *copies;
 };
 

@@ -18,7 +18,8 @@ static const double kept_most = 0x1p44;
 
 typedef enum KeyType { KEY_U32, KEY_ROUTER, KEY_U64, KEY_REAL } KeyType;
 
-/* OF_WEIGHTS: the weights depend on the setting. OF_EXPERTS: only models with experts have the setting. */
+/* OF_WEIGHTS: the run that saves weights and the run that loads them must agree on the setting. OF_EXPERTS: only models
+   with experts have the setting. */
 enum { OF_WEIGHTS = 1, OF_EXPERTS = 2, OF_EXPERT_WEIGHTS = OF_WEIGHTS | OF_EXPERTS };
 
 /* A setting: its field in ModelConfig and its range. */

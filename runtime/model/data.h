@@ -7,7 +7,7 @@
 #include "runtime/model/model.h"
 
 typedef struct DataSource {
-    bool is_text; /* reads a file of bytes, of which the last 10 % are held out */
+    bool is_text; /* reads a file of bytes; the last 10 %, at least sequence + 1 bytes, are held out */
     Status (*open)(Dataset *dataset, const char *path, Error *error);
     /* Writes the inputs and targets of one microbatch. They are random, but depend only on the data set and `key`.
        Either pointer may be NULL. */

@@ -1,7 +1,7 @@
 /* Copies each token to the rows of its experts; the rows are sorted by expert, then by token. If experts have copies,
    each row is first assigned to one of the copies of its expert, and the rows are sorted by copy. If a group shares the
    experts, the rows then go to the members that hold them. The backward is a combine without gates: the gradients
-   return to their tokens and are added up. */
+   return to their tokens and are added up, also to the gradient from the shared experts if there are any. */
 
 #include "runtime/model/experts.h"
 

@@ -12,7 +12,7 @@
    Without a group, R is T * K and no rows are sent: `sent` is `rows`, `made` is `results`, `held` is `begins`, `dmade`
    is `drows`, and `dsent` is `dresults`. */
 typedef struct ExpertsFrame {
-    /* saved from F to I */
+    /* down to `residual`: saved from F to I */
     Address logits, gates; /* [T, experts], [T, K] */
     /* int32 [T, K] each. chosen: the experts of each token. placed: the physical experts that compute them (the same
        memory as `chosen` if no expert has copies). places: the index of each row when all rows are sorted by physical
@@ -30,7 +30,7 @@ typedef struct ExpertsFrame {
     Address counts_sent, counts_received;
     /* shared_wide: [T, 2 shared_width] input of the shared experts' SwiGLU. residual: [T, hidden] x + shared(n) */
     Address shared_wide, residual;
-    /* saved from F to W; I reads some of them, too */
+    /* down to `shared_active`: saved from F to W; I reads some of them, too */
     /* normed: [T, hidden] n. statistics: what the norm saves (kernel->context elements); last in the stash */
     Address normed, statistics;
     /* begins: int32 [physical experts + 1], the first row of each physical expert in `sent`. balance: [1], the balance
@@ -41,7 +41,7 @@ typedef struct ExpertsFrame {
        SwiGLU */
     Address rows, active;
     Address shared_active;
-    /* within I */
+    /* down to `shared_dactive`: used only within I */
     /* drows: [T K, hidden] gradient of `sent`. dgates: [T, K]. dshared, drouted: [T, hidden], the gradients of n from
        the shared experts and from the router */
     Address drows, dgates, dshared, drouted;
@@ -49,7 +49,7 @@ typedef struct ExpertsFrame {
        `drows` */
     Address dmade, dsent;
     Address dactive, shared_dactive; /* gradients of active, shared_active */
-    /* saved from I to W */
+    /* the other addresses: saved from I to W */
     Address dresults, dwide, shared_dwide; /* gradients of `made`, `wide`, `shared_wide` */
     Address dlogits, dnormed;
     /* elements of each buffer; stash without `statistics`, whose size only the norm's kernel knows */

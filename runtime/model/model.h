@@ -64,12 +64,13 @@ bool model_reads_text(const ModelConfig *config);
 Status model_config_load(const char *name, ModelConfig *config, Error *error);
 /* Sets one `key=value`, as in the file. STATUS_BAD_USAGE: unknown key or bad value. */
 Status model_config_set(ModelConfig *config, const char *assignment, Error *error);
-/* Adopts a setting of saved weights (the model, or a setting that weights depend on), unless a different value was
-   given. A new model also brings its defaults. If a different value was given, keeps it and appends a text such as ";
-   hidden is 96 in the file, but 128 in this run" to `contradictions`. STATUS_BAD_INPUT: unknown setting, bad value, or
-   weights do not depend on the setting. */
+/* Adopts a setting from a file of weights: the model, or a setting on which the runs that save and load weights must
+   agree. A new model also brings its defaults. If a different value was given, keeps that value and appends a text such
+   as "; hidden is 96 in the file, but 128 in this run" to `contradictions`. STATUS_BAD_INPUT: unknown setting, bad
+   value, or a setting on which these runs need not agree. */
 Status model_config_adopt(ModelConfig *config, const char *key, const char *value, Error *contradictions, Error *error);
-/* Writes the settings that weights depend on, for model_config_adopt: one line `key value` each, the model first. */
+/* Writes the settings that model_config_adopt accepts, for a file of weights: one line `key value` each, the model
+   first. */
 void model_config_write_sizes(const ModelConfig *config, FILE *stream);
 /* Writes all settings: one line `key value` each, the model first. */
 void model_config_write(const ModelConfig *config, FILE *stream);
@@ -89,7 +90,7 @@ typedef struct StageSizes {
     size_t context;   /* activations saved from F to I (dgrad) */
     size_t stash;     /* activations saved from F to W (wgrad); I may read them, too */
     size_t gradient;  /* saved from I to W for the deferred weight gradient */
-    size_t workspace; /* scratch memory of one pass */
+    size_t workspace; /* scratch memory of one pass, in numbers of the compute type */
     size_t inputs;    /* bytes of one microbatch's input data (first stage) */
     size_t targets;   /* bytes of one microbatch's target data (last stage) */
     /* elements of the last stage's output (gpt, moe: logits [tokens, vocabulary]; mlp: [rows, hidden]) */
@@ -245,8 +246,8 @@ Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, do
 
 /* --- copies.c: physical experts (group.h), for a host that moves them between the members of a group --- */
 
-/* The ExpertCopies of the index-th layer with experts; NULL: there are fewer such layers, or the group has no copies of
-   experts. */
+/* The ExpertCopies of the index-th layer with experts; NULL: there are fewer such layers, or each expert has one copy
+   that never moves. */
 ExpertCopies *stage_copies(const Stage *stage, size_t index);
 /* The bytes of all weights of one expert of one layer; 0: the stage has no experts. */
 size_t stage_expert_bytes(const Stage *stage);

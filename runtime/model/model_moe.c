@@ -1,5 +1,6 @@
 /* The moe model: a GPT-2 on bytes with experts instead of MLPs, as in DeepSeek-V3 (arXiv 2412.19437, section 2.1.2).
-   The first `dense_layers` layers have an MLP; of the others every `expert_interval`-th has experts. */
+   The first `dense_layers` layers have an MLP; of the others, the first one and every `expert_interval`-th after it
+   have experts, and the rest have an MLP. */
 
 #include "runtime/base/counted.h"
 #include "runtime/model/experts.h"

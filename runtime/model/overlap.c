@@ -15,7 +15,7 @@ typedef struct Range {
 
 /* The operations of a component's pass after its last post of an all-to-all: the wait, and what uses the received rows.
    They are delayed until right before the next component of the same half that needs them or posts an all-to-all
-   itself. So other components compute while the all-to-all is in flight. */
+   itself, at most to the end of the list. So other components compute while the all-to-all is in flight. */
 typedef struct Rest {
     RecipePass pass;
     /* index: of the component; begin, end: its delayed operations in the stage's list. begin == end: there are none */
@@ -116,8 +116,8 @@ static bool needs_rest(const OpList *list, const Rest *rest, size_t begin, size_
 }
 
 /* Appends operations begin .. end - 1 of an F or B up to the last one that posts an all-to-all. The operations after
-   that post become the rest of this half. The rest that the half had before is appended first if these operations need
-   it or post an all-to-all. */
+   that post become the rest of this half. If these operations post an all-to-all or need the rest that the half had
+   before, that rest is appended first. */
 static void append_posting(Overlap *o, uint8_t half, size_t index, RecipePass pass, size_t begin, size_t end)
 {
     const OpList *list = &stage_of(o, half)->lists[pass];
@@ -188,7 +188,7 @@ static bool cut_forward(const Stage *stage, const Recipe *recipe, uint8_t number
 /* Whether a piece must come after an earlier piece of the F. Within a layer the shared experts take their input from
    the router, as dispatch does. So the shared experts need neither dispatch nor the routed experts, and dispatch and
    the routed experts do not need the shared experts. Combine adds the result of the shared experts. With an all-to-all
-   it does so only after the wait, so combine itself may come before them. */
+   it does so only after the wait, so the post of combine may come before the shared experts. */
 static bool follows(const ForwardHalf *half, const Piece *piece, const Piece *earlier)
 {
     const bool shares = piece->part == RECIPE_SHARED || earlier->part == RECIPE_SHARED;

@@ -44,8 +44,8 @@ static void forward(const Component *c, const PassAddresses *at, OpList *list)
                           .route = {f.logits, component_weights(c, at, ROUTER_BIAS), f.chosen, f.gates, f.balance}});
 }
 
-/* The gradient of n has three terms. dnormed already has the sum of two: from the dispatched rows and from the shared
-   experts. This adds the third, from the logits, which the gates and the balance loss depend on. */
+/* Adds a term to dnormed, the gradient of n: that from the logits, on which the gates and the balance loss depend.
+   dnormed already has the terms from the dispatched rows and, if there are any, from the shared experts. */
 static void backward_input(const Component *c, const PassAddresses *at, OpList *list)
 {
     const ExpertsFrame f = experts_frame(c, at);

@@ -1,5 +1,6 @@
 /* The shared experts, which process every token, computed as one expert of their total width. F adds x, the residual,
-   to the result. If the model has no shared experts, this component has neither weights nor operations. */
+   to the result. If the model has no shared experts, this component has neither weights nor operations, and combine
+   adds x. */
 
 #include "runtime/model/experts.h"
 

@@ -19,7 +19,8 @@ struct ModelSpec {
     const ComponentKind *other_layer[LAYER_COMPONENTS];
     bool (*is_other)(const ModelConfig *config, uint32_t layer);
     const DataSource *data;
-    /* the settings that the weights depend on, besides layers and hidden; NULL after the last one */
+    /* the settings on which the runs that save and load weights must agree, besides layers and hidden; NULL after the
+       last one */
     const char *sizes[MODEL_SIZES];
     /* Checks the settings that concern only this model; fails with STATUS_BAD_INPUT. NULL: nothing to check. */
     Status (*check)(const ModelConfig *config, Error *error);

@@ -41,7 +41,7 @@ typedef struct PairPart {
 typedef struct PairList PairList;
 struct PairList {
     PairList *next;
-    uint64_t backward; /* Stage.number of the backward stage */
+    uint64_t backward; /* Stage.number of the second half's stage (StagePair.backward) */
     bool weights, both_forward;
     Recipe recipe;
     OpList list;

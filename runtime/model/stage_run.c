@@ -74,7 +74,8 @@ void stage_time_parts(Stage *stage, PartTimes *times) { stage->times = times; }
 void stage_note_spans(Stage *stage, PartSpans *spans) { stage->spans = spans; }
 
 /* A component has at most two spans in a pass. In a merged list it has two if it is attention that the recipe
-   divides, or if some of its operations come after its all-to-all. */
+   divides, or if some of its operations come after its all-to-all. In an F it has two if a part of it is timed
+   separately (run_inside). */
 size_t stage_spans_most(const Stage *stage) { return 2 * stage->part_count; }
 
 size_t stage_core(const Stage *stage, const Part *part)

@@ -355,8 +355,8 @@ double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, Stage
         return share[0] * first + share[1] * second;
     if (pair[0] < 0 || turn[0] <= 0)
         return overlap * (first + second);
-    /* in this order of operations the result is FB to the last bit, if both halves are of one stage and the backward is
-       a B */
+    /* If both halves are of one stage and the backward is a B, this order of operations gives exactly FB where the
+       product has no rounding error, as for small whole numbers */
     return pair[0] * (first + second) / turn[0];
 }
 

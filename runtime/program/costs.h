@@ -32,7 +32,8 @@
                            takes longer if a recipe reserves fewer (recipe_times.h)
 
      model_layers = 8      the layers of the whole model: F, I, W and U of every stage are the sums over its parts, for
-                           any number of stages. `layers` has no effect then, and `stages` applies only to `gradients`
+                           any number of stages. `layers` has no effect then, and `stages` applies only to
+                           `gradients`: costs of single stages are then for the stages of the schedule
      qkv.F = 0.1           the time of what comes before the core of attention; attention.F includes it
      shared.F = 0.2        the time of the shared experts; mlp.F includes it
      head.F = 0.5          the time of a part outside the layers (embedding, rows, head, squared_error) in one of its
@@ -105,8 +106,8 @@ struct Costs {
     uint32_t said;              /* bits 1 << StageCost: which costs of `all` were given, and are no default */
     const DerivedCost *derived; /* [derived_count], owned by the arena; set by costs_resolve */
     uint32_t derived_count;
-    const Recipes *recipes;    /* set by costs_resolve: the recipes of the schedule; NULL: none */
-    const Costs *with_recipes; /* [recipes->count]: these costs with the FB or FF that follows from recipes->own[i] */
+    const Recipes *recipes;    /* set by costs_resolve if pairs of chunks have recipes of their own; otherwise NULL */
+    const Costs *with_recipes; /* [recipes->count]; [i]: these costs, but FB or FF follows from recipes->own[i] */
 };
 
 extern const Costs costs_unit; /* F = I = W = 1, U = comm = 0 */
@@ -119,7 +120,7 @@ Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error);
 /* "F", "memory_I": the key of a cost. */
 const char *stage_cost_name(StageCost cost);
 
-/* Whether a cost is given for all stages or for any single stage. */
+/* Whether there is a cost for all stages (given, or a default as for F) or for any single stage. */
 bool costs_have(const Costs *costs, StageCost cost);
 /* The cost that is given for the stage; if there is none, the one given for all stages; if there is none either, the
    default. < 0: there is no default. */
@@ -132,8 +133,9 @@ double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);
 const Costs *costs_of_pair(const Costs *costs, uint32_t first_chunk, uint32_t second_chunk);
 /* The time of an F&B or F&F: the F of stage `forward` and a B, I (F&B) or F (F&F) of stage `backward`. The time of an
    F&B is the sum of the times of its halves, each multiplied by FB / (F + B) of its stage, or by `overlap` if that FB
-   is not given. The time of an F&F is the mean of the FF of both stages; if one of them is not given, it is the sum of
-   both F multiplied by `overlap`. Call it with the result of costs_of_pair if chunks may have recipes of their own. */
+   is not given or F + B is 0. The time of an F&F is the mean of the FF of both stages; if one of them is not given, it
+   is the sum of both F multiplied by `overlap`. Call it with the result of costs_of_pair if chunks may have recipes of
+   their own. */
 double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, StageCost backward_kind);
 /* The time of a message between two ranks; 0 if from == to. */
 double costs_message(const Costs *costs, uint32_t from, uint32_t to);

@@ -27,7 +27,7 @@ double costs_outside_recipe(const Costs *costs, const Recipe *recipe, uint32_t s
    time of the F&B without that W. 0 if FB or the times of components are not given: then nothing says how much shorter
    the F&B is. */
 double costs_put_off(const Costs *costs, uint32_t stages, uint32_t stage, uint32_t components);
-/* The same for what the recipe puts off, in the stage in which it takes longest. */
+/* costs_put_off of the components that the recipe puts off, in the stage in which it is longest. */
 double costs_longest_put_off(const Costs *costs, uint32_t stages, const Recipe *recipe);
 
 /* Sets F, I, W and U of each stage to the sum over the parts of the stage, and B to I + W if none of B, I and W is

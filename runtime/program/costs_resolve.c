@@ -9,7 +9,7 @@
 
 /* The rule by which a stage got a cost. */
 typedef enum Rule {
-    /* nothing to report, for example because the cost was given; by_default says which defaults are reported */
+    /* nothing to report, for example because the cost was given; by_default() decides which defaults are reported */
     RULE_GIVEN,
     RULE_REST,
     RULE_NO_REST,

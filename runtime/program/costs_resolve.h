@@ -6,8 +6,8 @@
 
      F, I, W, U    from the times of the stage's parts, if there are any (costs_parts.h); FB then from the recipe
      I, W          if B is given for the stage or for all stages: B minus the other half, if that half is given; else B
-                   divided in the ratio of I to W of the stages that have both; else half of B each. I = ... and W = ...
-                   for all stages count only for a stage that has no B of its own
+                   divided in the ratio of I to W of the stages that have both; else half of B each. An I or a W that
+                   is given for all stages counts only for a stage without a B of its own
      B             I + W
      FB            `overlap` times (F + B)
 
@@ -31,9 +31,9 @@ uint32_t costs_derived(const Costs *costs);
 void costs_put_derived(const Costs *costs, uint32_t used, const char *prefix, FILE *stream);
 /* Whether costs_put_derived prints any line. */
 bool costs_has_derived(const Costs *costs, uint32_t used);
-/* Prints the same derived costs as a JSON array: [{"cost": "I", "stages": [0, 1], "values": [1.5, 2], "rule": "half of
-   B, ..."}]. If the costs were given for another number of stages, costs_put_derived prints one more line, and this
-   function one more entry: {"cost": "all", "rule": "..."}. */
+/* Prints the derived costs that costs_put_derived prints, as a JSON array: [{"cost": "I", "stages": [0, 1], "values":
+   [1.5, 2], "rule": "half of B, ..."}]. If the costs were given for another number of stages, costs_put_derived prints
+   one more line, and this function one more entry: {"cost": "all", "rule": "..."}. */
 void costs_put_derived_json(const Costs *costs, uint32_t used, FILE *stream);
 
 /* Whether some costs do not fit the schedule, which is often a mistake: a cost is given for a stage or a link that does

@@ -114,7 +114,7 @@ static WaitList **list_waits(Verifier *verifier)
 }
 
 /* The index of the instruction that rank wait->on must reach: the other end of the message at which wait->rank waits,
-   or the same collective. Looks only at instructions that rank wait->on has not run yet. */
+   or the same collective. Looks only at instructions that rank wait->on has not run yet. POSITION_NOWHERE: none. */
 static uint32_t find_awaited(const Verifier *verifier, const Wait *wait)
 {
     const RankState *state = &verifier->ranks[wait->rank], *other = &verifier->ranks[wait->on];

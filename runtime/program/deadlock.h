@@ -11,7 +11,7 @@ enum { POSITION_NOWHERE = UINT32_MAX };
    order. */
 typedef struct Wait {
     uint32_t rank, at;  /* the rank that waits, and its position */
-    uint32_t on, until; /* the rank that it waits for, and the position that this rank has to reach */
+    uint32_t on, until; /* the rank that it waits for, and the position that `on` must reach, or POSITION_NOWHERE */
 } Wait;
 
 /* Everything that a rank waits for. Ranks that wait at the same collective may share a list; a search follows a shared

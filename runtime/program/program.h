@@ -156,11 +156,12 @@ typedef struct RankProgram {
 } RankProgram;
 
 /* For a stage of a program made by program_reference: the copies that the stage has in the original program. Each copy
-   keeps a gradient of its own, to which its microbatches add in the copy's order. NORM and U use the sum of these
-   gradients, added in the order of the stage's group, as after a WAIT_REDUCE. */
+   keeps a gradient of its own, to which its microbatches add in the copy's order. NORM, UPDATE and U use the sum of
+   these gradients, added in the order of the stage's group, as after a WAIT_REDUCE. */
 typedef struct StageCopies {
     uint32_t count; /* 0: only one */
-    uint16_t *of;   /* [Program.microbatches]: the copy that a microbatch uses, as an index in the stage's group */
+    /* [Program.microbatches]: the copy that a microbatch uses, as an index in the stage's group; NULL: only one */
+    uint16_t *of;
     /* [Program.microbatches]: like `of`, but for sharded parameters: several consecutive replicas together hold one
        copy of them (`shards` of program_reference). The microbatches of all these replicas use the copy of the first
        one */
@@ -250,11 +251,11 @@ Status program_reference(const Program *program, uint32_t replicas, uint32_t sha
 /* --- post_early.c --- */
 
 /* Rewrites a verified program for transports that do not block at a post. Every SEND moves to right after the
-   instruction that fills its slot, every RECEIVE to right after the one that frees its slot, but not past another
-   message with the same sender and receiver. All other instructions, also each WAIT, keep their order. Both ends of a
-   message are posted no later than before, so no rank waits longer. If messages are handled strictly in the order of
-   the stream, the result may hang, and program_verify refuses it. Each rank then has `numbers`, owned by the arena.
-   STATUS_RUN_FAILED: out of memory. Linear time. */
+   instruction that fills its slot, every RECEIVE to right after the one that frees its slot (to the start of the stream
+   if no earlier instruction uses the slot), but not past another message with the same sender and receiver. All other
+   instructions, also each WAIT, keep their order. Both ends of a message are posted no later than before, so no rank
+   waits longer. If messages are handled strictly in the order of the stream, the result may hang, and program_verify
+   refuses it. Each rank then has `numbers`, owned by the arena. STATUS_RUN_FAILED: out of memory. Linear time. */
 Status program_post_early(Program *program, Arena *arena, Error *error);
 /* program_post_early for one rank of a program of `ranks` ranks. Overwrites the rank's instructions. False: out of
    memory. But if `arena` is out of memory and arena->exhausted is set, it jumps there and does not return. */

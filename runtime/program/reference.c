@@ -238,7 +238,8 @@ static void synchronous(Line *line)
 
 /* --- asynchronous programs: visits the ranks in turn, and appends the instructions of each as far as it can run --- */
 
-/* Appends the next instruction of a rank; false: the rank has to wait for another rank first. */
+/* Appends the next instruction of a rank if it is a pass or a U; a REDUCE is only counted, and all others are left out.
+   False: the rank has to wait for another rank first. */
 static bool add(Line *line, uint32_t rank, const Instruction *instruction)
 {
     const RankProgram *from = &line->program->ranks[rank];
@@ -274,7 +275,7 @@ static Status asynchronous(Line *line, Arena *scratch, Error *error)
     const Program *program = line->program;
     /* [rank] its next instruction or second half */
     const Instruction **half = arena_array(scratch, program->rank_count, sizeof *half);
-    /* [rank] the index of the instruction after `half` */
+    /* [rank] the index of the instruction that comes after the one of `half` */
     uint32_t *next = arena_array(scratch, program->rank_count, sizeof *next);
     if (!half || !next)
         return derive_no_memory(error);

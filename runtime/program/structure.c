@@ -228,7 +228,7 @@ static Status find_home(Verifier *verifier, uint32_t r, const Instruction *half)
 {
     const RankProgram *rank = &verifier->program->ranks[r];
     if (!opcode_is_forward(half->opcode) || half->chunk >= rank->chunk_count)
-        return STATUS_OK; /* program_verify checks the operands later */
+        return STATUS_OK; /* no F, or a wrong operand, which program_verify reports later */
     const Chunk *chunk = &rank->chunks[half->chunk];
     const Place *place = verifier_place(verifier, chunk->pipe, chunk->stage);
     if (!place->homes || half->microbatch >= verifier->program->pipes[chunk->pipe].microbatches)

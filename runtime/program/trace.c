@@ -100,8 +100,8 @@ static void put_version(const Writer *writer, const Instruction *instruction)
         fprintf(writer->stream, ",\"version\":%u", versions[instruction->weights]);
 }
 
-/* Writes the name of the instruction: 3F5 for a pass, 3F5&7B2 for an F&B, 3SEND_F5 for a message, 3U1 for a U. False:
-   other instructions have no such name. */
+/* Writes the name of the instruction: 3F5 for a pass, 3F5&7B2 for an F&B, 3SEND_F5 for a message, 3U1 for a U. With
+   several pipes the pipe comes first: p1:3F5. False: other instructions have no such name. */
 static bool pass_name(const Writer *writer, const Instruction *instruction, char name[NAME_BYTES])
 {
     char first[PASS_BYTES], second[PASS_BYTES];
@@ -116,7 +116,8 @@ static bool pass_name(const Writer *writer, const Instruction *instruction, char
     return true;
 }
 
-/* Writes an event with the name of its pass or message; a wait has the name of the message that it waits for. */
+/* Writes the event of instruction i. Its name is that of its pass or message; a WAIT has the name of the message that
+   it waits for; other instructions have their text. */
 static void put_event(const Writer *writer, uint32_t i, TraceSpan span)
 {
     const Instruction *instruction = &writer->own->instructions[i];
@@ -193,8 +194,8 @@ static void note_pass(Writer *writer, const Instruction *pass, TraceSpan span)
 
 static bool is_of_sum(uint8_t opcode) { return opcode == OP_REDUCE || opcode == OP_WAIT_REDUCE; }
 
-/* Writes the interval of a sum of gradients, from its post to the end of the wait for it, and the time of the wait.
-   Writes nothing for a stage that has one copy in all replicas together. */
+/* For a REDUCE notes its times. For a WAIT_REDUCE writes the interval of the sum of gradients, from the REDUCE to the
+   end of the wait, and the time of the wait. Does nothing for a stage that has one copy in all replicas together. */
 static void put_sum(Writer *writer, uint32_t i, TraceSpan span)
 {
     const Instruction *instruction = &writer->own->instructions[i];
@@ -290,7 +291,7 @@ static bool is_same(const TracePart *one, const TracePart *other)
     return one->layer == other->layer && one->part == other->part && one->pass == other->pass;
 }
 
-/* Writes one event for consecutive spans of the same component, layer and pass. */
+/* Writes one event for consecutive spans of the same component, layer and pass in one instruction. */
 static void put_components(const Writer *writer, TraceParts components, bool in_turn)
 {
     const TracePart *next = components.entries, *end = next + components.count;

@@ -1,7 +1,7 @@
 #ifndef DEVICE_KERNELS_TRAINING_CUH
 #define DEVICE_KERNELS_TRAINING_CUH
 
-/* Losses, sums in double and the optimizer. */
+/* Losses, sums in double, the optimizer and copies of bytes. */
 
 #include "layers.cuh"
 
