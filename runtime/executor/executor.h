@@ -93,7 +93,7 @@ typedef struct PassPair {
     /* whether the backward computes weight gradients: true for a B, or an I whose recipe puts only some of them off;
        false for an I alone and in an F&F */
     bool weights;
-    /* `overlap` stores here how many ns the first F took; 0 if both halves ran at once */
+    /* `overlap` stores here how many ns the first F took; 0 if both halves ran at once or the device only enqueues */
     int64_t forward_time;
 } PassPair;
 
@@ -178,9 +178,9 @@ typedef struct ExecutorConfig {
 /* --- communicators (connect.c) --- */
 
 /* The communicators that a member of the world needs for its program: one for messages among all ranks of its replica,
-   those for sums over the copies of each stage in all replicas, and one for all-to-alls. Sums add replica after
-   replica. All members make them together, in the same order. Their numbers (CommunicatorConfig.number) are 0 to 2 *
-   Program.stages + 1. */
+   those for sums over the copies of each stage in all replicas, and one for all-to-alls. Sums add the copies of replica
+   0 first, then those of replica 1, and so on. All members make them together, in the same order. Their numbers
+   (CommunicatorConfig.number) are 0 to 2 * Program.stages + 1. */
 typedef struct RankCommunicators {
     Communicator *pipeline;
     /* [chunks of the rank]; NULL: the stage has no other copies, or nothing is to be summed */
@@ -228,7 +228,8 @@ Status executor_settle(Executor *executor, Error *error);
 
 /* The times of the last run, in ns of this rank's clock. [0]: when the run began. [1 + i]: when instruction i ended.
    [executor_middles() + k], for the k-th F&B or F&F: when its first F ended. If components of both halves alternated,
-   this entry is the instruction's beginning plus the total time of its first F; if both halves ran at once, it is 0. */
+   this entry is the instruction's beginning plus the total time of its first F. It is 0 if both halves ran at once, or
+   alternated on a device that only enqueues. */
 const int64_t *executor_clock(const Executor *executor);
 size_t executor_clocks(const Executor *executor); /* how many */
 size_t executor_middles(const Executor *executor);

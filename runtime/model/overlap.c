@@ -206,9 +206,9 @@ static void put_piece(Overlap *o, const ForwardHalf *half, Piece *piece)
     append_posting(o, half->half, piece->index, RECIPE_F, piece->begin, piece->end);
 }
 
-/* Appends a piece. Pieces that it needs and that the recipe does not name are appended before it. False: the piece
-   needs one that the recipe names later, so it is not appended yet. For example, combine without an all-to-all adds up
-   the result of the shared experts at once, and the recipe may name them after combine. */
+/* Appends a piece. Pieces that it needs and that the recipe does not name are appended before it. False: the piece is
+   not appended yet, because it needs one that the recipe names later. For example, combine without an all-to-all adds
+   up the result of the shared experts at once, and the recipe may name them after combine. */
 static bool append_piece(Overlap *o, const ForwardHalf *half, Piece *piece)
 {
     for (Piece *earlier = half->pieces; earlier < piece; earlier++) {

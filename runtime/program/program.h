@@ -93,7 +93,8 @@ typedef struct Instruction {
             uint16_t stash;    /* saved activations for wgrad (written by F) */
             uint16_t dy;       /* the gradient of y */
             uint16_t gradient; /* what I saves for the deferred weight gradient */
-            uint16_t weights;  /* the version of the weights that F, B, I use */
+            /* the version of the weights that F, B, I use; in a synchronous program the slot with the chunk's number */
+            uint16_t weights;
         };
         uint16_t slot[SLOT_OPERANDS]; /* the slots above, indexed by Operand.slot, for code that walks operands */
     };
