@@ -607,6 +607,12 @@ static void check_recipe_used(const Ast *ast, Diagnostics *diagnostics)
     const char *const pair = forward ? "F&F" : "F&B";
     if (forward ? ast->has_forward_pairs : ast->has_pairs)
         return;
+    if (ast->order && !forward) {
+        diag_error(diagnostics, ast->any_recipe->span, "`order auto` makes no F&B for this recipe");
+        diag_help(diagnostics,
+                  "with `overlap` among its settings, `order auto` makes F&Bs: order auto(memory = 2*P, overlap);");
+        return;
+    }
     diag_error(diagnostics, ast->any_recipe->span, "no step has an %s for this recipe", pair);
     diag_help(diagnostics, forward ? "write F&F in a step, or `overlap` after a step with only F: nF : M overlap;"
                                    : "write F&B in a step, or `overlap` after a step with F and B: nFB : M overlap;");
