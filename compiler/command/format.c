@@ -432,8 +432,7 @@ Status format_command(int argc, char **argv, Arena *arena, Error *error)
     for (int i = check; i < argc; i++) {
         bool changes = false;
         if (argv[i][0] == '-' && argv[i][1])
-            return error_set(error, STATUS_BAD_USAGE,
-                             "fmt: unknown option %s; the only one is --check, before the files", argv[i]);
+            return error_set(error, STATUS_BAD_USAGE, "fmt: %s: the only option is --check, before the files", argv[i]);
         const Status status = format_file(argv[i], check, arena, &changes, error);
         if (status > STATUS_BAD_INPUT || *error->text)
             return status;

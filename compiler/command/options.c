@@ -132,8 +132,8 @@ static Status check_width(const Options *options, Error *error)
             "--width goes with dpc show or --emit=text, in columns, or with --emit=svg, in pixels, but not "
             "with both");
     if (text && (options->width < TEXT_LEAST_WIDTH || options->width > INT32_MAX))
-        return error_set(error, STATUS_BAD_USAGE, "--width %" PRId64 ": text is at least %d columns wide",
-                         options->width, TEXT_LEAST_WIDTH);
+        return error_set(error, STATUS_BAD_USAGE, "--width %" PRId64 ": text is %d to %d columns wide", options->width,
+                         TEXT_LEAST_WIDTH, INT32_MAX);
     if (svg && (options->width < SVG_LEAST_WIDTH || options->width > SVG_MOST_WIDTH))
         return error_set(error, STATUS_BAD_USAGE, "--width %" PRId64 ": an svg is %d to %d pixels wide", options->width,
                          SVG_LEAST_WIDTH, SVG_MOST_WIDTH);

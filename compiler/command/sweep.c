@@ -275,7 +275,7 @@ Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, Sweep
 {
     *result = (SweepResult){0};
     if (source_is_order(compilation->source))
-        return error_set(error, STATUS_BAD_USAGE, "--sweep: %s is an order, and has no parameters",
+        return error_set(error, STATUS_BAD_USAGE, "--sweep: %s is an order, which has no parameters; give a .dps file",
                          compilation->source->path);
     const int64_t start = clock_nanoseconds();
     Arena *arena = compilation->arena;
@@ -328,7 +328,7 @@ static void print_best(const SweepResult *result, const Compilation *compilation
     const Costs costs = costs_resolve(given, result->costs_stages, NULL, compilation->arena);
     fprintf(stream, "  least makespan %.6g%s ", result->makespan, costs_unit_text(given));
     if (result->recut && given->model_layers < 1)
-        fprintf(stream, "where the given times are of 1/%u of the model: %s\n", result->costs_stages, result->best);
+        fprintf(stream, "if the given times are those of 1/%u of the model: %s\n", result->costs_stages, result->best);
     else
         fprintf(stream, "under the given times: %s\n", result->best);
     costs_put_derived(&costs, result->derived, "  derived cost: ", stream);

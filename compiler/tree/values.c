@@ -52,12 +52,12 @@ static Status unknown_parameter(const Ast *ast, const char *name, const char *op
 {
     /* --sweep sets the numbers of ranks and microbatches by name too, like parameters */
     const bool sizes_too = strcmp(option, "--sweep") == 0;
-    const char *const dashes = sizes_too ? "" : "--";
     if (strcmp(ast->ranks->name.symbol->text, name) == 0)
-        return error_set(error, STATUS_BAD_USAGE, "%s %s: the number of ranks is set by %sranks", option, name, dashes);
+        return error_set(error, STATUS_BAD_USAGE, "%s %s: for the number of ranks write %s", option, name,
+                         sizes_too ? "ranks=..." : "--ranks N");
     if (strcmp(ast->microbatches->name.symbol->text, name) == 0)
-        return error_set(error, STATUS_BAD_USAGE, "%s %s: the number of microbatches is set by %smicrobatches", option,
-                         name, dashes);
+        return error_set(error, STATUS_BAD_USAGE, "%s %s: for the number of microbatches write %s", option, name,
+                         sizes_too ? "microbatches=..." : "--microbatches N");
     char list[512] = "";
     size_t used = 0;
     NearestWord nearest = nearest_to(name);

@@ -306,7 +306,8 @@ static Status check_command(const OptionTable *table, int command, const Option 
     }
     options_of(table, command, names, sizeof names);
     append_list(text, sizeof text, names, true, " and ");
-    return error_set(error, STATUS_BAD_USAGE, "%s %s takes only %s", table->program, table->commands[command], text);
+    return error_set(error, STATUS_BAD_USAGE, "%s %s takes no %s%s, only %s", table->program, table->commands[command],
+                     dashes_of(option->name), option->name, text);
 }
 
 static Status check_row(const OptionTable *table, const OptionsGiven *given, int row, Error *error)

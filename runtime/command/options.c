@@ -63,7 +63,7 @@ TAKE(expert_rows)
     (void)arena;
     *factor = strtod(value, &end);
     if (end == value || *end || !(*factor > 0 && *factor <= 1e6))
-        return option_refuse(option, value, error, "a positive factor, such as 1.5");
+        return option_refuse(option, value, error, "a factor above 0 and at most 1e6, such as 1.5");
     return STATUS_OK;
 }
 

@@ -34,7 +34,7 @@ compare() {
 options_of dpc.1 >"$work/page"
 compare dpc.1 "dpc --help"
 for command in compare advise diff calibrate fit; do
-    dpc $command --explain x 2>&1 | options_in >"$work/program"
+    dpc $command --explain x 2>&1 | sed 's/takes no --explain//' | options_in >"$work/program"
     options_of dpc.1 "$(echo $command | tr a-z A-Z)" >"$work/page"
     compare dpc.1 "dpc $command"
 done
