@@ -127,7 +127,7 @@ void diff_print_components(const Comparison *comparison, Arena *arena, FILE *str
     fputs("\nThe components of passes, mean time of each; for all-to-alls also the wait of the rank, "
           "and the share hidden behind computation\n",
           stream);
-    fprintf(stream, "%-16s %6s %10s %10s %10s %10s %10s\n", "component", "number", "predicted", "measured", "longer",
+    fprintf(stream, "%-16s %6s %10s %10s %10s %10s %10s\n", "component", "runs", "predicted", "measured", "longer",
             "waited", "hidden");
     for (size_t i = 0, spans; i < count; i += spans) {
         Runs runs;

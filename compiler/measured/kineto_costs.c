@@ -115,7 +115,7 @@ static void put_cost(const ComponentTime *time, FILE *stream)
             counted(time->count, "run").text, time->least, time->greatest,
             isnan(time->data) ? "" : ", with the wait for other ranks");
     if (!isnan(time->data))
-        fprintf(stream, "#%-15s = %-9.7g # measured: its data alone\n", name, time->data);
+        fprintf(stream, "#%-15s = %-9.7g # measured: transfer of its data, without the wait\n", name, time->data);
 }
 
 static void put_costs(const KinetoProfile *profiles, int count, const ComponentTimes *times, FILE *stream)
@@ -206,10 +206,11 @@ static void put_lanes(const KinetoProfile *profile, FILE *stream)
 static void put_notes(const KinetoProfile *profile, FILE *stream)
 {
     if (profile->foreign)
-        fprintf(stream, "note: %s, %.0f us, belong to no component\n", counted(profile->foreign, "kernel").text,
-                microseconds(profile->foreign_time));
+        fprintf(stream, "note: %s, %.0f us, belong to no component of the map\n",
+                counted(profile->foreign, "kernel").text, microseconds(profile->foreign_time));
     if (profile->orphans)
-        fprintf(stream, "note: the launches of %s are not in the trace\n", counted(profile->orphans, "kernel").text);
+        fprintf(stream, "note: the launches of %s are not in the trace, so annotations do not name their components\n",
+                counted(profile->orphans, "kernel").text);
     if (profile->trace->incomplete)
         fprintf(stream, "note: left out: %s without a time\n", counted(profile->trace->incomplete, "event").text);
 }

@@ -95,7 +95,7 @@ static Status read_rank(RankPasses *rank, const KinetoMap *map, uint32_t number,
             passes[rank->count++] = passes[i];
     }
     if (!rank->count)
-        return error_set(error, STATUS_BAD_INPUT, "%s: no annotation in it is a pass that %s knows", trace->path,
+        return error_set(error, STATUS_BAD_INPUT, "%s: no annotation in it matches a pass of %s", trace->path,
                          map->path);
     qsort(passes, rank->count, sizeof *passes, by_what_and_start);
     for (uint32_t i = 0; i < rank->count; i++)

@@ -280,7 +280,11 @@ static Status fail_unknown(const KinetoTrace *trace, const KinetoMap *map, Error
         snprintf(names + used, sizeof names - used, "%s%.50s", shown++ ? ", " : "", name);
     }
     return error_set(error, STATUS_BAD_INPUT, "%s: no kernel in it belongs to a component of %s; %s%s", trace->path,
-                     map->path, shown ? "its annotations are called " : "it has no annotations", names);
+                     map->path,
+                     shown                     ? "it has annotations such as "
+                     : trace->annotation_count ? "its only annotations are those of steps (ProfilerStep)"
+                                               : "it has no annotations",
+                     names);
 }
 
 Status kineto_profile(const KinetoTrace *trace, const KinetoMap *map, Arena *arena, KinetoProfile *profile,

@@ -431,7 +431,9 @@ Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error)
     TRY(parse(reader));
     if (!trace->count)
         return error_set(error, STATUS_BAD_INPUT,
-                         "%s: no passes in it: is this a trace of dprun --trace or dpc --emit=trace?", path);
+                         "%s: no passes in it: is this a trace of dprun --trace or dpc --emit=trace? A trace of the "
+                         "PyTorch profiler needs --map FILE",
+                         path);
     trace_sort_by_step(trace, arena);
     return STATUS_OK;
 }
