@@ -238,12 +238,14 @@ static void report_no_pass(Reader *reader, uint32_t pipe)
     for (uint32_t r = 0; r < schedule->ranks; r++)
         for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
             const Action *action = &schedule->orders[r].actions[i];
-            char name[48];
+            char name[48], of_pipe[32] = "";
             if (action->pipe != pipe)
                 continue;
             action_text(schedule, action, name, sizeof name);
+            if (schedule->pipe_count > 1)
+                snprintf(of_pipe, sizeof of_pipe, " of pipe %u", pipe);
             diag_error(reader->diagnostics, action->span, "rank %u has %s, but no rank runs any F, B, I or W%s", r,
-                       name, schedule->pipe_count > 1 ? " of this pipe" : "");
+                       name, of_pipe);
             diag_help(reader->diagnostics, "add cells for the passes, such as 0F0, or remove this cell");
             return;
         }

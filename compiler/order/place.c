@@ -159,8 +159,11 @@ static bool place_pipes(Placer *p)
                    "the pipes together have %llu microbatches, but the schedule has %u", (unsigned long long)together,
                    schedule->microbatches);
         diag_note(p->diagnostics, p->ast->microbatches->span, "declared here");
-        diag_help(p->diagnostics, schedule->pipe_count > 1 ? "the pipes share them: M/2 microbatches for each of two"
-                                                           : "give them all to the pipe: M microbatches");
+        diag_help(p->diagnostics,
+                  schedule->pipe_count > 1
+                      ? "the pipes share the microbatches of the schedule: %s/2 microbatches for each of two pipes"
+                      : "give the pipe all microbatches of the schedule: %s microbatches",
+                  p->ast->microbatches->name.symbol->text);
         good = false;
     }
     return good;

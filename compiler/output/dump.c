@@ -133,7 +133,7 @@ void describe(const Compilation *compilation, const Timeline *timeline, const Ga
     if (schedule->asynchronous)
         fprintf(stream,
                 "  %s of weights within the step; forward and backward of a microbatch on the same version, the right "
-                "one; at most %s\n",
+                "one; at most %s on a rank\n",
                 counted(updates, "update").text, counted(versions, "version").text);
     fprintf(stream, "  %s, paired in order; no deadlock, even with unbuffered rendezvous\n",
             counted(messages, "message").text);

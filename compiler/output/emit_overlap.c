@@ -168,11 +168,12 @@ static void put_share(const Recipe *recipe, const Costs *costs, FILE *stream)
         return;
     fprintf(stream, "%u of %u multiprocessors communicate: computation takes ", recipe->share, recipe->whole);
     if (costs->compute_share > 0)
-        fprintf(stream, "%.4g (the share that it had when it was measured) * ", costs->compute_share);
+        fprintf(stream, "%.4g (its share of the multiprocessors when its costs were measured) * ",
+                costs->compute_share);
     fprintf(stream, "%u/%u = %.4g times as long", recipe->whole, recipe->whole - recipe->share,
             recipe_slowdown(recipe, costs, RECIPE_COMPUTE, computes));
     if (slower > 1)
-        fprintf(stream, ", communication, which needs %g, %.4g times", costs->multiprocessors, slower);
+        fprintf(stream, "; communication, which needs %g, takes %.4g times as long", costs->multiprocessors, slower);
     putc('\n', stream);
 }
 
@@ -185,7 +186,7 @@ static void put_found(const RecipeFound *found, double published, const char *un
     fputs("this order was found by `overlap F&B auto`; ", stream);
     put_recipe_proof(found, unit, stream);
     if (published > found->makespan)
-        fprintf(stream, "; DeepSeek's takes %.6g%s, %.1f %% more", published, unit,
+        fprintf(stream, "; DeepSeek's order takes %.6g%s, %.1f %% more", published, unit,
                 percent_over(published, found->makespan));
     fputs(":\n", stream);
     recipe_put(&found->recipe, "    ", ";", stream);
@@ -312,7 +313,8 @@ void emit_overlap(const Compilation *compilation, FILE *stream)
     const Recipes *recipes = &schedule->recipes;
     char pairs[20];
     if (!recipes_any(recipes))
-        fprintf(stream, "%s: the schedule has no recipe of an F&B or F&F: overlap F&B { ... }\n", schedule->name);
+        fprintf(stream, "%s: the schedule has no recipe of an F&B or F&F; add one: overlap F&B { ... }\n",
+                schedule->name);
     recipes_pair_text(recipes, recipes->count, pairs, sizeof pairs);
     if (recipes->common)
         put_recipe(compilation, recipes->common, pairs, stream);

@@ -459,7 +459,7 @@ static void print_recipe(const Recipe *recipe, const char *pairs, FILE *stream)
     for (uint32_t i = 0; i < recipe->counts[RECIPE_AFTER]; i++) {
         char text[32];
         recipe_entry_text(recipe->entries[RECIPE_AFTER][i], text, sizeof text);
-        fprintf(stream, "%s %s", i ? "" : "; after it, once its results are sent:", text);
+        fprintf(stream, "%s %s", i ? "" : "; after the F&B, once its results are sent:", text);
     }
     putc('\n', stream);
 }

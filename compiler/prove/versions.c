@@ -59,8 +59,8 @@ static void report_no_gradient(Check *check, uint32_t rank, const Action *update
     check->good = false;
     diag_pass_error(check->diagnostics, update->span, "rank %u: %s has no gradient to use", rank, here);
     diag_help(check->diagnostics,
-              copies ? "it uses the gradients of the B's or W's since the last U, on all copies of the stage"
-                     : "it uses the gradients of its chunk's B's or W's since the last U");
+              copies ? "a U uses the gradients of the B's or W's since the U before it, on all copies of the stage"
+                     : "a U uses the gradients of its chunk's B's or W's since the U before it");
 }
 
 static void take_update(Check *check, const Action *update)

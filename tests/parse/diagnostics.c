@@ -308,7 +308,7 @@ static void placement(void **state)
     REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: P stages, stage s on s, M/2 microbatches;\n"
             "pipe b: P stages, stage s on 1-s, M/2 microbatches;",
             "the pipes together have 2 microbatches, but the schedule has 3", "note: declared here",
-            "the pipes share them: M/2");
+            "the pipes share the microbatches of the schedule: M/2");
     REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M/2 microbatches;\n"
             "pipe b: P+1 stages, stage s on 0, M/2 microbatches;",
             "pipe b has 3 stages, but pipe a has 2", "note: all pipes are copies of the same stages");
