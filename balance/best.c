@@ -213,8 +213,9 @@ static Status check_distinct(const BalanceShape *shape, Error *error)
         return STATUS_OK;
     return error_set(
         error, STATUS_BAD_USAGE,
-        "--distinct: --replicas %u is too large; one copy of each of %u experts on each of %u GPUs makes %llu",
-        shape->replicas, shape->experts, gpus, (unsigned long long)shape->experts * gpus);
+        "--distinct: --replicas %u is too large; one copy of each of %u experts on each of %u GPUs%s makes %llu",
+        shape->replicas, shape->experts, gpus, gpus < shape->gpus ? " of its node" : "",
+        (unsigned long long)shape->experts * gpus);
 }
 
 Status balance_best(const BalanceShape *shape, const BalanceRequest *request, const double *loads, uint32_t *placement,

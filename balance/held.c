@@ -63,8 +63,8 @@ static Status remove_duplicates(const Domain *domain, Filling *filling, Error *e
     const uint32_t needed = filling_moves(domain, filling);
     if (needed > domain->moves)
         return error_set(error, STATUS_BAD_INPUT,
-                         "--distinct: the current placement has experts twice on a GPU; %u moves are needed, but "
-                         "--moves %u allows no more",
+                         "--distinct: the current placement has experts twice on a GPU; %u moves are needed, more "
+                         "than --moves %u",
                          needed, domain->moves);
     return STATUS_OK;
 }

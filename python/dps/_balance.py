@@ -24,7 +24,7 @@ def _rows(table, length, what):
     rows = [list(row) for row in table]
     for number, row in enumerate(rows):
         if len(row) != length:
-            raise UsageError(f"layer {number} has {len(row)} {what}, not {length}")
+            raise UsageError(f"layer {number} has {len(row)} {what}, but must have {length}")
     return [value for row in rows for value in row]
 
 

@@ -305,7 +305,7 @@ static void print_placing(const Report *report)
     const uint64_t before = report->unplaced, after = report->steps - before;
     if (report->rank_loads[0] <= 0)
         return;
-    fprintf(report->words, "ranks      the busiest gets %.2f times the mean of a layer's rows",
+    fprintf(report->words, "ranks      the busiest of a layer gets %.2f times the mean number of tokens",
             report->rank_loads[0] / (double)before);
     if (after)
         fprintf(report->words, " up to step %llu, %.2f after it; %s moved in %s", (unsigned long long)before,

@@ -26,7 +26,8 @@ static Status describe_driver(CudaError code, Error *error)
     if (code == CUDA_DRIVER_TOO_OLD)
         return error_set(
             error, STATUS_RUN_FAILED,
-            "the NVIDIA driver is too old: it is for CUDA %d.%d, but this program was built with CUDA %d.%d",
+            "the NVIDIA driver is too old: it is for CUDA %d.%d, but this program was built with CUDA %d.%d; "
+            "update the driver",
             driver / 1000, driver % 1000 / 10, cuda_runtime->runtime_version / 1000,
             cuda_runtime->runtime_version % 1000 / 10);
     if (code != CUDA_OK)
@@ -133,7 +134,9 @@ static Status take(size_t bytes, void **memory, Error *error)
     bytes = bytes < LEAST_BYTES ? LEAST_BYTES : bytes;
     const CudaError code = cuda_runtime->Malloc(memory, bytes);
     if (code == CUDA_OUT_OF_MEMORY)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory on the GPU: %zu bytes", bytes);
+        return error_set(
+            error, STATUS_RUN_FAILED,
+            "out of memory on the GPU: cannot allocate %zu bytes; use smaller microbatches or a smaller model", bytes);
     return cuda_status(code, "cudaMalloc", error);
 }
 

@@ -256,7 +256,7 @@ Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program *
     const uint32_t version = bytes_get_u32(&decoder.reader);
     if (version != PROGRAM_VERSION)
         return error_set(error, STATUS_BAD_INPUT,
-                         "made by another version of dpc: format %u, this dprun reads %d; compile the .dps again",
+                         "made by another version of dpc: format %u, but this version reads %d; compile the .dps again",
                          version, PROGRAM_VERSION);
     ByteReader checksum = {bytes + size - CHECKSUM_SIZE, bytes + size, false};
     if (bytes_get_u32(&checksum) != bytes_checksum(bytes, size - CHECKSUM_SIZE))

@@ -97,7 +97,8 @@ static Status show_gradient(const Rank *rank, uint32_t index, Error *error)
         return STATUS_OK;
     float *values = malloc(count * sizeof *values + 1);
     if (!values)
-        return error_set(error, STATUS_RUN_FAILED, "no memory to copy a gradient for the observer");
+        return error_set(error, STATUS_RUN_FAILED, "no memory for a copy of the gradient of stage %u",
+                         (unsigned)chunk->number);
     const Status status =
         rank->device->run->store_floats(rank->device, MASTER_TYPE, count, chunk->weights.gradients, values, error);
     if (status == STATUS_OK)

@@ -105,7 +105,7 @@ static void loads_get_closer_within_the_moves(void **state)
     assert_true(json_number(2, "\"worst_rank_load\":") >= after);
     assert_runs("", "--forward-only --steps 3 --replicas 2 --expert-parallel 2 --expert-replicas 2 --rebalance 2");
     assert_prints("experts    of a layer are divided among 2 replicas, with 2 further copies: 5 on each rank");
-    assert_prints("times the mean of a layer's rows up to step 2, ");
+    assert_prints("times the mean number of tokens up to step 2, ");
     assert_prints(" moved in 1 placement\n");
 }
 

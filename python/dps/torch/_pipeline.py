@@ -352,7 +352,8 @@ class Pipeline(Actions):
         step.targets = _batch.targets_of(target, plan.ends, self.batch_dim) if target is not None else {}
         if mode and arguments and self._has_overlapped:
             raise UsageError(f"{', '.join(arguments)}: a function that runs both halves of an F&B takes no keyword "
-                             "arguments; give them to the stages as inputs")
+                             "arguments; make them inputs of step(), which the first stage gets, and let each stage "
+                             "return those that the next one needs")
         step.arguments = _batch.arguments_of(arguments, self.program.microbatches, self.batch_dim)
         step.losses, step.outputs = {}, {} if return_outputs else None
         for stage in self._stages:
@@ -441,7 +442,7 @@ def _modules(program, plan, rank, stages):
         wanted = ", ".join(str(chunk.stage) for chunk in plan.chunks)
         count = len(plan.chunks)
         raise UsageError(f"rank {rank} of {program.schedule} holds {count} stage{'s'[:count - 1]} ({wanted}, in this "
-                         f"order), but you gave {len(modules)}")
+                         f"order), but you gave {len(modules)} module{'s'[:len(modules) != 1]}")
     for chunk, module in zip(plan.chunks, modules):
         if not callable(module):
             raise UsageError(f"stage {chunk.stage} is a {type(module).__name__}; a stage is a module or a function")
