@@ -155,8 +155,8 @@ static bool place_pipes(Placer *p)
         }
     }
     if (good && together != schedule->microbatches) {
-        diag_error(p->diagnostics, schedule->pipes[0].span,
-                   "the pipes together have %llu microbatches, but the schedule has %u", (unsigned long long)together,
+        diag_error(p->diagnostics, schedule->pipes[0].span, "%s %llu microbatches, but the schedule has %u",
+                   schedule->pipe_count > 1 ? "the pipes together have" : "the pipe has", (unsigned long long)together,
                    schedule->microbatches);
         diag_note(p->diagnostics, p->ast->microbatches->span, "declared here");
         diag_help(p->diagnostics,
