@@ -88,6 +88,12 @@ static bool check_message(const Schedule *schedule, const PassTable *table, Mess
     *entry = position;
     const size_t mine = pass_index(pipe, message->stage, message->microbatch);
     const uint32_t pass = (is_gradient(message) ? table->backward : table->forward)[message->pipe][mine];
+    if (pass == POSITION_NONE) {
+        diag_error(diagnostics, message->span, "rank %u has %s, but the order has no backwards", rank,
+                   TEXT_OF(message));
+        diag_help(diagnostics, "remove the messages of gradients, or add the backwards");
+        return false;
+    }
     if (is_send(message) ? position < pass : position > pass) {
         diag_error(diagnostics, message->span,
                    is_send(message) ? "rank %u: %s sends the result of %s, which comes later"
