@@ -2,6 +2,7 @@
 
 #include "runtime/base/counted.h"
 #include "runtime/base/names.h"
+#include "runtime/program/costs_parts.h"
 #include "runtime/program/costs_resolve.h"
 
 #include <inttypes.h>
@@ -360,7 +361,7 @@ static bool some_recut(const CompareTable *table)
 /* Prints for which part of the model the times are given, unless it is the stage of every row. */
 static void put_unit(const CompareTable *table, FILE *stream)
 {
-    if (table->costs->model_layers >= 1)
+    if (costs_of_whole_model(table->costs))
         fprintf(stream, "the time of a stage is the sum of the times of its parts; the model has %g layers\n",
                 table->costs->model_layers);
     else if (table->costs_stages != table->parts)

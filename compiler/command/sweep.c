@@ -7,6 +7,7 @@
 #include "compiler/tree/parse.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/counted.h"
+#include "runtime/program/costs_parts.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -327,7 +328,7 @@ static void print_best(const SweepResult *result, const Compilation *compilation
     const Costs *given = compilation->costs ? compilation->costs : &costs_unit;
     const Costs costs = costs_resolve(given, result->costs_stages, NULL, compilation->arena);
     fprintf(stream, "  least makespan %.6g%s ", result->makespan, costs_unit_text(given));
-    if (result->recut && given->model_layers < 1)
+    if (result->recut && !costs_of_whole_model(given))
         fprintf(stream, "if the given times are those of 1/%u of the model: %s\n", result->costs_stages, result->best);
     else
         fprintf(stream, "under the given times: %s\n", result->best);

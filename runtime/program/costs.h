@@ -31,9 +31,10 @@
      multiprocessors = 20  communication within a layer takes the given time on this many multiprocessors or more. It
                            takes longer if a recipe reserves fewer (recipe_times.h)
 
-     model_layers = 8      the layers of the whole model: F, I, W and U of every stage are the sums over its parts, for
-                           any number of stages. `layers` has no effect then, and `stages` applies only to
-                           `gradients`: costs of single stages are then for the stages of the schedule
+     model_layers = 8      the layers of the whole model. If times of parts are given, F, I, W and U of every stage
+                           are the sums over its parts, for any number of stages. `layers` has no effect then, and
+                           `stages` applies only to `gradients`: costs of single stages are then for the stages of the
+                           schedule
      qkv.F = 0.1           the time of what comes before the core of attention; attention.F includes it
      shared.F = 0.2        the time of the shared experts; mlp.F includes it
      head.F = 0.5          the time of a part outside the layers (embedding, rows, head, squared_error) in one of its

@@ -14,6 +14,8 @@ bool costs_have_parts(const Costs *costs)
     return false;
 }
 
+bool costs_of_whole_model(const Costs *costs) { return costs->model_layers >= 1 && costs_have_parts(costs); }
+
 Status costs_check_parts(const Costs *costs, Error *error)
 {
     static const ModelPart inside[][2] = {{RECIPE_QKV, RECIPE_ATTENTION}, {RECIPE_SHARED, RECIPE_MLP}};

@@ -7,6 +7,9 @@
 
 /* Whether a time is given for any part. */
 bool costs_have_parts(const Costs *costs);
+/* Whether the times of stages are sums over the parts of a whole model: model_layers and the time of a part are given.
+   Without the time of any part, model_layers has no effect on times. */
+bool costs_of_whole_model(const Costs *costs);
 
 /* Checks costs after all of them were read. STATUS_BAD_USAGE: the time of a part of a component is given (qkv.F), but
    not that of its component (attention.F). */

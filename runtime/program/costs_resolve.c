@@ -302,14 +302,14 @@ static void recut(Costs *costs, uint32_t to, Arena *arena)
    as given for `stages`. */
 static uint32_t stages_of(const Costs *given, uint32_t stages)
 {
-    return given->model_stages > 0 && given->model_layers < 1 ? (uint32_t)given->model_stages : stages;
+    return given->model_stages > 0 && !costs_of_whole_model(given) ? (uint32_t)given->model_stages : stages;
 }
 
 static Costs resolve_with(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena)
 {
     const uint32_t of = stages_of(given, stages);
     Costs result = costs_have_parts(given) ? costs_of_parts(given, of, recipe, arena) : *given;
-    if (given->model_layers >= 1)
+    if (costs_of_whole_model(given))
         result.model_stages = 0;
     const Costs start = result;
     Resolution r = {.given = &start, .arena = arena, .stages = of};
