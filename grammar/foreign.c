@@ -286,8 +286,8 @@ static bool report_unit(Reader *reader, Span number, Span unit)
     const char *count = text_of(reader, number);
     diag_error(reader->diagnostics, (Span){number.begin, unit.end}, "a number is written without a unit");
     diag_help(reader->diagnostics,
-              "write %s*%s if `input` and `weight` are given in bytes; without `input` and `weight`, `memory` counts "
-              "halves of the activation of one microbatch in one stage: 1F1B holds 2*P of them",
+              "write %s*%s if `input` and `weight` are given in bytes; without these two settings, `memory` counts "
+              "half activations (of one microbatch in one stage), of which 1F1B needs 2*P",
               count, factor);
     return true;
 }

@@ -219,7 +219,8 @@ pass: PASS                              {
     | pass[inner] '{' expression '}'    {
         $$ = $inner;
         if ($$->computed_chunk || $$->microbatch)
-            diag_error(reader->diagnostics, @$, "a pass is written F{chunk}[microbatch], each part once at most");
+            diag_error(reader->diagnostics, @$, "a pass is written F{chunk}[microbatch]: the chunk first, and "
+                       "each part at most once");
         $$->computed_chunk = $expression;
         $$->span.end = @$.end;
     }

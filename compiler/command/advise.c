@@ -213,8 +213,9 @@ Status advise(const Options *options, const TrialsControl *control, Arena *arena
     if (advice->row_count)
         return status;
     if (trials.end != ENDED)
-        return error_set(error, STATUS_BAD_INPUT,
-                         "no schedule was tried to its end: give dpc advise more time (--seconds)");
+        return error_set(
+            error, STATUS_BAD_INPUT,
+            "the trials ended before any schedule could be advised: give dpc advise more time (--seconds)");
     return error_set(error, STATUS_BAD_INPUT,
                      "no schedule can be advised; try other sizes, a larger --memory-limit, or --allow");
 }

@@ -347,7 +347,8 @@ static void put_title(const CompareTable *table, Arena *arena, FILE *stream)
             table->by_stages ? counted(row->stages, "stage").text : counted(row->ranks, "rank").text,
             counted(row->microbatches, "microbatch").text,
             table->replicas ? arena_format(arena, " in each of %s", counted(table->replicas, "replica").text) : "",
-            table->sizes_differ ? ": the largest numbers that the files give" : "", *unit ? "; times in" : "", unit);
+            table->sizes_differ ? ": chosen from the files' own numbers, which differ" : "", *unit ? "; times in" : "",
+            unit);
 }
 
 static bool some_recut(const CompareTable *table)
@@ -368,7 +369,7 @@ static void put_unit(const CompareTable *table, FILE *stream)
         fprintf(stream, "times are given for a model in %s%s; those of larger and smaller stages are in proportion\n",
                 counted(table->costs_stages, "stage").text,
                 table->stages_assumed
-                    ? " (the costs of single stages name so many; --cost stages=N says another number)"
+                    ? " (costs of single stages, such as F[0], name this many; --cost stages=N sets another number)"
                     : "");
     else if (some_recut(table))
         fprintf(
@@ -394,10 +395,10 @@ static void put_words(const CompareTable *table, FILE *stream)
                                : "\nrate: bubble, as a share of the time of the longest rank\n",
           stream);
     if (shows(table, ORDER))
-        fprintf(stream, "%s from waiting%s as if messages took no time\n",
+        fprintf(stream, "%s from waiting%s computed as if messages took no time\n",
                 any(table, IMBALANCE) ? "imbalance: the part of the rate from uneven work; order: the part"
                                       : "order: the part of the rate",
-                any(table, IMBALANCE) ? "; both" : ",");
+                any(table, IMBALANCE) ? "; both are" : ",");
     fprintf(stream, "gap: excess of the makespan%s over a lower bound of all orders of the same placement within %s\n",
             table->replicas ? " without the sums" : "",
             memory_is_limited(table->memory) ? "the memory limit" : "as much memory");

@@ -71,8 +71,8 @@ static void search_ends(const Compilation *c)
     sigaction(SIGINT, &before_search, NULL);
     progress_bar_clear(c->search->context);
     if (interrupted)
-        fprintf(stderr, "dpc: the search ended after %u of %u orders; going on with the best of them\n", c->found.tried,
-                c->found.planned);
+        fprintf(stderr, "dpc: the search was interrupted after %u of %u orders; dpc goes on with the best of them\n",
+                c->found.tried, c->found.planned);
 }
 
 /* Called by compile with each form of the schedule as soon as it exists. Prints the form if --dump asks for it,

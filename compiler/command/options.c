@@ -129,8 +129,7 @@ static Status check_width(const Options *options, Error *error)
     if (text == svg)
         return error_set(
             error, STATUS_BAD_USAGE,
-            "--width goes with dpc show or --emit=text, in columns, or with --emit=svg, in pixels, but not "
-            "with both");
+            "--width needs either dpc show or --emit=text (a width in columns) or --emit=svg (in pixels), not both");
     if (text && (options->width < TEXT_LEAST_WIDTH || options->width > INT32_MAX))
         return error_set(error, STATUS_BAD_USAGE, "--width %" PRId64 ": text is %d to %d columns wide", options->width,
                          TEXT_LEAST_WIDTH, INT32_MAX);

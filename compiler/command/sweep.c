@@ -356,5 +356,7 @@ void sweep_print(const Sweep *sweep, const SweepResult *result, const Compilatio
         if (!result->failures[i].refused)
             print_failure(sweep, &result->failures[i], compilation, errors);
     if (result->more_failures)
-        fprintf(errors, "dpc: %s: there are failures of other kinds, too\n", compilation->source->path);
+        fprintf(errors,
+                "dpc: %s: other combinations fail in other ways, which are not shown; a smaller --sweep shows them\n",
+                compilation->source->path);
 }

@@ -208,9 +208,9 @@ static void check(const Memory *memory, uint64_t limit, bool activations, const 
     diag_refuses(diagnostics);
     if (!activations)
         diag_help(diagnostics,
-                  "it has %u message, %u saved_for_dgrad, %u saved_for_wgrad and %u deferred_wgrad slots, and the "
+                  "rank %u has %u message, %u saved_for_dgrad, %u saved_for_wgrad and %u deferred_wgrad slots, and the "
                   "weights of %s%s",
-                  rank->slots[SLOT_MESSAGE], rank->slots[SLOT_CONTEXT], rank->slots[SLOT_STASH],
+                  most, rank->slots[SLOT_MESSAGE], rank->slots[SLOT_CONTEXT], rank->slots[SLOT_STASH],
                   rank->slots[SLOT_GRADIENT], counted(rank->chunk_count, "stage").text, versions);
     if (others)
         diag_help(diagnostics, "%u more of the %u ranks exceed the limit", others, schedule->ranks);

@@ -61,20 +61,21 @@ Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule
             if (!event || event->rank != r) {
                 char name[48];
                 action_text(schedule, pass, name, sizeof name);
-                return error_set(
-                    error, STATUS_BAD_INPUT,
-                    "%s: step %u has no %s on rank %u: is it of another schedule, or were there other parameters "
-                    "(-D)%s?",
-                    trace->path, step, name, r, schedule->chosen_count ? ", or other costs" : "");
+                return error_set(error, STATUS_BAD_INPUT,
+                                 "%s: step %u has no %s on rank %u: is the trace of another schedule, or were there "
+                                 "other parameters "
+                                 "(-D)%s?",
+                                 trace->path, step, name, r, schedule->chosen_count ? ", or other costs" : "");
             }
             if (before && event->start < start) {
                 char name[48], first[48];
                 action_text(schedule, pass, name, sizeof name);
                 action_text(schedule, before, first, sizeof first);
-                return error_set(error, STATUS_BAD_INPUT,
-                                 "%s: step %u runs %s before %s on rank %u: is it of another schedule than %s, or were "
-                                 "there other parameters (-D)?",
-                                 trace->path, step, name, first, r, schedule->name);
+                return error_set(
+                    error, STATUS_BAD_INPUT,
+                    "%s: step %u runs %s before %s on rank %u: is the trace of another schedule than %s, or were "
+                    "there other parameters (-D)?",
+                    trace->path, step, name, first, r, schedule->name);
             }
             before = pass;
             start = event->start;
@@ -322,8 +323,8 @@ static void print_worst(const Comparison *comparison, Arena *arena, FILE *stream
     qsort(deviations, count, sizeof *deviations, by_size);
     if (!count || (deviations[0].longer == 0 && deviations[0].later == 0))
         return;
-    fprintf(stream, "\nThe passes with the largest errors; later: how much longer the pass waits once its inputs and "
-                    "its rank are ready\n");
+    fprintf(stream, "\nThe passes with the largest errors; later: how much longer than predicted the pass waited after "
+                    "its inputs and its rank were ready\n");
     fprintf(stream, "%-14s %-6s %-28s %10s %10s %10s %10s\n", "pass", "rank", "line", "predicted", "measured", "longer",
             "later");
     for (size_t i = 0; i < count && i < WORST && fabs(deviations[i].longer) + fabs(deviations[i].later) > 0; i++) {

@@ -30,7 +30,8 @@ static bool fits(const Item *item, const Schedule *schedule, const Timeline *tim
             diag_error(diagnostics, action->span, "`squeeze` moves only passes that take one time slot (F, I, W); %s",
                        action->overlap ? "an F&B or F&F takes several" : "a B takes two");
             diag_note(diagnostics, item->span, "squeezed here");
-            diag_help(diagnostics, action->overlap ? "write its two passes separately" : "write the B as an I and a W");
+            diag_help(diagnostics, action->overlap ? "write the two passes separately, without `&` and `overlap`"
+                                                   : "write the B as an I and a W");
             return false;
         }
     return true;

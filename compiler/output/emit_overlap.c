@@ -268,10 +268,10 @@ static void put_after(const Recipe *recipe, const Costs *costs, uint32_t stages,
     for (uint32_t i = 0; i < recipe->counts[RECIPE_AFTER]; i++) {
         char text[32];
         recipe_entry_text(recipe->entries[RECIPE_AFTER][i], text, sizeof text);
-        fprintf(stream, "%s%s", i ? ", " : "after it, once its results are sent: ", text);
+        fprintf(stream, "%s%s", i ? ", " : "after the F&B, once its results are sent: ", text);
     }
     if (recipe->counts[RECIPE_AFTER])
-        fprintf(stream, "; the longest stage takes %.6g%s for this\n", costs_longest_put_off(costs, stages, recipe),
+        fprintf(stream, "; time on the longest stage: %.6g%s\n", costs_longest_put_off(costs, stages, recipe),
                 costs_unit_text(costs));
 }
 

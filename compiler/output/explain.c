@@ -316,10 +316,10 @@ static void print_shared_slots(const Explainer *x, uint32_t rank)
 {
     const SharedSlots *shared = x->schedule->shared_slots ? &x->schedule->shared_slots[rank] : NULL;
     for (uint32_t i = 0; shared && i < shared->count && i < SHARED_SLOTS_KEPT; i++)
-        fprintf(x->stream, "  note: slot %lld has several passes, which run in this order: %s\n",
+        fprintf(x->stream, "  note: time slot %lld has several passes, which run in this order: %s\n",
                 (long long)shared->slots[i], shared->passes[i]);
     if (shared && shared->count > SHARED_SLOTS_KEPT)
-        fprintf(x->stream, "  note: %u more slots have several passes\n", shared->count - SHARED_SLOTS_KEPT);
+        fprintf(x->stream, "  note: %u more time slots have several passes\n", shared->count - SHARED_SLOTS_KEPT);
 }
 
 static void print_rows(const Explainer *x, uint32_t rank)

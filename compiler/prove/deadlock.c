@@ -132,7 +132,7 @@ Status prove_program(const Schedule *schedule, const Program *program, Arena *ar
                   "the order would run if each link buffered one message, but a transport need not have buffers: "
                   "dpc accepts only an order that runs without them");
     diag_help(diagnostics,
-              "one of those that are waited for must come earlier in the order of its rank; or leave out all "
+              "move an action that is waited for to an earlier place in the order of its rank; or leave out all "
               "SEND and RECV: dpc then places them so that the order runs");
     return status;
 }

@@ -219,10 +219,11 @@ static void take_overlap(Check *check, uint32_t position)
     if (forward->pipe == backward->pipe && forward->microbatch == backward->microbatch) {
         char there[TEXT];
         check->good = false;
-        diag_pass_error(check->diagnostics, forward->span,
-                        "rank %u: the halves %s and %s of an F&%s depend on each other", check->rank,
-                        text(check, forward, here), text(check, backward, there),
-                        check->schedule->forward_only ? "F" : "B");
+        diag_pass_error(
+            check->diagnostics, forward->span,
+            "rank %u: the halves %s and %s of an F&%s are of the same microbatch, so one depends on the other",
+            check->rank, text(check, forward, here), text(check, backward, there),
+            check->schedule->forward_only ? "F" : "B");
         diag_help(check->diagnostics, "overlap passes of different microbatches");
     }
 }

@@ -103,7 +103,7 @@ static bool read_stream(Item *item, const WrittenStream *written, RecipeStream s
             good = false;
         } else if (recipe_has(recipe, entry.component, entry.pass)) {
             diag_error(diagnostics, next->span, "this component's pass is given twice");
-            diag_help(diagnostics, "a recipe is of one layer, in which every component runs once");
+            diag_help(diagnostics, "a recipe is of one layer, in which each pass of a component runs once");
             good = false;
         } else {
             put(recipe, places, stream, entry, next->span);

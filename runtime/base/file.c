@@ -35,8 +35,9 @@ static Status read_all(FILE *stream, const char *path, Arena *arena, char **byte
         if (used < capacity)
             break;
         if (!is_file && used >= ENDLESS)
-            return error_set(error, STATUS_BAD_INPUT, "%s: it has not ended after %d MiB; put larger data into a file",
-                             path, ENDLESS >> 20);
+            return error_set(error, STATUS_BAD_INPUT,
+                             "%s: the input has not ended after %d MiB; put larger data into a file", path,
+                             ENDLESS >> 20);
         text = arena_grow(arena, text, capacity, 2 * capacity + 1);
         capacity *= 2;
     }

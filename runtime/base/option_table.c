@@ -313,7 +313,7 @@ static Status check_command(const OptionTable *table, int command, const Option 
 static Status check_row(const OptionTable *table, const OptionsGiven *given, int row, Error *error)
 {
     const Option *option = &table->rows[row];
-    char list[200] = "";
+    char list[200] = "", name[64];
     if (option->needs && !any_given(table, given, option->needs)) {
         append_list(list, sizeof list, option->needs, true, "");
         return error_set(error, STATUS_BAD_USAGE, "--%s needs %s", option->name, list);
@@ -322,8 +322,9 @@ static Status check_row(const OptionTable *table, const OptionsGiven *given, int
         !any_given(table, given, option->excludes))
         return STATUS_OK;
     append_list(list, sizeof list, option->excludes, true, " or ");
-    return error_set(error, STATUS_BAD_USAGE, "--%s%s%s cannot be combined with %s: it %s", option->name,
-                     option->when ? " " : "", option->when ? option->when : "", list, option->because);
+    snprintf(name, sizeof name, "%s%s%s", option->name, option->when ? " " : "", option->when ? option->when : "");
+    return error_set(error, STATUS_BAD_USAGE, "--%s cannot be combined with %s: --%s %s", name, list, name,
+                     option->because);
 }
 
 Status options_check(const OptionTable *table, int command, const OptionsGiven *given, Error *error)

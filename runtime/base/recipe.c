@@ -299,7 +299,7 @@ static bool check_entry(const Recipe *recipe, RecipeStream stream, uint32_t inde
             if (recipe_entry_same(recipe->entries[s][i], entry)) {
                 snprintf(fault->text, sizeof fault->text, "%s is given twice", text);
                 snprintf(fault->help, sizeof fault->help,
-                         "a recipe is of one layer, in which every component runs once");
+                         "a recipe is of one layer, in which each pass of a component runs once");
                 return false;
             }
     return true;

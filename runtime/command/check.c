@@ -122,6 +122,7 @@ Status check_tell(const Check *check, bool json, FILE *stream, Error *error)
         snprintf(microbatch, sizeof microbatch, ", microbatch %u", check->place);
     return error_set(
         error, STATUS_BAD_INPUT,
-        "step %llu%s: %s is %.17g, but %.17g in the whole model on one rank; they must be equal to the bit",
+        "step %llu%s: %s is %.17g, but %.17g in the whole model on one rank; report this as a bug of dprun: both must "
+        "be equal to the bit",
         (unsigned long long)check->step, microbatch, name_of(check), check->values[0], check->values[1]);
 }

@@ -234,13 +234,16 @@ static Status check_transport(const CommandLine *line, Error *error)
         return error_set(error, STATUS_BAD_USAGE,
                          "--transport %s cannot transfer the memory of GPUs; use --transport nccl", transport->name);
     if (!transport->processes && launched_processes() > 1)
-        return error_set(error, STATUS_BAD_USAGE,
-                         "--transport %s: each of the %d processes would run all ranks; leave it out, or start dprun "
-                         "without mpirun",
-                         transport->name, launched_processes());
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "--transport %s: each of the %d processes would run all ranks; leave out --transport, or start dprun "
+            "without mpirun",
+            transport->name, launched_processes());
     if (line->check && transport->processes)
         return error_set(error, STATUS_BAD_USAGE,
-                         "--check runs the program and its reference in one process: start dprun without mpirun");
+                         "--check runs the program and its reference in one process: start dprun without mpirun and "
+                         "without --transport %s",
+                         transport->name);
     if (run->rank_map && !transport->processes)
         return error_set(error, STATUS_BAD_USAGE, "--rank-map says which process is which rank: start dprun by mpirun");
     return STATUS_OK;

@@ -18,7 +18,7 @@ static float *cache_lines(size_t bytes)
 
 static Status no_memory(size_t bytes, Error *error)
 {
-    return error_set(error, STATUS_RUN_FAILED, "out of memory: %zu bytes", bytes);
+    return error_set(error, STATUS_RUN_FAILED, "no memory for %zu bytes", bytes);
 }
 
 Status cpu_reserve(Buffer *buffer, size_t bytes, Error *error)
@@ -52,7 +52,8 @@ static Status open_cpu(int index, Device **opened, Error *error)
     if (dnnl_engine_create(&cpu->engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&cpu->stream, cpu->engine, dnnl_stream_default_flags) != dnnl_success) {
         close_cpu(&cpu->device);
-        return error_set(error, STATUS_RUN_FAILED, "oneDNN does not start on this CPU");
+        return error_set(error, STATUS_RUN_FAILED,
+                         "oneDNN does not start on this CPU: use another machine, or a GPU with --device cuda");
     }
     *opened = &cpu->device;
     return STATUS_OK;

@@ -299,9 +299,10 @@ static Status store_floats(Device *device, NumberKind kind, size_t count, const 
     return STATUS_OK;
 }
 
-#define CPU_OPERATION(operation, OPERANDS)                                                                  \
-    case OPERATION_##operation:                                                                             \
-        return error_set(error, STATUS_RUN_FAILED, "device %s has no kernel for the operation " #operation, \
+#define CPU_OPERATION(operation, OPERANDS)                                                                             \
+    case OPERATION_##operation:                                                                                        \
+        return error_set(error, STATUS_RUN_FAILED,                                                                     \
+                         "device %s has no kernel for the operation " #operation ": run this model with --device cpu", \
                          device->run->name);
 #define OPERATION_FUNCTION(name) cuda_##name
 #include "runtime/device/operate.h"

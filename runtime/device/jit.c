@@ -68,8 +68,8 @@ static Status check(const Nvrtc *nvrtc, int code, const char *call, const JitSou
 {
     if (code == 0)
         return STATUS_OK;
-    return error_set(error, STATUS_RUN_FAILED, "%s for %s: %s: %s (%d)", source->name, source->architecture, call,
-                     nvrtc->GetErrorString(code), code);
+    return error_set(error, STATUS_RUN_FAILED, "cannot compile %s for %s: %s: %s (%d)", source->name,
+                     source->architecture, call, nvrtc->GetErrorString(code), code);
 }
 
 static void append_log(const Nvrtc *nvrtc, NvrtcProgram program, Error *error)

@@ -39,7 +39,7 @@ static Status allocate(Device *device, size_t bytes, void **memory, Error *error
     (void)device;
     *memory = bytes > SIZE_MAX - 64 ? NULL : aligned_alloc(64, (bytes + 64) / 64 * 64);
     if (!*memory)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory: %zu bytes", bytes);
+        return error_set(error, STATUS_RUN_FAILED, "no memory for %zu bytes", bytes);
     memset(*memory, 0, bytes);
     return STATUS_OK;
 }

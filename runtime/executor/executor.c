@@ -187,8 +187,9 @@ Status executor_take_memory(Executor *executor, Error *error)
         return STATUS_OK;
     executor->own_memory = aligned_alloc(ALIGNMENT, bytes);
     if (!executor->own_memory)
-        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its slots of %zu MiB", executor->walk.name.text,
-                         bytes >> 20);
+        return error_set(error, STATUS_RUN_FAILED,
+                         "%s: no memory for its slots: %zu MiB of messages, activations and gradients",
+                         executor->walk.name.text, bytes >> 20);
     memset(executor->own_memory, 0, bytes);
     executor_use_memory(executor, executor->own_memory);
     return STATUS_OK;

@@ -152,8 +152,8 @@ static Status check_groups(Verifier *verifier)
             return refuse(verifier, "stage %u has %u copies, but the program has no group for them", s, copies);
         const Group *group = &program->groups[g];
         if (group->stage != s || group->member_count != copies)
-            return refuse(verifier, "group %u has %s of stage %u, but must have the %u copies of stage %u", g,
-                          counted(group->member_count, "copy").text, group->stage, copies, s);
+            return refuse(verifier, "group %u must have the %u copies of stage %u, but has %s of stage %u", g, copies,
+                          s, counted(group->member_count, "copy").text, group->stage);
         for (uint32_t m = 0, pipe = 0, next = 0; m < copies; m++) {
             const Home *member = &group->members[m];
             if (next == verifier_place(verifier, pipe, s)->copies) {
@@ -291,7 +291,7 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
     const RankProgram *rank = &program->ranks[r];
     RankState *state = &verifier->ranks[r];
     if (rank->instruction_count == 0 || rank->instructions[rank->instruction_count - 1].opcode != OP_END)
-        return refuse(verifier, "rank %u: the last of its %u instructions is not END", r, rank->instruction_count);
+        return refuse(verifier, "rank %u: its %u instructions do not end with END", r, rank->instruction_count);
     for (int class = 0; class < SLOT_WEIGHTS; class ++) {
         /* An instruction fills at most one slot of a class, an F&B or F&F two. The compiler never gives a rank more
            slots of a class than instructions. */

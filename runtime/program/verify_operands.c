@@ -279,9 +279,9 @@ static Status check_pair_put_off(const Verifier *verifier, uint32_t rank, const 
     if (puts_off(second) && second->put_off != needed)
         return verifier_refuse(verifier, rank, "its I puts off other weight gradients than its recipe says");
     if (second->opcode == OP_BACKWARD && needed)
-        return verifier_refuse(
-            verifier, rank,
-            "its recipe puts weight gradients off, so its second half must be an I, and a W must come next");
+        return verifier_refuse(verifier, rank,
+                               "the recipe of this F&B puts weight gradients off, so the second half must be an I, and "
+                               "a W must come next");
     return STATUS_OK;
 }
 
@@ -296,7 +296,7 @@ Status verifier_check_put_off(Verifier *verifier, uint32_t rank, const Instructi
                       instruction->microbatch == before->microbatch && instruction->put_off == before->put_off;
     if (before && !fits)
         return verifier_refuse(verifier, rank,
-                               "the F&B before it put weight gradients off, so their W must be the next pass");
+                               "the F&B before this pass put weight gradients off, so their W must be the next pass");
     if (puts_off(instruction) && !fits)
         return verifier_refuse(verifier, rank,
                                "only an F&B puts weight gradients off, and their W must be the next pass");

@@ -359,10 +359,12 @@ static void put_head(const Rank *rank, FILE *stream)
             "# Measured by dprun --profile with %s on %s, device %s, transport %s: the means over the fastest\n",
             program->schedule, counted((uint64_t)member_count(rank), "rank").text, session->device,
             session->options->transport->name);
-    fprintf(stream, "# %u of %s, with the number of samples, the shortest and the longest mean of a step.\n",
+    fprintf(stream,
+            "# %u of %s. A comment gives the number of samples and the shortest and the longest mean of a step.\n",
             rank->profile->kept, counted(rank->profile->count, "step").text);
     if (rank->times.processors && rank->times.processors < (uint32_t)member_count(rank))
-        fprintf(stream, "# %u ranks shared %s: the times contain waits for one. Fewer ranks give truer times.\n",
+        fprintf(stream,
+                "# %u ranks shared %s: the times contain waits for a processor. Fewer ranks give truer times.\n",
                 (unsigned)member_count(rank), counted(rank->times.processors, "processor").text);
     fprintf(stream, "%-16s = %-11s # seconds: times are in milliseconds\n", "unit", "1e-3");
     fprintf(stream, "%-16s = %-11u # of all stages together\n", "model_layers", model->layers);

@@ -26,7 +26,7 @@ Status communicator_no_memory(const World *world, int count, Error *error)
 
 Status communicator_overrun(const Communicator *communicator, const char *what, Error *error)
 {
-    return error_set(error, STATUS_RUN_FAILED, "%s has more %s in flight than it announced",
+    return error_set(error, STATUS_RUN_FAILED, "internal error, %s has more %s in flight than it announced",
                      world_member_name(&communicator->world->config, communicator->world->number).text, what);
 }
 

@@ -361,7 +361,7 @@ static void mpi_close(World *base)
     if (status != STATUS_OK) {
         limit_end(&limit);
         /* mpi_close returns no error, so it prints this one itself */
-        fprintf(stderr, "dprun: %s has finished, but %s\n", name.text, error.text);
+        fprintf(stderr, "dprun: %s has finished, but the run fails: %s\n", name.text, error.text);
         mpi_leave_at_exit();
         return;
     }

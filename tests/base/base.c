@@ -521,7 +521,7 @@ static void unwritable_and_unreadable_paths_are_named(void **state)
     assert_int_equal(file_read(folder, &arena, &text, &size, &error), STATUS_BAD_INPUT);
     assert_non_null(strstr(error.text, "directory"));
     assert_int_equal(file_read("/dev/zero", &arena, &text, &size, &error), STATUS_BAD_INPUT);
-    assert_string_equal(error.text, "/dev/zero: it has not ended after 256 MiB; put larger data into a file");
+    assert_string_equal(error.text, "/dev/zero: the input has not ended after 256 MiB; put larger data into a file");
     arena_free(&arena);
     /* writing to /dev/full fails, and it stays a device */
     assert_int_equal(file_begin("/dev/full", &file, &error), STATUS_OK);

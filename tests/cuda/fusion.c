@@ -626,7 +626,7 @@ static void test_no_kernel(void **state)
     mock_begin(&(MockSetting){.order = MOCK_EARLY});
     Device *device;
     OK(device_open("cuda", 0, &device, error));
-    const char *const words = "device cuda has no kernel for the operation add";
+    const char *const words = "device cuda has no kernel for the operation add: run this model with --device cpu";
     void *bases[] = {numbers(device, 16, 1), numbers(device, 16, 2)};
     Error refused = {""};
     assert_int_equal(RUN_OP(device, &refused, add, with_count(16), bases[0], bases[1]), STATUS_RUN_FAILED);

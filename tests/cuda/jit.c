@@ -255,8 +255,8 @@ static void test_one_fails(void **state)
     for (int i = 0; i < 3; i++)
         sources[i] = source_of(texts[i], "sm_80");
     assert_int_equal(jit_compile(&nvrtc, folder, 3, sources, images, &error), STATUS_RUN_FAILED);
-    assert_string_equal(error.text,
-                        "a.cu for sm_80: nvrtcCompileProgram: an error (6)\na.cu(1): error: this is no C++");
+    assert_string_equal(
+        error.text, "cannot compile a.cu for sm_80: nvrtcCompileProgram: an error (6)\na.cu(1): error: this is no C++");
     for (int i = 0; i < 3; i++)
         assert_null(images[i].code);
     assert_int_equal(live, 0);
@@ -347,8 +347,8 @@ static void test_errors(void **state)
     Error error = {""};
     compile_result = 6;
     assert_int_equal(jit_compile(&nvrtc, folder, 1, &source, &image, &error), STATUS_RUN_FAILED);
-    assert_string_equal(error.text,
-                        "a.cu for sm_80: nvrtcCompileProgram: an error (6)\na.cu(1): error: this is no C++");
+    assert_string_equal(
+        error.text, "cannot compile a.cu for sm_80: nvrtcCompileProgram: an error (6)\na.cu(1): error: this is no C++");
     assert_null(image.code);
     assert_int_equal(live, 0);
     compile_result = 0;

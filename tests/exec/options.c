@@ -113,7 +113,8 @@ static void test_mistakes(void **state)
         {{"dprun", "--transport=local", "--rank-map=1,0", "prog.bin"}, STATUS_BAD_USAGE, "mpirun"},
         {{"dprun", "--expert-parallel=2", "--device=sim", "prog.bin"},
          STATUS_BAD_USAGE,
-         "--expert-parallel cannot be combined with --device sim: it needs all-to-alls, which the simulator does not "
+         "--expert-parallel cannot be combined with --device sim: --expert-parallel needs all-to-alls, which the "
+         "simulator does not "
          "have"},
         {{"dprun", "--expert-rows=2", "prog.bin"}, STATUS_BAD_USAGE, "--expert-rows needs --expert-parallel"},
         {{"dprun", "--expert-rows=2", "--expert-parallel=1", "prog.bin"},
@@ -129,7 +130,7 @@ static void test_mistakes(void **state)
          "--held-out needs a model that trains on text"},
         {{"dprun", "--held-out=9", "--forward-only", "prog.bin"},
          STATUS_BAD_USAGE,
-         "--forward-only cannot be combined with --save, --profile or --held-out: it learns nothing"},
+         "--forward-only cannot be combined with --save, --profile or --held-out: --forward-only learns nothing"},
         {{"dprun", "--held-out=9", "--device=sim", "prog.bin"},
          STATUS_BAD_USAGE,
          "--device sim cannot be combined with"},
@@ -164,9 +165,8 @@ static void test_local_under_mpirun(void **state)
     Error error;
     setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
     assert_int_equal(PARSE("--transport=local", "prog.bin"), STATUS_BAD_USAGE);
-    assert_non_null(strstr(
-        error.text,
-        "--transport local: each of the 4 processes would run all ranks; leave it out, or start dprun without mpirun"));
+    assert_non_null(strstr(error.text, "--transport local: each of the 4 processes would run all ranks; leave out "
+                                       "--transport, or start dprun without mpirun"));
     assert_int_equal(PARSE("prog.bin"), STATUS_OK);
     assert_string_equal(line.run.transport->name, "mpi");
     setenv("OMPI_COMM_WORLD_SIZE", "1", 1);

@@ -192,7 +192,8 @@ static void test_refused(void **state)
 {
     (void)state;
     compile("1f1b", "");
-    expect(finish(start("%s --device sim --profile %s/none %s", dprun, folder, program)), 2, ": it computes nothing");
+    expect(finish(start("%s --device sim --profile %s/none %s", dprun, folder, program)), 2,
+           ": --device sim computes nothing");
     expect(finish(start("%s --forward-only --profile %s/none %s", dprun, folder, program)), 2,
            "--forward-only cannot be combined with --save, --profile");
     expect(finish(start("%s --profile %s %s", dprun, program, program)), 2, "");

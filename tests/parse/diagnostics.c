@@ -112,7 +112,7 @@ static void syntax(void **state)
             "t.dps:2:14: note: this `{` is not closed");
     REPORTS(TWO "F : M overlap overlap split from 1 split from 1;", "`overlap` is given twice",
             "`split` is given twice");
-    REPORTS(TWO "F[1][2]; F{0}{0};", "a pass names one microbatch", "each part once at most");
+    REPORTS(TWO "F[1][2]; F{0}{0};", "a pass names one microbatch", "each part at most once");
     REPORTS(TWO "pipe b: P stages, stage t on t M microbatches;", "expected `,`, not `M`");
     REPORTS(TWO "let x = min();", "expected an expression, not `)`");
 }

@@ -506,7 +506,7 @@ static void too_many_messages_are_refused(void **state)
         assert_int_equal(ranks[0].everybody->run->send(ranks[0].everybody, &messages[i], &error),
                          i < MOST ? STATUS_OK : STATUS_RUN_FAILED);
     }
-    assert_string_equal(error.text, "rank 0 has more messages in flight than it announced");
+    assert_string_equal(error.text, "internal error, rank 0 has more messages in flight than it announced");
     close_connected(2, ranks);
 }
 

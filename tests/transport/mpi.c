@@ -463,7 +463,8 @@ static void who_stops_at_either_end_keeps_nobody(void **state)
     (void)state;
     expect_run(3, "ends-before-open", 3, 3,
                "not all processes have started within 4 s (--deadline): rank 1 is stopped (process ");
-    expect_run(3, "ends-before-close", 3, 3, "has finished, but no answer from rank 1 within 2 s (--deadline)");
+    expect_run(3, "ends-before-close", 3, 3,
+               "has finished, but the run fails: no answer from rank 1 within 2 s (--deadline)");
     expect_run(3, "ends-in-finalize", 3, 3,
                "has finished, but not all ranks have finished within 4 s (--deadline): rank 1 is stopped (process ");
     expect_run(3, "ends-killed", 3, 128 + SIGKILL, "ends-killed: good");

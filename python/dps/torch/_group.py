@@ -60,8 +60,8 @@ def program_rank(program, processes, rank_mapping):
     """The rank of the program that this process runs."""
     place, count = place_in(processes), len(processes)
     if count != program.ranks:
-        raise UsageError(f"{program.schedule} is compiled for {program.ranks} ranks, and the group has {count}: "
-                         f"compile it with ranks={count}")
+        raise UsageError(f"{program.schedule} is compiled for {program.ranks} ranks, and the group has {count} "
+                         f"processes: compile it with ranks={count}")
     if rank_mapping is not None and sorted(rank_mapping) != list(range(program.ranks)):
         raise UsageError(f"rank_mapping must have each of the ranks 0 to {program.ranks - 1} once, not {rank_mapping}")
     return place if rank_mapping is None else rank_mapping[place]

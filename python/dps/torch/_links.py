@@ -51,7 +51,7 @@ def _memory():
     as those of conda, have no os.memfd_create."""
     number = CDLL(None, use_errno=True).syscall(_MEMFD_CREATE, b"dps", _CLOEXEC)
     if number < 0:
-        raise OSError(get_errno(), "no memory for messages")
+        raise OSError(get_errno(), f"no shared memory for messages: {os.strerror(get_errno())}")
     return number
 
 

@@ -394,7 +394,7 @@ class Pipeline(Actions):
             try:
                 total.wait(timedelta(seconds=self.deadline))
             except RuntimeError as error:
-                raise MessageFailed("another rank with a tied parameter", error) from None
+                raise MessageFailed("another rank that shares a tied parameter", error) from None
 
     def _results(self):
         step, ends = self._step, self.plan.ends
