@@ -120,7 +120,7 @@ static Status render_body(dps *d, void *arguments)
     enum { WIDTH = 160 };
     const Rendering *rendering = arguments;
     if ((unsigned)rendering->format >= EMIT_KINDS)
-        return error_set(&d->error, STATUS_BAD_USAGE, "there is no format %d", (int)rendering->format);
+        return error_set(&d->error, STATUS_BAD_USAGE, "there is no dps_format %d", (int)rendering->format);
     TRY(check_width(rendering, &d->error));
     Compilation view = rendering->prediction->compilation;
     view.arena = &d->working; /* not the prediction's arena: other threads may read the prediction */

@@ -318,7 +318,7 @@ class Pipeline(Actions):
         rank computed no loss. outputs: with return_outputs, the outputs of these microbatches, joined along batch_dim;
         otherwise, and on ranks without the last stage, None."""
         if self._failures.words:
-            raise PipelineError(f"this pipeline has failed before: {self._failures.words}")
+            raise PipelineError(f"this pipeline has failed and cannot be used any more: {self._failures.words}")
         mode = torch.is_grad_enabled() and not self.program.is_forward_only
         self._begin(mode, inputs, target, return_outputs, arguments)
         actions_and_functions = self._runs.get(mode) or self._first_run(mode)

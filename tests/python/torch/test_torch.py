@@ -301,7 +301,8 @@ class Failures(Ranks):
             where = r"PipelineError: rank 1 failed in {} \(line \d+ of 1f1b.dps\): "
             self.assertRegex(output, "shape: " + ("" if there else where.format("1SEND_F2")) + "UsageError: " + shape)
             self.assertRegex(output, "raises: " + ("" if there else where.format("1F2")) + "ArithmeticError: this")
-            self.assertRegex(output, "raises: PipelineError: this pipeline has failed before: rank 1 failed in 1F2")
+            self.assertRegex(output, "raises: PipelineError: this pipeline has failed and cannot be used any more: "
+                                     "rank 1 failed in 1F2")
             sums = where.format("wait_reduce of stage 1")
             self.assertRegex(output, "tied: " + ("" if there else sums) + "ArithmeticError: rank 1")
             self.assertRegex(output, "stays: PipelineError: .* for 6 s, which is the deadline; rank 1 did not wait")
