@@ -45,8 +45,8 @@ static bool may_swap(const Descent *d, uint32_t slot, uint32_t other)
            filling_may_hold(d->domain, d->filling, other, expert[slot]) && swap_cost(d, slot, other) <= d->moves;
 }
 
-/* Compares all swaps of a slot of GPU `full` with a slot of `gpu`. If one leaves both loads below best->largest,
-   `best` becomes the best of these. */
+/* Compares all allowed swaps (may_swap) of a slot of GPU `full` with a slot of `gpu`. If one leaves both loads below
+   best->largest, `best` becomes the best of these. */
 static void consider_gpus(Descent *d, uint32_t full, uint32_t gpu, Swap *best)
 {
     const Domain *domain = d->domain;

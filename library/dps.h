@@ -212,8 +212,8 @@ dps_status dps_get_program_info(const dps_program *program, dps_program_info *in
    they contain. */
 typedef enum dps_slot_class {
     DPS_SLOT_MESSAGE = 0,  /* one activation or gradient between two stages */
-    DPS_SLOT_CONTEXT = 1,  /* what a forward saves for the input half of its backward */
-    DPS_SLOT_STASH = 2,    /* what a forward saves for the weight half of its backward */
+    DPS_SLOT_CONTEXT = 1,  /* what a forward saves only for the input half of its backward: I takes it */
+    DPS_SLOT_STASH = 2,    /* what a forward saves for both halves of its backward: I reads it, W takes it */
     DPS_SLOT_GRADIENT = 3, /* what a DPS_BACKWARD_INPUT saves for its DPS_BACKWARD_WEIGHT */
     /* a version of a chunk's weights. At the beginning and end of a step, slot c has the weights of chunk c. Only
        asynchronous programs have more slots than chunks */

@@ -48,7 +48,7 @@ static bool read_range(const char **next, SweepRange *range)
            (range->first >= 0 || range->last <= INT64_MAX + range->first);
 }
 
-/* How many numbers the range has. If times_ranks is set, this depends on `ranks`, the number of ranks. */
+/* How many numbers the range has. If times_ranks is set, it ends at `last` * `ranks`; otherwise `ranks` is not used. */
 static uint64_t count_of(const SweepRange *range, int64_t ranks)
 {
     const int64_t last = range->times_ranks ? range->last * ranks : range->last;

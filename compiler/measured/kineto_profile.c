@@ -265,8 +265,8 @@ static Status read_cycles(Profiler *profiler, Error *error)
     return STATUS_OK;
 }
 
-/* Sets the error that no kernel belongs to a component. The error names some annotations of the trace, because the map
-   may have meant one of them. */
+/* Sets the error that no kernel belongs to a component. If the trace has annotations other than those of steps, the
+   error names some of them, because the map may have meant one. */
 static Status fail_unknown(const KinetoTrace *trace, const KinetoMap *map, Error *error)
 {
     enum { SHOWN = 6 };

@@ -30,7 +30,8 @@ typedef struct ProfileGroup {
     uint16_t device;
 } ProfileGroup;
 
-/* How the components of kernels were found. Several bits may be set, because streams differ. */
+/* How the components of kernels were found, for all kernels together. A kernel outside all annotations is found by the
+   cycle if its stream has a cycle and no annotations, otherwise by its name. So several bits may be set. */
 enum { FOUND_BY_ANNOTATION = 1, FOUND_BY_CYCLE = 2, FOUND_BY_NAME = 4 };
 
 typedef struct KinetoProfile {

@@ -48,7 +48,8 @@ typedef struct Trace {
     /* seconds per unit of the costs if the run was modelled or simulated; 0: the passes computed */
     double unit;
     double message_bytes; /* size of a message; 0: unknown */
-    uint32_t processors;  /* number of processors that the ranks shared; 0: unknown, or GPUs computed */
+    uint32_t
+        processors; /* number of processors that the ranks shared; 0: unknown, GPUs, or a modelled or simulated run */
     /* [count], sorted by step; within a step in the order of the file, in which each rank has its events in the order
        of time */
     TraceEvent *events;

@@ -229,7 +229,7 @@ static bool same_counts(const Explainer *x, uint32_t a, uint32_t b)
     return memcmp(x->counts[a], x->counts[b], x->step_count * sizeof **x->counts) == 0;
 }
 
-/* The ranks r for which alike[r] is true, as text: "0,7" or "0..3,8". */
+/* The ranks r for which alike[r] is true, as text: "0,7" or "0..3,8". Three or more consecutive ranks are a range. */
 static const char *ranks_text(const Explainer *x, const bool *alike)
 {
     const char *text = "";

@@ -80,7 +80,8 @@ typedef struct End {
     bool first;
     bool original; /* DualPipe's own last phase; `keep` and `lag` have no effect */
     uint32_t keep; /* 0..4: how many quarters of the F&Bs of the last phase remain F&Bs */
-    /* about 2 * (lag * h / 4) of this phase's I run before its first W; h is the depth of the rank (write_start) */
+    /* how long the last phase puts W off, in quarters of h: its first W comes after about 2 * (lag * h / 4) I, but at
+       the latest when the I of both chunks have run in turns (write_end); h is the depth of the rank (write_start) */
     uint32_t lag;
 } End;
 

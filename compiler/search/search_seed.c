@@ -64,7 +64,8 @@ static Line line_new(const SeedMaker *maker, uint32_t rank, const SearchOrder *o
     return line;
 }
 
-/* Appends the chunk's next pass of the kind, unless the pipe has no more microbatches. */
+/* Appends the chunk's next pass of the kind, unless the pipe has no more microbatches. Counts it in `done` in both
+   cases. */
 static void append(Line *line, uint8_t kind, uint8_t chunk)
 {
     if (line->done[chunk][kind]++ < line->maker->problem->nodes[line->rank->first_node + chunk].microbatches)

@@ -1,8 +1,8 @@
 #ifndef TREE_AST_H
 #define TREE_AST_H
 
-/* The tree of a .dps file. The grammar builds it, check resolves its names, place and expand evaluate it. The arena of
-   the compilation owns it. */
+/* The tree of a .dps file. The grammar builds it, check resolves its names; place, expand and others evaluate it. The
+   arena of the compilation owns it. */
 
 #include "compiler/schedule/schedule.h"
 #include "compiler/source/diag.h"
@@ -156,8 +156,8 @@ struct Item {
     uint32_t depth; /* of repeat and if: levels of nested blocks, its own included; otherwise 0 */
     Name name;      /* ranks, microbatches, param, let, pipe: the name that it declares; repeat: its variable */
     uint32_t slot;  /* slot of the value of `name`; set by check */
-    /* ranks, microbatches, param, let: the value of `name`; require, if: the condition; squeeze: the condition, NULL
-       means always; chunk: the pipe; repeat: the count; step: the count, NULL means once */
+    /* ranks, microbatches, param, let: the value of `name` in the file; require, if: the condition; squeeze: the
+       condition, NULL means always; chunk: the pipe; repeat: the count; step: the count, NULL means once */
     Expression *value;
     union {
         const char *message; /* require */

@@ -1,7 +1,8 @@
 #ifndef TREE_VALUES_H
 #define TREE_VALUES_H
 
-/* The names of a schedule file and their values, given in the file or on the command line. */
+/* The names of a schedule file and their values, given in the file, on the command line, or by the program that uses
+   libdps. */
 
 #include "compiler/tree/evaluate.h"
 #include "runtime/base/status.h"

@@ -92,7 +92,8 @@ static Status run_instruction(Executor *executor, const Instruction *instruction
    so that the rank's position is known, and failures of the device are noticed early. */
 Status executor_enqueue(Executor *executor, Error *error)
 {
-    /* each instruction is a few launches, and the host blocks at about a thousand enqueued launches */
+    /* The host blocks at about a thousand enqueued launches. An instruction is a few launches if its pass is bound, one
+       launch for each operation otherwise. */
     enum { AHEAD = 32 };
     Walk *const walk = &executor->walk;
     void *(*const bound)[2] = executor->bound[walk->program != executor->config.loaded->program];

@@ -22,7 +22,8 @@ uint32_t costs_stage_first_layer(const Costs *costs, uint32_t stages, uint32_t s
 uint32_t costs_stage_layers(const Costs *costs, uint32_t stages, uint32_t stage);
 
 /* The time that a pass of a stage takes in parts that the recipe does not order: parts outside the layers, and
-   components of layers that it does not name. */
+   components of layers that it does not name. In the B of stage 0, first_layer.B replaces the B of an ordinary layer;
+   so the result may be negative. */
 double costs_outside_recipe(const Costs *costs, const Recipe *recipe, uint32_t stages, uint32_t stage, RecipePass pass);
 
 /* The time of the W that comes after an F&B of the stage, if its recipe puts off the weight gradients of these

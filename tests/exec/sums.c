@@ -83,7 +83,8 @@ static void every_sum_is_an_interval(void **state)
     assert_int_equal(check_sums(trace), 0); /* no stage has several copies */
 }
 
-/* Each U of a stage with two copies has a sum of its own, so a trace of two steps has more than four sums. */
+/* Stage 0 of pipedream-rr has copies on two ranks. They sum their gradients before each U, not once a step: a trace of
+   two steps has more than 2 * 2 sums (steps, copies). */
 static void sums_of_asynchronous_programs_are_intervals(void **state)
 {
     (void)state;

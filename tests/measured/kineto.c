@@ -248,8 +248,8 @@ static void expect_span(const Profiled *profiled, uint32_t number, unsigned comp
     assert_int_equal(span->end, 1000 * end + 250);
 }
 
-/* Launches on the thread of the annotation, on autograd's thread, and on a thread that has annotations of its own at
-   the same time. */
+/* A launch belongs to the innermost annotation around it on its own thread. If there is none, as on autograd's thread,
+   it belongs to the innermost annotation around it on another thread. */
 static void launches_belong_to_annotations_on_any_thread(void **state)
 {
     (void)state;

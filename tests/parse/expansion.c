@@ -236,7 +236,7 @@ static void pipes_and_messages(void **state)
 static void replicas(void **state)
 {
     (void)state;
-    /* each replica runs its own microbatches, in order */
+    /* ranks 0 and 1 each have a copy of stage 0, and run only the microbatches of their copy, in order */
     assert_order(REPLICAS "nF : r == 2 ? M : 3-r; nB : r == 2 ? M : 3-r;",
                  "0F0,0F2,0F4,0B0,0B2,0B4\n0F1,0F3,0B1,0B3\n1F0,1F1,1F2,1F3,1F4,1B0,1B1,1B2,1B3,1B4\n");
     /* in F[e], e is the number of a microbatch in the whole pipe: rank 0 has F[0], F[2], F[4] */

@@ -123,7 +123,8 @@ static bool change_order(Order *order, Change change, uint64_t *seed)
     return fits;
 }
 
-/* Changes the orders of some ranks in the same way, measures the result and restores the orders. */
+/* Changes the orders of some ranks in the same way. If they stay legal and hold no more activations, measures the
+   result. Restores the orders. */
 static void try_change(Compilation *c, const uint32_t *ranks, int count, Change change, double makespan, uint64_t *seed,
                        Counts *counts)
 {

@@ -197,7 +197,8 @@ class GraphSplitter:
     def __init__(self, module, name, run_backward):
         self.name, self.run_backward = name, run_backward
         self.names = {parameter: path for path, parameter in module.named_parameters()}
-        self.has_checkpoint = None  # whether the stage uses non-reentrant checkpoints; None before the first backward
+        # Whether the stage uses non-reentrant checkpoints: an I finds that out. None: it is not known.
+        self.has_checkpoint = None
         self.reported = False
 
     def begin(self, inputs):

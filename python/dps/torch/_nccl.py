@@ -140,8 +140,8 @@ def _add(store, key, number):
 
 class Steps:
     """How many steps each process of a group has completed. An operation may be over for a process and not yet for
-    another one. So a process that is done with its communicators closes them only when all others have completed the
-    step too.
+    another one. So a process that is done with its communicators first waits until all others have completed as
+    many steps.
 
     store   a store for this purpose alone"""
 

@@ -8,7 +8,7 @@ MESSAGES = 16  # the used part of a ring is this many times as long as the large
 # Indices of words (8 bytes each): a ring begins with three, each in a cache line of its own; _BODY is where its body
 # begins.
 WRITTEN, READ, ASLEEP, _BODY = 0, 8, 16, 24
-_END = (1 << 64) - 1  # in place of a number: the next message is at the beginning of the body
+_END = (1 << 64) - 1  # in place of a message's number: the next message is at the beginning of the body
 
 
 def length_of(size):

@@ -49,7 +49,7 @@ typedef struct MockReport {
     size_t fused;                /* fused launches */
     unsigned operations, blocks; /* of the last fused launch */
     const char *failed;          /* the call that failed on request, without "cuda"; NULL: none */
-    size_t races;                /* races and other violations of order */
+    size_t races;                /* races, other violations of order, and fused launches with a wrong table */
     char first_race[256];
 } MockReport;
 MockReport mock_report(void);
