@@ -399,9 +399,9 @@ static void put_words(const CompareTable *table, FILE *stream)
                 any(table, IMBALANCE) ? "imbalance: the part of the rate from uneven work; order: the part"
                                       : "order: the part of the rate",
                 any(table, IMBALANCE) ? "; both are" : ",");
-    fprintf(stream, "gap: excess of the makespan%s over a lower bound of all orders of the same placement within %s\n",
+    fprintf(stream, "gap: excess of the makespan%s over a lower bound of all orders of the same placement %s\n",
             table->replicas ? " without the sums" : "",
-            memory_is_limited(table->memory) ? "the memory limit" : "as much memory");
+            memory_is_limited(table->memory) ? "within the memory limit" : "with as much memory on each rank");
     if (any(table, MESSAGES))
         fputs("messages: time that they add to the makespan\n", stream);
     else if (table->brief)
