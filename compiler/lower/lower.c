@@ -151,7 +151,9 @@ static bool lower_rank(const Schedule *schedule, uint32_t r, const Source *sourc
     const Span end = order->count ? order->actions[order->count - 1].span : (Span){0, 0};
     diag_error(diagnostics, end, "rank %u holds %u buffers at once; at most %d fit into a program", r,
                rank->slots[class], PROGRAM_SLOTS_MAX);
-    diag_help(diagnostics, "use fewer microbatches, or an order that runs backward passes earlier");
+    diag_help(diagnostics, schedule->forward_only
+                               ? "use fewer microbatches, or an order in which the next stage runs each earlier"
+                               : "use fewer microbatches, or an order that runs backward passes earlier");
     return false;
 }
 

@@ -614,8 +614,10 @@ static void check_recipe_used(const Ast *ast, Diagnostics *diagnostics)
         return;
     }
     diag_error(diagnostics, ast->any_recipe->span, "no step has an %s for this recipe", pair);
-    diag_help(diagnostics, forward ? "write F&F in a step, or `overlap` after a step with only F: nF : M overlap;"
-                                   : "write F&B in a step, or `overlap` after a step with F and B: nFB : M overlap;");
+    diag_help(diagnostics, forward ? "write F&F in a step, or `overlap` after a step with only F: nF : M overlap; or "
+                                     "remove the recipe"
+                                   : "write F&B in a step, or `overlap` after a step with F and B: nFB : M overlap; or "
+                                     "remove the recipe");
 }
 
 bool check(Ast *ast, Arena *arena, Diagnostics *diagnostics)

@@ -332,7 +332,7 @@ static void print_results(const Report *report)
     FILE *const words = report->words;
     fprintf(words, "steps      %llu in %.1f s, ", (unsigned long long)report->steps, report->seconds);
     if (report->options->simulated)
-        fprintf(words, "makespan of the last %.2f ms\n", report->last_makespan * 1e3);
+        fprintf(words, "makespan of the last step %.2f ms\n", report->last_makespan * 1e3);
     else
         fprintf(words, "last loss %.4f\n", report->last_loss);
     if (report->last_load > 0)

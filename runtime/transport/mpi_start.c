@@ -49,8 +49,8 @@ static Status wrong_processes(Mesh mesh, int processes, Error *error)
     if (processes == 1 && launched_processes() > 1)
         return error_set(
             error, STATUS_BAD_USAGE,
-            "%d processes were started by another MPI than the one that dprun was built with, so each is alone: use "
-            "the mpirun of the MPI of dprun",
+            "%d processes were started, but not by the MPI that dprun was built with (or by srun without its PMI), so "
+            "each is alone: use the mpirun of that MPI",
             launched_processes());
     char needed[160], other[48] = "";
     if (mesh.replicas > 1)
