@@ -30,8 +30,9 @@ Status memory_check_options(const Memory *memory, Error *error);
 static inline bool memory_is_limited(const Memory *memory) { return memory->limit || memory->limit_activations; }
 
 /* Converts the sizes and limits of a model cut into `from` stages to those of the same model cut into `to` stages. The
-   bytes of a stage's weights and of all slots except messages are multiplied by from/to, a limit in activations by
-   to/from. Messages and a limit in bytes keep their size. costs_resolve does the same for costs. */
+   bytes of a stage's weights and of all slots except messages are multiplied by from/to and rounded up. A limit in
+   activations is multiplied by to/from and rounded down, but is at least 1. Messages and a limit in bytes keep their
+   size. costs_resolve does the same for costs. */
 Memory memory_recut(const Memory *memory, uint32_t from, uint32_t to);
 
 uint64_t memory_bytes(const Memory *memory, const RankProgram *rank);

@@ -44,7 +44,9 @@ typedef struct JsonReader {
     /* over: the file has been read to its end, or no further because of an error; cut: the last token's text was too
        long and is incomplete */
     bool over, cut;
-    /* after_key: the last token in the innermost open object or array was a key; after_value: it was a value */
+    /* For the innermost open object or array (at depth 0: for the file). after_key: the last token was a key, and its
+       value comes next. after_value: it already has a value, so a comma or the end comes next. Both are true after a
+       key that is not the first: look at after_key first. */
     bool after_key, after_value;
     bool in_object[JSON_DEPTH_MAX];
     const char *fault; /* what is wrong; NULL: no error yet; "": json_stop has ended the stream */

@@ -305,7 +305,7 @@ bool prove_passes(const Schedule *schedule, Arena *arena, Diagnostics *diagnosti
             const PlacedPipe *pipe = &schedule->pipes[chunk->pipe];
             for (uint32_t m = 0; (m = chunk_microbatch(schedule, rank, c, m, pipe->microbatches)) < pipe->microbatches;
                  m++) {
-                /* report the first I of the chunk whose W is missing */
+                /* report the I with the lowest microbatch whose W is missing; one report for each chunk is enough */
                 const size_t index = pass_index(pipe, chunk->stage, m);
                 if (table->backward[chunk->pipe][index] != POSITION_NONE &&
                     table->weight[chunk->pipe][index] == POSITION_NONE) {

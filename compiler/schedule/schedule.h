@@ -156,8 +156,8 @@ static inline Home stage_home(const PlacedPipe *pipe, uint32_t stage, uint32_t m
 
 /* The first microbatch, from `from` on, that the chunk runs; `limit` if there is none below `limit`. */
 uint32_t chunk_microbatch(const Schedule *schedule, uint32_t rank, uint32_t chunk, uint32_t from, uint32_t limit);
-/* Writes the microbatches of the chunk as text: "microbatches 1, 3, 5, 7, ..."; "" if the chunk has all microbatches of
-   its pipe. 80 bytes are enough. */
+/* Writes the microbatches of the chunk as text, at most four of them: "microbatches 1, 3, 5, 7, ..." or "microbatch 3";
+   "" if the chunk has all microbatches of its pipe. 80 bytes are enough. */
 void chunk_microbatches_text(const Schedule *schedule, uint32_t rank, uint32_t chunk, char *text, size_t size);
 
 static inline bool action_is_message(const Action *action) { return action->kind > ACTION_U; }

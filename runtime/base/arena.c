@@ -23,7 +23,8 @@ static void *exhausted(Arena *arena)
     return NULL;
 }
 
-/* The size of the next block: twice that of the newest block, between FIRST_BLOCK_BYTES and LAST_BLOCK_BYTES. */
+/* The size of the next block: FIRST_BLOCK_BYTES if the newest block is smaller or there is none; else twice that of the
+   newest block, but at most LAST_BLOCK_BYTES. */
 static size_t next_block_bytes(const Arena *arena)
 {
     const size_t last = arena->blocks ? arena->blocks->size : 0;

@@ -55,8 +55,8 @@ typedef enum ModelPart {
 #undef PART
 /* clang-format on */
 
-/* The passes of a part: B is the input half of a backward, W its weight half; recipes of F&Bs order F, B and W. U is
-   the update of the part's weights. */
+/* The passes of a part. B is the input half of a backward, W its weight half. An entry of an F&B's recipe has one of F,
+   B and W. PART_U, which no recipe has, is the update of the part's weights. */
 typedef enum RecipePass { RECIPE_F, RECIPE_B, RECIPE_W, RECIPE_PASSES } RecipePass;
 enum { PART_U = RECIPE_PASSES, PART_PASSES };
 /* The halves of an F&F, each the F of one microbatch. Entries of its recipe have them in place of a pass. */

@@ -76,7 +76,8 @@ uint16_t recipe_put_off(const Recipe *recipe);
 /* Finds the entry of the same layer that `entry` needs; false: it needs none. */
 bool recipe_needs(const Recipe *recipe, RecipeEntry entry, RecipeEntry *needed);
 
-/* The half of an F&B or F&F that an entry with this pass belongs to: 0 or 1. The backward of an F&B is half 1. */
+/* The half of an F&B or F&F that an entry with this pass belongs to. 0: RECIPE_F and RECIPE_FIRST. 1: RECIPE_B,
+   RECIPE_W and RECIPE_SECOND. */
 uint8_t recipe_half(uint8_t pass);
 
 /* The late entries of an F&F. A late entry belongs to the layer of the round before, and is issued before the entries

@@ -12,7 +12,7 @@ typedef struct CommandLine {
     bool forward_only, reference, check, json;
     bool help, version; /* the option was given: the caller prints the help or the version and runs nothing */
     uint64_t replicas;  /* number of data-parallel replicas; 0: one */
-    /* how many replicas divide the experts of a layer among them; 0: each replica has all experts */
+    /* how many replicas divide the experts of a layer among them; 0 or 1: each replica has all experts */
     uint64_t shards;
     RunOptions run;
     const char *transport; /* the value of --transport, or "auto"; run.transport is the transport that was chosen */

@@ -247,7 +247,8 @@ static Status copy_and_wait(Device *device, size_t bytes, const void *source, vo
     return STATUS_OK;
 }
 
-/* Converts to bfloat16, the upper half of a float. Rounds to nearest, ties to even, as the kernels do. */
+/* Converts to bfloat16, the upper half of a float. Rounds to nearest, ties to even, as the kernels do. A NaN stays a
+   NaN. */
 static uint16_t bf16_of(float value)
 {
     uint32_t bits;

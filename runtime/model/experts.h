@@ -74,9 +74,10 @@ uint32_t experts_held(const ModelConfig *config);
 /* The most rows that the experts of this stage can get in a pass, or the limit that ModelConfig.expert_rows sets if
    that is smaller. */
 size_t experts_room(const Component *component);
-/* For ComponentKind.open: makes the all-to-all exchanges[number] of the component; does nothing without a group.
-   `what`: its name in messages. `back`: as in GroupExchange. `pass`: RECIPE_F or RECIPE_B. STATUS_RUN_FAILED: out of
-   memory. */
+/* For ComponentKind.open: creates component->exchanges[number], which later describes one all-to-all in the component's
+   lists. Sends nothing. Without a group creates nothing. `what`: the beginning of its name in messages ("dispatch" of
+   layer 3). `back`: as in GroupExchange. `pass`: RECIPE_F or RECIPE_B, the pass whose all-to-all it is.
+   STATUS_RUN_FAILED: out of memory. */
 Status experts_exchange(Component *component, int number, const char *what, bool back, RecipePass pass, Error *error);
 /* Appends two operations: the post of an all-to-all that sends rows from x to y, and its wait. Appends nothing without
    a group. */

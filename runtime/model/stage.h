@@ -70,8 +70,8 @@ struct Stage {
    recipe runs them together, and a profile has their sum. */
 bool stage_joins(const Stage *stage, size_t index);
 
-/* The index of the first operation of the attention core in a part's F; the end of that F if it has no attention
-   core. */
+/* Where the attention core begins in the part's F: the index of its first operation in stage->lists[RECIPE_F]. The end
+   of the part's F if it has no attention core. */
 size_t stage_core(const Stage *stage, const Part *part);
 
 /* Finds the merged list of an F&B or F&F, or makes it at the first call. The forward stage owns it. */

@@ -12,8 +12,9 @@
 #include <string.h>
 
 enum {
-    PIECES_BYTES = 1 << 20,      /* about the size of the buffer that receives pieces from all ranks */
-    KEPT_STEPS = 16,             /* most steps that a trace shows without --trace-steps */
+    PIECES_BYTES = 1 << 20, /* about the size of the buffer that receives pieces from all ranks */
+    /* most steps that a trace shows without --trace-steps; fewer if a step has many instructions (KEPT_INSTRUCTIONS) */
+    KEPT_STEPS = 16,
     KEPT_INSTRUCTIONS = 1 << 16, /* about how many instructions of a rank a trace shows at most without --trace-steps */
     /* the least deadline while processes start and end: they load libraries then, and machines may be busy */
     QUIET_SECONDS = 30,

@@ -404,8 +404,8 @@ static void test_tables_too_many(void **state)
             pair.forward_buffers = far_buffers(device, stage, false, false, weights, &next);
             BoundPass *bound;
             OK(stage_bind_overlap(&pair, &unsaid, &bound, error));
-            /* room for FITTING F&Bs and three quarters of another one: if that one needs two tables, only its first one
-               fits */
+            /* room for FITTING F&Bs and three quarters of another one: nothing of that one fits if it needs one table,
+               only its first table if it needs two */
             if (i == 0)
                 device->bound_most = FITTING * device->bound_bytes + device->bound_bytes * 3 / 4;
             const MockReport report = mock_report();

@@ -623,7 +623,7 @@ static inline bool sums_take_their_time(Communicator *everybody, int rank, int r
     return true;
 }
 
-/* Tests of the imitated network. The world must have slow_link. */
+/* Runs the three tests of the imitated network above: messages, all-to-alls and sums. The world must have slow_link. */
 static inline bool transfers_take_their_time(Communicator *everybody, int rank, int ranks)
 {
     return messages_take_their_time(everybody, rank) && pieces_take_their_time(everybody, rank, ranks) &&

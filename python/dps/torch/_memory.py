@@ -71,8 +71,8 @@ def _storages(tensors):
 
 
 def _tensors(value):
-    """The tensors in a value made of tuples, lists, dicts and functions. The tensors of a function are those in its
-    closure and in its default values and, for a partial, in its arguments."""
+    """The tensors in a value made of tuples, lists, dicts and functions. Those of a function are in its closure and in
+    its default values; those of a partial are the tensors of its function and those in its arguments."""
     found, seen, ahead = [], set(), [value]
     while ahead:
         value = ahead.pop()

@@ -98,8 +98,8 @@ DEVICE void attention_soften(float (&s)[64], AttentionRows &rows, float scale, b
     }
 }
 
-/* Converts a warpgroup's scores s, sums of one product, to operand a of its next product (fragments in bfloat16). Each
-   thread holds the same elements of both. */
+/* Converts one product's sums s, which attention_soften has replaced by their exponentials, to bfloat16 fragments:
+   operand p of attention_group_mix. Each thread already holds the elements that its fragments need. */
 DEVICE void attention_fragments(unsigned (&fragments)[8][4], const float (&s)[64])
 {
     UNROLL for (unsigned i = 0; i < 32; i++) fragments[i / 4][i % 4] = pack_bf16(s[i * 2], s[i * 2 + 1]);
