@@ -140,7 +140,7 @@ static void test_well_formed(void **state)
 static int check_texts(const char *svg)
 {
     const double right = attribute(svg, "width");
-    double cell_left = 0, cell_right = 0, label = -1;
+    double cell_left = INFINITY, cell_right = 0, label = -1;
     int numbers = 0;
     for (const char *tag = strchr(svg, '<'); tag; tag = strchr(tag + 1, '<')) {
         if (is_tag(tag, "<rect class=\"pass")) {
