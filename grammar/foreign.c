@@ -284,7 +284,7 @@ static bool report_unit(Reader *reader, Span number, Span unit)
     if (!factor || reader->item.kind != TOKEN_ORDER)
         return false;
     const char *count = text_of(reader, number);
-    diag_error(reader->diagnostics, (Span){number.begin, unit.end}, "a number is written without a unit");
+    diag_error(reader->diagnostics, (Span){number.begin, unit.end}, "no unit can follow a number here");
     diag_help(reader->diagnostics,
               "write %s*%s if `input` and `weight` are given in bytes; without these two settings, `memory` counts "
               "half activations (of one microbatch in one stage), of which 1F1B needs 2*P",

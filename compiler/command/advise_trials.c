@@ -248,8 +248,8 @@ bool trials_exclude(const Options *options, const CompareRow *row)
            (!options->allow_naive && strcmp(row->name, "naive") == 0);
 }
 
-/* Excludes the schedules whose first attempt failed or did not finish, and those that are not allowed: no other values
-   of their parameters are tried. */
+/* Called after the first attempts of the files without `order auto`. Excludes the schedules whose first attempt failed
+   or did not finish, and those that are not allowed: no other values of their parameters are tried. */
 static void exclude(Trials *trials)
 {
     for (size_t i = 0; i < trials->attempt_count; i++) {

@@ -9,7 +9,9 @@
 
 typedef struct FitSize {
     int64_t ranks, microbatches;
-    bool other;       /* only to check formulas of makespan and bubble: these are not fitted to this size */
+    /* the formulas of makespan and bubble are not fitted to this size, only checked at it; the formula of the peak is
+       fitted to it, too */
+    bool other;
     bool has_formula; /* a formula of the current quantity that covers this size has been printed */
     /* if orders depend on costs: the costs under which `c` was compiled; costs[0] == 0: the costs of the options,
        or costs that gave no usable order */

@@ -45,7 +45,8 @@ static bool has_outside(const Inside *inside)
     return false;
 }
 
-/* The index in `sorted` of the first component of the rank that starts at `start` or later. */
+/* `sorted` is ordered by rank, then by start. The index of the rank's first component that starts at `start` or later;
+   if there is none, the index after the rank's last component. */
 static size_t find_start(const TraceComponent *const *sorted, size_t count, uint32_t rank, double start)
 {
     size_t low = 0, high = count;

@@ -40,10 +40,11 @@ typedef struct KinetoTrace {
     size_t kernel_count, launch_count, annotation_count;
     const char **names; /* [name_count]: the names of kernels and annotations, each once, printable */
     uint32_t name_count;
-    size_t incomplete;        /* number of kernels, launches and annotations without a time, which are left out */
-    int64_t rank, world;      /* rank and number of ranks, from distributedInfo; -1: not given */
-    uint32_t multiprocessors; /* number of multiprocessors of device 0; 0: not given */
-    const char *device;       /* name of device 0; "": not given */
+    size_t incomplete;   /* number of kernels, launches and annotations without a time, which are left out */
+    int64_t rank, world; /* rank and number of ranks, from distributedInfo; -1: not given */
+    /* number of multiprocessors of the first device in the file; 0: not given, or not a possible number */
+    uint32_t multiprocessors;
+    const char *device; /* name of device 0; "": not given */
 } KinetoTrace;
 
 /* Reads the trace at `path`. The arena owns all memory. STATUS_BAD_INPUT: the error names the file and what is wrong.

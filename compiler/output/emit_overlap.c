@@ -313,7 +313,11 @@ void emit_overlap(const Compilation *compilation, FILE *stream)
     const Recipes *recipes = &schedule->recipes;
     char pairs[20];
     if (!recipes_any(recipes))
-        fprintf(stream, "%s: the schedule has no recipe of an F&B or F&F; add one: overlap F&B { ... }\n",
+        fprintf(stream,
+                schedule->forward_only
+                    ? "%s: no recipe says how an F&F runs: add overlap F&F { ... } and `overlap` to a step of F\n"
+                    : "%s: no recipe says how an F&B runs: add overlap F&B { ... } and, if no step has F&B, "
+                      "`overlap` to a step of F and B\n",
                 schedule->name);
     recipes_pair_text(recipes, recipes->count, pairs, sizeof pairs);
     if (recipes->common)

@@ -436,8 +436,11 @@ static void print_rank(const Explainer *x, uint32_t rank)
     }
     fprintf(x->stream, " busy %g of %g, at most %s", timeline_rank(schedule, x->times, rank).busy, x->times->makespan,
             counted(x->c->program->ranks[rank].peak_activations, "activation").text);
-    if (schedule->asynchronous)
-        fprintf(x->stream, ", %s of weights", counted(x->c->program->ranks[rank].slots[SLOT_WEIGHTS], "version").text);
+    const uint32_t versions = x->c->program->ranks[rank].slots[SLOT_WEIGHTS];
+    if (schedule->asynchronous && chunks == 1)
+        fprintf(x->stream, ", %s of weights", counted(versions, "version").text);
+    else if (schedule->asynchronous)
+        fprintf(x->stream, ", weights of %u chunks and %s", chunks, counted(versions - chunks, "further version").text);
     putc('\n', x->stream);
     print_traffic(x, rank);
     print_rows(x, rank);

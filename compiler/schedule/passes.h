@@ -27,7 +27,7 @@ static inline size_t pass_index(const PlacedPipe *pipe, uint32_t stage, uint32_t
     return (size_t)stage * pipe->microbatches + microbatch;
 }
 
-/* A new table, with POSITION_NONE as the position of each pass. */
+/* A new table, with POSITION_NONE as the position of each pass. Does not set `updates`: copies_find makes it. */
 PassTable pass_table_new(const Schedule *schedule, Arena *arena);
 
 /* A pass, on any rank, that another pass has to wait for. */

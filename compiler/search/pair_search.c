@@ -149,8 +149,9 @@ static void try_seeds(Searcher *s, const Schedule *schedule, const SearchTask *t
 
 /* --- annealing --- */
 
-/* -ln of 1/64, 3/64, ..., 63/64 in units of 1/1024. Each step of the annealing draws one of these numbers: the largest
-   increase of the cost that the step accepts, in units of the temperature. */
+/* About -ln of 1/64, 3/64, ..., 63/64 in units of 1/1024. From 33/64 on the numbers are larger, by up to 16; the orders
+   that the search finds depend on them. Each step of the annealing draws one of these numbers: the largest increase of
+   the cost that the step accepts, in units of the temperature. */
 static const uint16_t logarithms[] = {4259, 3134, 2611, 2266, 2009, 1803, 1632, 1486, 1357, 1243, 1141,
                                       1048, 963,  884,  811,  743,  680,  620,  564,  511,  461,  413,
                                       367,  323,  282,  242,  204,  167,  132,  98,   65,   32};

@@ -110,8 +110,8 @@ static void walk(Searcher *s, uint32_t end)
     }
 }
 
-/* Forgets the current policy. Tries random policies for the first quarter of the orders up to `end`, then walks from
-   the best of them. */
+/* Forgets the current policy. Tries random policies for a quarter of the orders that are left up to `end`, then walks
+   from the best of them. */
 static void start_anew(Searcher *s, uint32_t end)
 {
     const uint32_t middle = s->tried + (end > s->tried ? end - s->tried : 0) / 4;

@@ -45,9 +45,10 @@ int64_t *values_new(const Ast *ast, const Parameters *parameters, Arena *arena);
 bool item_waits(const Item *item, const int64_t *values);
 /* Whether a top-level item may have another value on each rank. */
 bool item_per_rank(const Item *item);
-/* Evaluates a top-level item that declares a value (ranks, microbatches, param, let or pipe), and stores the value in
-   the item's slot; no value is stored if item_waits. Does nothing for any other item. Items must be evaluated in the
-   order of the file. False: `fault` says why the expression has no value. */
+/* Sets the value of a top-level item that declares one (ranks, microbatches, param, let or pipe) in the item's slot. A
+   value that `parameters` gives replaces the expression. Otherwise, if item_waits, no value is stored. Does nothing for
+   any other item. Items must be evaluated in the order of the file. False: `fault` says why the expression has no
+   value. */
 bool item_evaluate(const Item *item, const Parameters *parameters, int64_t *values, Fault *fault);
 /* values_for_all evaluates the top-level items that are the same for every rank. values_for_rank sets RANK_SLOT and
    evaluates the top-level `let` that depend on the rank. False: `fault` says why an expression has no value. */

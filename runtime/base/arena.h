@@ -45,8 +45,8 @@ char *arena_format(Arena *arena, const char *format, ...) __attribute__((format(
 /* Frees all memory of the arena and of its scratch arenas. The arena can be used again. */
 void arena_free(Arena *arena);
 
-/* An empty arena inside this one, with its functions and its `exhausted`, for what can be freed earlier. Freeing the
-   outer arena also frees it, so nothing leaks after a jump to `exhausted`. */
+/* An empty arena inside this one, with the functions and the `exhausted` that this one has now, for what can be freed
+   earlier. Freeing the outer arena also frees it, so nothing leaks after a jump to `exhausted`. */
 Arena *arena_scratch(Arena *arena);
 
 #endif

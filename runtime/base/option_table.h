@@ -66,7 +66,8 @@ Status options_take(const OptionTable *table, int argc, char **argv, void *targe
                     Error *error);
 /* Whether an option was given. `name` must be in the table, and may have a value: "device=sim". */
 bool options_given(const OptionTable *table, const OptionsGiven *given, const char *name);
-/* Records the option as if it had been given with that value. */
+/* Records the option in `given` as if it had been given with that value. Does not store the value in the option's
+   target. */
 void options_give(const OptionTable *table, OptionsGiven *given, const char *name, const char *value);
 /* Checks that the command takes all options that were given, and that the rules of these options hold. `command` is an
    index in OptionTable.commands. */

@@ -8,9 +8,9 @@
 #include "runtime/model/component.h"
 
 /* The intermediate results of the block. T tokens with K experts each make T * K rows. No token is dropped. R is the
-   most rows that the experts of this stage can get (experts_room). "Member" is a member of an expert group (group.h).
-   Without a group, R is T * K and no rows are sent: `sent` is `rows`, `made` is `results`, `held` is `begins`, `dmade`
-   is `drows`, and `dsent` is `dresults`. */
+   number of rows for which the experts of this stage have room (experts_room). "Member" is a member of an expert group
+   (group.h). Without a group, R is T * K and no rows are sent: `sent` is `rows`, `made` is `results`, `held` is
+   `begins`, `dmade` is `drows`, and `dsent` is `dresults`. */
 typedef struct ExpertsFrame {
     /* down to `residual`: saved from F to I */
     Address logits, gates; /* [T, experts], [T, K] */

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NOT_GIVEN (-1.0)
@@ -273,6 +274,12 @@ static Status set_value(void *context, const char *name, const char *text, Error
     }
 }
 
+static bool is_file(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error)
 {
     Reading reading = {costs, arena};
@@ -282,8 +289,8 @@ Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error)
         TRY(file_read(text + 1, arena, &lines, &size, error));
         return settings_take(text + 1, lines, size, set_value, &reading, error);
     }
-    if (!strchr(text, '=') && access(text, F_OK) == 0)
-        return error_set(error, STATUS_BAD_USAGE, "--cost: %s is a file: write --cost @%s", text, text);
+    if (!strchr(text, '=') && is_file(text))
+        return error_set(error, STATUS_BAD_USAGE, "--cost: %s is a file: to read costs from it, write @%s", text, text);
     for (const char *next = text; *next;) {
         const size_t length = strcspn(next, ",");
         char *const setting = arena_text(arena, next, length);

@@ -131,7 +131,8 @@ typedef struct Profile Profile;
 
 typedef struct PlacedLayer PlacedLayer; /* rebalance.c */
 
-/* The state of placing physical experts by load (rebalance.c), for all layers of a rank. */
+/* The state of counting the rows of physical experts and of placing them by load (rebalance.c), for all layers of a
+   rank that have such experts. */
 typedef struct Placing {
     PlacedLayer *layers;
     uint32_t layer_count; /* 0: no layer has experts that are placed by load */

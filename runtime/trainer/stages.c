@@ -238,8 +238,8 @@ void stages_close(Rank *rank)
         stage_close(rank->chunks[c].stage);
 }
 
-/* Writes the inputs and targets of a microbatch: training data of step `step`; if `held_out`, held-out data of round
-   `step`. */
+/* Writes the inputs and targets of a microbatch; either pointer may be NULL. The data are training data of step `step`
+   or, if `held_out`, held-out data of round `step`. */
 static void draw(const Session *session, uint64_t step, uint32_t number, bool held_out, void *inputs, void *targets)
 {
     if (held_out)

@@ -1,7 +1,9 @@
 #!/bin/sh
 # Prints the `files` and `identifiers` that a page names and that do not exist: sh tests/docs/paths.sh PAGE, from the
 # top folder. The page names a file by its path or by the end of its path, a program of tests/ without .c, and several
-# files at once with {} and *. Names with NAME, FOLDER, COMMIT or FILE are placeholders.
+# files at once with {} and *. An identifier is checked only if it is words of letters joined by _ or a period; it must
+# be in balance, compiler, grammar, runtime or the Makefile. Names with NAME, FOLDER, COMMIT or FILE are placeholders
+# and are not checked.
 set -eu
 list=$(mktemp)
 trap 'rm -f "$list"' EXIT

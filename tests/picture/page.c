@@ -6,7 +6,8 @@
 
 static const char begin[] = "<script type=\"application/json\" id=\"timeline\">";
 
-/* Reads the list `name` of a rank, which has at most `most` numbers; returns its length. */
+/* Reads the list `name` of a rank; returns its length. The test fails if there is no such list or if it has more than
+   `most` numbers. */
 static uint32_t read_list(const char *rank, const char *name, double *values, uint32_t most)
 {
     uint32_t count = 0;

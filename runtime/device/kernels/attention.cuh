@@ -130,7 +130,7 @@ DEVICE void attention_mix(float (&sum)[WIDTH / 8][4], const float (&p)[BLOCKS][4
     }
 }
 
-/* One head in one sequence, and a tile of it. */
+/* One head in one sequence, and a tile: some rows of that sequence. */
 struct AttentionHead {
     size_t first_row;            /* the sequence's first row in qkv */
     unsigned head, width, begin; /* begin: the tile's first row in the sequence */
