@@ -9,7 +9,8 @@
 
 static uint32_t nodes_of(const BalanceShape *shape) { return balance_is_hierarchical(shape) ? shape->nodes : 1; }
 
-/* One domain of all GPUs, in which each expert stays on the node that has it in request->from. */
+/* One domain of all GPUs, in which each expert stays on the node that has it in request->from. If the shape is not
+   hierarchical, all GPUs are one node. */
 static Domain domain_of(const BalanceShape *shape, const BalanceRequest *request, const double *loads, int64_t *steps,
                         Arena *arena)
 {

@@ -103,7 +103,8 @@ typedef struct dps_host {
 dps *dps_new(const dps_host *host);
 /* Closes the session. NULL is harmless here and in the other functions that free. */
 void dps_free(dps *d);
-/* Frees text or bytes returned by a function with this session, or with a session of the same host. */
+/* Frees text or bytes that a function with this session, or with a session of the same host, gave you to free. Not the
+   text of dps_error. */
 void dps_release(dps *d, void *memory);
 
 /* --- errors --- */

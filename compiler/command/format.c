@@ -10,7 +10,7 @@
 /* Parts of a line that begin in the same column on neighbouring lines; the columns from left to right. */
 typedef enum Column {
     COLUMN_NONE,
-    COLUMN_COLON,    /* the : between the passes of a step and their count */
+    COLUMN_COLON,    /* the : before the count of a step */
     COLUMN_BLOCK,    /* the { of a block on one line */
     COLUMN_LAST,     /* a pipe's microbatches */
     COLUMN_OF,       /* the `of` in a pipe's `M of N microbatches` */

@@ -21,7 +21,7 @@ enum { SWEEP_FAILURES_MAX = 20 };
 
 typedef struct SweepResult {
     uint64_t proven, not_admitted, refused, failed; /* numbers of combinations */
-    /* [failure_count], sorted by `first`; includes the refused ones */
+    /* [failure_count]: one for each reason, sorted by `first`; includes the refused ones */
     SweepFailure failures[SWEEP_FAILURES_MAX];
     uint32_t failure_count;
     bool more_failures; /* there were failures for further reasons, which have no room in `failures` */

@@ -11,7 +11,7 @@ typedef struct Memory {
     bool has_sizes;
     /* bytes of one slot of each class; for SLOT_WEIGHTS: of each version of a stage's weights but the first */
     uint64_t slot[SLOT_CLASSES];
-    /* bytes that a stage needs outside of slots: weights, gradients, the optimizer's state */
+    /* bytes that a stage needs outside of slots: the first version of its weights, gradients, the optimizer's state */
     uint64_t weights;
     uint64_t limit;             /* most bytes per rank; 0: no limit */
     uint32_t limit_activations; /* most activations per rank; 0: no limit */

@@ -93,8 +93,8 @@ static TemporaryPrefix temporary_prefix(const char *path)
 
 static const char suffix[] = "XXXXXX";
 
-/* The path of a temporary file for `path`, with the suffix XXXXXX, to be replaced by number_temporary; the caller frees
-   it. NULL: out of memory. */
+/* The path of a temporary file for `path`, in the same folder, with the suffix XXXXXX, which number_temporary replaces.
+   The caller frees it. NULL: out of memory. */
 static char *temporary_of(const char *path)
 {
     char *temporary = NULL;

@@ -22,7 +22,7 @@ static Status no_weights(const char *path, FILE *file, Error *error)
 typedef struct Head {
     unsigned version;
     unsigned long long parameters;
-    off_t begin;       /* offset of the numbers in the file */
+    off_t begin;       /* offset of the numbers in the file, in bytes */
     uint32_t checksum; /* CRC-32 of the head and the numbers */
 } Head;
 

@@ -8,7 +8,7 @@
 #include <setjmp.h>
 #include <string.h>
 
-/* A layer with experts, of one chunk. */
+/* A chunk's layer with experts. */
 struct PlacedLayer {
     const BoundChunk *chunk;
     size_t index; /* the index of the layer among the chunk's layers with experts */

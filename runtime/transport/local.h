@@ -67,8 +67,8 @@ extern const WorldTable world_local;
 bool local_await(LocalMember *member, _Atomic uint64_t *counter, uint64_t target, uint32_t cause);
 /* Wakes the thread of `member` if it sleeps and waits for `cause`. */
 void local_unpark(LocalMember *member, uint32_t cause);
-/* The error after local_await or local_rest returned false; `missing` is the member of the world that this one waited
-   for. */
+/* The error after local_await or local_rest returned false: the reason of the abort if the run was aborted; otherwise
+   that the member `missing` of the world, for which this one waited, did not answer in time. */
 Status local_failure(const LocalMember *member, int missing, Error *error);
 
 /* Computes when a transfer between two members of the world arrives, in ns, and reserves the link of the imitated

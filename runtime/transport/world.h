@@ -61,8 +61,10 @@ struct World {
     const WorldTable *run;
     WorldConfig config;
     int number;
-    Connect *connect;    /* makes communicators of the transport that opened the world */
-    void (*ended)(void); /* a function that an abort also calls; NULL: none */
+    Connect *connect; /* makes communicators of the transport that opened the world */
+    /* what world_abort calls after run->abort, and nothing else calls: it aborts what the world's own transport does
+       not know of (communicators of NCCL); NULL: none */
+    void (*ended)(void);
 };
 
 /* Aborts the run for all members: every wait of any member, now or later, fails with this member's name and `reason`,

@@ -73,7 +73,8 @@ static void copies_and_moves_change_no_outputs(void **state)
     }
 }
 
-/* If a run with copies of experts loads a file, every rank reads all copies that it holds. */
+/* If a run with copies of experts loads a file, every rank reads all copies that it holds: the outputs are those of a
+   run without copies. */
 static void loaded_experts_have_copies(void **state)
 {
     (void)state;

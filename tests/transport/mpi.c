@@ -416,7 +416,8 @@ static void a_wrong_number_of_processes_is_refused(void **state)
     expect_run(1, "sums", 2, 2, "this program has 2 ranks, but mpirun started 1 process: use mpirun -n 2");
 }
 
-/* If the processes are started by another MPI than they were built with, each believes that it is alone. */
+/* If the processes are started by another MPI than they were built with, each believes that it is alone: the error says
+   so. */
 static void a_foreign_launcher_is_named(void **state)
 {
     (void)state;

@@ -233,9 +233,9 @@ static inline bool sum_and_compare(TestSum *sum, int rank, size_t elements, bool
 
 enum { SUMS = 16 };
 
-/* Makes communicators: of all ranks, in both orders; of each rank and the rank that mirrors it, in both orders, as for
-   two copies of a stage; and of overlapping groups of three ranks. All ranks make them in one common order. Returns how
-   many include this rank; 0: a failure. */
+/* Makes communicators: of all ranks, in both orders; of each rank and the rank that mirrors it (a middle rank has
+   none), in both orders, as for two copies of a stage; and of overlapping groups of three ranks. All ranks make them in
+   one common order. Returns how many include this rank; 0: a failure. */
 static inline int connect_sums(World *world, int rank, int ranks, TestSum sums[SUMS])
 {
     int members[64], made = 0, number = 1;
