@@ -199,7 +199,7 @@ void dps_program_free(dps_program *program);
 
 typedef struct dps_program_info {
     size_t size;
-    const char *schedule; /* name of the schedule; the text lives as long as the program */
+    const char *schedule; /* name of the schedule; valid until dps_program_free of this program */
     const char *source;   /* name of the source file, without folders */
     uint32_t ranks, stages, pipes;
     uint32_t microbatches;   /* number of microbatches in a step, of all pipes together */

@@ -31,7 +31,7 @@ typedef struct SweepResult {
     double makespan;       /* of the best combination, if `best` is not NULL */
     uint32_t costs_stages; /* the number of stages that the costs are for */
     uint32_t derived;      /* the derived costs that some combination uses, as bits 1 << StageCost */
-    bool recut;            /* some combination has another number of stages than the costs are for */
+    bool recut;            /* some proven combination has another number of stages than its costs are for */
 } SweepResult;
 
 /* Compiles every combination that the file's requires admit, several at once on the machine's cores. The compilation's

@@ -120,7 +120,8 @@ static bool shift(const PairLine *from, uint64_t *random, PairLine *to)
     return apply(from, edits, 2, to);
 }
 
-/* Replaces an F, an I and a later W of the I's chunk by one F&B. */
+/* Replaces an F and a near I, in either order, and a later W of the I's chunk by one F&B, in the place of the F or of
+   the I. */
 static bool join(const PairLine *from, uint64_t *random, PairLine *to)
 {
     uint32_t i, j;

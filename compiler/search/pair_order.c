@@ -222,8 +222,9 @@ static int64_t fill_gap(const PairProblem *problem, const PairLine *line, uint32
     return free_at;
 }
 
-/* Runs a rank until it has to wait or ends. True: it waits for rank `*blocker`. It waits for itself, and so forever, if
-   its next pass needs a later one of its own or, with `fills`, more memory. */
+/* Runs a rank until it has to wait or ends. True: it waits for rank `*blocker`. It waits for itself, and so forever, in
+   two cases: its next pass needs a later pass of the same rank; or, with `fills`, its next pass has an F for which the
+   memory does not suffice. */
 static bool run_rank(const PairProblem *problem, const PairLine *line, uint32_t rank, uint32_t *blocker)
 {
     const uint32_t first = problem->base->ranks[rank].first_node;

@@ -270,8 +270,8 @@ uint32_t dataset_checksum(const Dataset *dataset);
 /* Writes the data of microbatch `number` of step `step`. They depend only on the data set, the seed, the step and the
    number. Either pointer may be NULL. */
 void dataset_microbatch(const Dataset *dataset, uint64_t step, uint32_t number, void *inputs, void *targets);
-/* The number of windows of `sequence` tokens in the held-out data, one after the other; an incomplete last one is left
-   out. mlp: 0. */
+/* The number of windows of `sequence` tokens in the held-out data, one after the other. After the last window there is
+   at least one byte more, its last target. mlp: 0. */
 uint64_t dataset_windows(const Dataset *dataset);
 
 /* The windows of held-out data that one microbatch evaluates: first .. first + count - 1. The microbatch holds each of

@@ -135,7 +135,7 @@ typedef struct PlacedLayer PlacedLayer; /* rebalance.c */
    rank that have such experts. */
 typedef struct Placing {
     PlacedLayer *layers;
-    uint32_t layer_count; /* 0: no layer has experts that are placed by load */
+    uint32_t layer_count; /* number of layers of this rank's chunks that have experts placed by load */
     uint32_t physical;    /* physical experts of a layer */
     uint32_t moves;       /* the most physical experts of a layer that one placement may move */
     size_t expert_bytes;  /* bytes of the weights of one expert */

@@ -69,7 +69,8 @@ typedef struct NcclMember {
     /* held during every call with the NCCL communicator, because any thread may abort it; not held while it is made,
        finalized or destroyed */
     pthread_mutex_t lock;
-    bool aborted;   /* the NCCL communicator is aborted; under `lock` */
+    /* the member is aborted: its NCCL communicator, or one that is made later, is aborted at once; under `lock` */
+    bool aborted;
     bool finalized; /* ncclCommFinalize was called; under the lock of the list of open members */
 } NcclMember;
 

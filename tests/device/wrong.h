@@ -133,8 +133,9 @@ static inline bool wrong_say_moved(Wrong *w)
     return false;
 }
 
-/* Describes values that are a multiple of the right ones: for example, because half of the products were not added, or
-   the products of two tiles were. False: most are not, and nothing is written. */
+/* Describes values that are a multiple of the right ones. For example, they are half of the right ones if half of the
+   products were not added, and twice the right ones if two tiles added their products to the same elements. False: most
+   values are no such multiple; then nothing is written. */
 static inline bool wrong_say_multiple(Wrong *w)
 {
     size_t fits = 0;

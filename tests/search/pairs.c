@@ -17,7 +17,7 @@ typedef struct Found {
 
 static atomic_int stop;
 
-/* Ends a search after `most` orders. The search reports every thousand orders or so. */
+/* Ends a search with F&Bs at its first report after `most` orders. Such a search reports every 1024 orders. */
 static void stop_after(void *most, const SearchProgress *progress)
 {
     if (progress->tried >= *(const uint32_t *)most)

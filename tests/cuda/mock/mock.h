@@ -27,7 +27,8 @@ typedef struct MockSetting {
     int first_device;      /* the machine's index of the first device */
     int driver_version;    /* 0: no driver */
     int major, minor;      /* compute capability; 0.0: 8.0 */
-    /* number of the call, from 1, that fails and does nothing (but it frees what it must free); 0: none */
+    /* number, from 1, of the first call that fails; without `sticky` it is the only one. A call that fails does
+       nothing, except that it frees what it must free. 0: no call fails */
     size_t fail_at;
     bool sticky;       /* all later calls fail as well */
     bool forget_waits; /* StreamWaitEvent does nothing; the mock must then report races */

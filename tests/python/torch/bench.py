@@ -135,7 +135,8 @@ def least_of(functions):
 
 
 def prepared(program, near):
-    """A Pipeline whose stages do nothing, and a function that runs its step. near: messages go over links, not gloo."""
+    """A Pipeline whose stages do nothing, and a function that runs a step of it. One step has been run already. near:
+    messages go over the links (shared memory); otherwise through gloo."""
     import torch
     import torch.distributed as dist
 

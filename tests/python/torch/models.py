@@ -106,8 +106,8 @@ class Model:
         return F.cross_entropy(outputs[0].flatten(0, 1), target.flatten())
 
     def plain(self, microbatches):
-        """Runs the model without a pipeline, microbatch by microbatch. Returns losses and outputs. If gradients are
-        enabled, leaves those of the mean loss in the stages."""
+        """Runs the model without a pipeline, microbatch by microbatch. Returns the losses and the first output of the
+        model. If gradients are enabled, adds those of the mean loss to the parameters of the stages."""
         losses, outputs = [], []
         for m in range(microbatches):
             y = tuple(t.tensor_split(microbatches)[m] for t in self.inputs)

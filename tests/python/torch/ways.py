@@ -82,7 +82,8 @@ PASSES = {"FORWARD": "forward", "OVERLAP": "forward", "BACKWARD": "backward", "B
 
 
 def planned(pipeline):
-    """The passes of the plan, and the posts of sums and the waits for them."""
+    """The names of the passes, posts of sums and waits for sums, as texts in the order of the plan. An F&B gives the
+    names of both its passes."""
     for action in pipeline.plan.training:
         first = action.instruction
         for i in (first,) if first.second is None else (first, first.second):
