@@ -158,6 +158,8 @@ static void unknown_item(Reader *reader, Span span, const char *text)
             nearest_consider(&nearest, items[i].text);
     if (foreign_item(text))
         diag_help(reader->diagnostics, "%s", foreign_item(text));
+    else if (next + 1 < end && next[0] == '=' && next[1] == '=')
+        diag_help(reader->diagnostics, "a condition is an item of its own: require %s == ...;", text);
     else if (next < end && (*next == '=' || (next + 1 < end && strchr(":+-*", *next) && next[1] == '=')))
         diag_help(reader->diagnostics, "a name gets its value where it is declared: let %s = ...;", text);
     else if (is_pass_in_small(text))

@@ -25,7 +25,7 @@ static void report_death(const ProgressWords *words, int expected_member, const 
         return;
     }
     words->place(words->program, progress, place, sizeof place);
-    fprintf(stderr, "dprun: %s was %s %s%s\n", name.text, how, *place ? "at " : "between two steps", place);
+    fprintf(stderr, "dprun: %s was %s %s%s\n", name.text, how, *place ? "at " : "outside a step", place);
 }
 
 /* Waits until the child has ended. Forwards signals that end a run to the child, which then ends by itself. The child

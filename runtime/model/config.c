@@ -346,10 +346,10 @@ Status model_config_check(ModelConfig *config, uint32_t stages, Error *error)
         (double)rows * (config->layers * (32.0 * config->hidden + (double)config->heads * config->sequence) +
                         2.0 * config->vocabulary);
     if (kept > kept_most)
-        return error_set(
-            error, STATUS_BAD_INPUT,
-            "this model is too large: it would save about %.1g numbers for each microbatch; it can save at most %.1g; "
-            "make layers, hidden, sequence or microbatch_size smaller",
-            kept, (double)kept_most);
+        return error_set(error, STATUS_BAD_INPUT,
+                         "this model is too large: it would save about %.4g numbers for each microbatch, and it can "
+                         "save %.4g at most; "
+                         "make layers, hidden, sequence or microbatch_size smaller",
+                         kept, (double)kept_most);
     return config->model->check ? config->model->check(config, error) : STATUS_OK;
 }

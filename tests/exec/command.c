@@ -471,7 +471,7 @@ static void test_killed(void **state)
     expect(finish(mpirun), 3, " was killed by signal 9 (Killed) ");
     assert_non_null(strstr(diagnostics, "dprun: rank "));
     assert_true(strstr(diagnostics, "at instruction ") ? strstr(diagnostics, "pipeline.dps:") != NULL
-                                                       : strstr(diagnostics, "between two steps") != NULL);
+                                                       : strstr(diagnostics, "outside a step") != NULL);
 }
 
 /* After a fault in one of several processes, the message names the rank and the signal. */

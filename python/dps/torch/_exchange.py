@@ -162,7 +162,7 @@ class Exchange:
             self.forms[number] = form
             self._header(self.group.send, _encode(form), peer, number)
         elif known != form:
-            raise UsageError(f"the stage returns {say(form)} for this microbatch; in the first step it returned "
+            raise UsageError(f"the stage returns {say(form)} for this microbatch, but the shapes learnt for it are "
                              f"{say(known)}. If shapes change, call forget_shapes() on all ranks before the step")
 
     def _check_devices(self, tensors):

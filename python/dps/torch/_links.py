@@ -29,7 +29,9 @@ _SPIN = 200e-6  # most seconds for which a rank that waits for a message does no
 _MOST_SKIPPED = 63  # most receives in a row that sleep without spinning, after a spin in vain
 _MEMFD_CREATE = 319  # number of the system call on x86-64
 _CLOEXEC = 1  # option of memfd_create: programs that this process starts do not inherit the descriptor
-_TICK = 50  # milliseconds: most time of one sleep. A rank that has waited this long for a message takes in the messages of all its links, and then waits on
+# milliseconds: most time of one sleep. A rank that has waited this long for a message takes in the messages of all its
+# links, and then waits on.
+_TICK = 50
 
 
 def _machine():

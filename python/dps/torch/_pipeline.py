@@ -348,7 +348,7 @@ class Pipeline(Actions):
         step.inputs = _batch.inputs_of(inputs, plan.given, self.batch_dim) if plan.given else {}
         if mode and plan.ends and self.loss_fn is not None and target is None:
             raise UsageError(f"rank {self.rank} runs the last stage of microbatches {plan.ends}: step() needs their "
-                             "target")
+                             "targets, and no others (share() makes them from a whole batch)")
         step.targets = _batch.targets_of(target, plan.ends, self.batch_dim) if target is not None else {}
         if mode and arguments and self._has_overlapped:
             raise UsageError(f"{', '.join(arguments)}: a function that runs both halves of an F&B takes no keyword "

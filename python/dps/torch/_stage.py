@@ -77,7 +77,8 @@ class Stage:
         if len(outputs) == 1 and outputs[0].dim() == 0:
             return outputs[0]
         if torch.is_grad_enabled():
-            raise UsageError(f"{self.name} is the last stage and returns no loss (one number): give Pipeline a loss_fn")
+            raise UsageError(f"{self.name} is the last stage, but does not return just the loss, a tensor of shape []: "
+                             "give Pipeline a loss_fn")
         return None
 
     def _roots(self, outputs):

@@ -296,7 +296,7 @@ class Failures(Ranks):
         for rank, (_, output) in enumerate(results):
             self.assertNotRegex(output, "too late|no failure|Traceback")
             there = rank == 1
-            shape = (r"the stage returns \[1, 4\] float32 for this microbatch; in the first step it returned "
+            shape = (r"the stage returns \[1, 4\] float32 for this microbatch, but the shapes learnt for it are "
                      r"\[2, 4\] float32")
             where = r"PipelineError: rank 1 failed in {} \(line \d+ of 1f1b.dps\): "
             self.assertRegex(output, "shape: " + ("" if there else where.format("1SEND_F2")) + "UsageError: " + shape)
@@ -314,8 +314,8 @@ class Failures(Ranks):
             where = "" if rank == 1 else r"PipelineError: rank 1 failed in 1SEND_F0 \(line \d+ of 1f1b.dps\): "
             for how, form in (("dtype", r"\[2, 4\] float64"), ("none", "no tensors"),
                               ("more", r"\[2, 4\] float32, \[2, 4\] float32")):
-                self.assertRegex(output, rf"{how}: {where}UsageError: the stage returns {form} for this microbatch; in "
-                                         r"the first step it returned \[2, 4\] float32")
+                self.assertRegex(output, rf"{how}: {where}UsageError: the stage returns {form} for this microbatch, "
+                                         r"but the shapes learnt for it are \[2, 4\] float32")
 
     def test_before_the_first_step(self):
         results = launch(str(HERE / "unready.py"), 3)
