@@ -5,17 +5,18 @@
 
 RankError *rank_error(RankErrors *errors, uint32_t rank, Span span, const char *format, ...)
 {
-    for (RankError *error = errors->first; error; error = error->next)
-        if (error->span.begin == span.begin && error->span.end == span.end && strcmp(error->format, format) == 0) {
-            error->ranks += error->last_rank != rank;
-            error->last_rank = rank;
-            return NULL;
-        }
     char text[512];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    for (RankError *error = errors->first; error; error = error->next)
+        if (error->span.begin == span.begin && error->span.end == span.end && strcmp(error->format, format) == 0) {
+            error->ranks += error->last_rank != rank;
+            error->values_differ = error->values_differ || (error->last_rank != rank && strcmp(error->text, text) != 0);
+            error->last_rank = rank;
+            return NULL;
+        }
     RankError *added = arena_allocate(errors->arena, sizeof *added);
     *added = (RankError){.span = span,
                          .format = format,
@@ -35,8 +36,8 @@ void rank_errors_report(const RankErrors *errors, Diagnostics *diagnostics)
 {
     for (const RankError *error = errors->first; error; error = error->next) {
         if (error->ranks > 1)
-            diag_error(diagnostics, error->span, "rank %u (and %u more): %s", error->first_rank, error->ranks - 1,
-                       error->text);
+            diag_error(diagnostics, error->span, "rank %u (and %u more%s): %s", error->first_rank, error->ranks - 1,
+                       error->values_differ ? ", with other values" : "", error->text);
         else
             diag_error(diagnostics, error->span, "rank %u: %s", error->first_rank, error->text);
         if (error->refuses)

@@ -17,7 +17,8 @@ typedef struct RankError {
     const char *text;   /* text of the error on the first rank */
     const char *help;   /* NULL: none */
     RankNote *notes;
-    bool refuses; /* see diag_refuses */
+    bool refuses;       /* see diag_refuses */
+    bool values_differ; /* the text of the error is not the same on all its ranks */
     uint32_t first_rank, last_rank, ranks;
     struct RankError *next;
 } RankError;

@@ -328,7 +328,8 @@ static void placement(void **state)
             "rank 0 (and 1 more): chunk 1 has no stage: pipe a has 1 stage on this rank");
     REPORTS(
         "schedule t; ranks P = 2; microbatches M = 2; pipe a: 2*P stages, stage s on s%P, M microbatches; chunk 0 = a;",
-        "rank 0 (and 1 more): stage 2 of pipe a lives on this rank, but is none of its 1 declared chunks");
+        "rank 0 (and 1 more, with other values): stage 2 of pipe a lives on this rank, but is none of its 1 declared "
+        "chunks");
 }
 
 static void requirements(void **state)
