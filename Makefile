@@ -396,7 +396,7 @@ check-format:
 	*" 14."*) clang-format --dry-run -Werror $(LAID_OUT) ;; \
 	*) echo "no clang-format 14 here: the layout is not checked" ;; \
 	esac
-	@! LC_ALL=C.UTF-8 grep -nE '^.{121}' $(LAID_OUT) grammar/*.[ly] $$(find python tests -name '*.py') || { echo "lines of more than 120 columns" >&2; exit 1; }
+	@! LC_ALL=C.UTF-8 grep -nE '^.{121}' $(LAID_OUT) grammar/*.[chly] $$(find python tests -name '*.py') || { echo "lines of more than 120 columns" >&2; exit 1; }
 
 # --- spelling (.codespellrc has the exceptions) and manual pages. mandoc does not find a manual that is not installed ---
 MANUALS := $(wildcard man/*)

@@ -37,8 +37,7 @@ bool balance_is_hierarchical(const BalanceShape *shape);
    balance_eplb does not accept it. The error says why. */
 Status balance_check(const BalanceShape *shape, bool eplb, Error *error);
 
-/* The index of a GPU's first slot in the placement of a layer. With gpu == shape->gpus, the number of slots of a layer.
-   */
+/* The index of a GPU's first slot in the placement of a layer. With gpu == shape->gpus, how many slots a layer has. */
 uint32_t balance_first_slot(const BalanceShape *shape, uint32_t gpu);
 
 /* The algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB, eplb.py, rebalance_experts). The placement is the

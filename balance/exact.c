@@ -38,9 +38,9 @@ static void keep(Exact *x)
     x->largest = filling_largest(domain, x->best);
 }
 
-/* Whether a GPU before `gpu` has the same load, as many used slots and as many slots in all. pack asks this for the
-   first replica of an expert, when all replicas of the experts before are placed. It then tries the replica on the
-   earlier GPU only: on `gpu` the results would be the same. */
+/* Whether a GPU before `gpu` has the same load, as many used slots and as many slots in all as `gpu`. pack calls this
+   for the first replica of an expert, when all replicas of the experts before are placed. It then tries the replica on
+   the earlier GPU only: on `gpu` the results would be the same. */
 static bool is_repetition(const Exact *x, uint32_t gpu)
 {
     const uint32_t *first = x->domain->first;

@@ -305,8 +305,8 @@ static void report(Reader *reader, const SyntaxError *error, const Expectation *
     if (error->found == TOKEN_PASS && (e->value || e->name)) {
         diag_error(reader->diagnostics, place,
                    e->name ? "`%s` is a pass and cannot be a name" : "`%s` is a pass: it has no value", text);
-        diag_help(reader->diagnostics, "a word of F, B, I, W, U and digits, with or without n before it, is read as passes, "
-                  "such as nF0B1");
+        diag_help(reader->diagnostics,
+                  "a word of F, B, I, W, U and digits, with or without n before it, is read as passes, such as nF0B1");
         help_brackets(reader, error, e);
         return;
     }

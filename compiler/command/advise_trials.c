@@ -197,7 +197,7 @@ static void try_attempt(Trials *trials, Attempt *attempt)
         attempt->status =
             try_parameters(trials, attempt, &attempt->contender->candidates.all[attempt->candidate], &attempt->row);
     }
-    /* no longer ENDED if time ran out or ctrl-C came: a search may have been cut short */
+    /* if the time limit or ctrl-C has stopped the trials, a search may have been cut short */
     attempt->finished = trials->end == ENDED;
 }
 

@@ -20,8 +20,8 @@ typedef struct TraceEvent {
     double start, end; /* ms */
     /* this is the I of an F&B that puts weight gradients off, or the later W that computes those weight gradients */
     bool put_off;
-    /* in both halves of an F&B that puts weight gradients off: the time in ms of the later W that computes them, set by
-       dpc calibrate; otherwise 0 */
+    /* If the event is half of an F&B that puts weight gradients off, dpc calibrate sets this to the time in ms of the
+       later W that computes them. Otherwise 0. */
     double after;
     /* time of this half of an F&B or F&F in ms; 0: the pass runs alone, or the trace does not tell the halves apart */
     double half;

@@ -45,7 +45,7 @@ typedef struct SearchProblem {
     int64_t period;
     int64_t slot;  /* mean time of one pass on the rank whose time is `period` */
     double ticks;  /* ticks per unit of the costs */
-    int64_t bound; /* lower bound of SearchOrder.cost */
+    int64_t bound; /* in ticks: no order has a smaller SearchOrder.cost */
 } SearchProblem;
 
 /* A pass in the order of a rank. Its microbatch is the number of earlier passes of the same kind and chunk. */

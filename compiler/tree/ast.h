@@ -190,7 +190,7 @@ struct Item {
             /* the share of the multiprocessors that communication gets. With `auto`: the share written after that word.
                Otherwise: that of the stream comm; check copies it to here */
             WrittenShare share;
-            Recipe made; /* the recipe without its share, empty with `auto`; set by check */
+            Recipe made; /* set by check: the recipe, without its share; it has no entries with `auto` */
         } recipe;
         struct {
             Expression *slot; /* the slot in `at SLOT:`; NULL: not given */

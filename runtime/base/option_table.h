@@ -14,9 +14,9 @@
 
 typedef struct Option Option;
 
-/* Stores the value of an option in `target`, the caller's struct for all values; `option` NULL: stores an argument that
-   is not an option. `value` is NULL if the option has none. STATUS_BAD_USAGE says what is wrong. Strings stay in argv;
-   other memory is from the arena. */
+/* Stores the value of an option in `target`, the caller's struct for all values. If `option` is NULL, `value` is an
+   argument that is not an option. If `value` is NULL, the option takes no value. STATUS_BAD_USAGE says what is wrong.
+   Strings stay in argv; other memory is from the arena. */
 typedef Status OptionTake(const Option *option, const char *value, void *target, Arena *arena, Error *error);
 
 struct Option {

@@ -10,7 +10,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define NOT_GIVEN (-1.0)
@@ -274,12 +273,6 @@ static Status set_value(void *context, const char *name, const char *text, Error
     }
 }
 
-static bool is_file(const char *path)
-{
-    struct stat status;
-    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
-}
-
 Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error)
 {
     Reading reading = {costs, arena};
@@ -289,7 +282,7 @@ Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error)
         TRY(file_read(text + 1, arena, &lines, &size, error));
         return settings_take(text + 1, lines, size, set_value, &reading, error);
     }
-    if (!strchr(text, '=') && is_file(text))
+    if (!strchr(text, '=') && access(text, F_OK) == 0 && file_is_kept(text))
         return error_set(error, STATUS_BAD_USAGE, "--cost: %s is a file: to read costs from it, write @%s", text, text);
     for (const char *next = text; *next;) {
         const size_t length = strcspn(next, ",");

@@ -8,7 +8,7 @@
 static Program *both_send_first(Arena *arena)
 {
     Program *program = copy_program(arena, bidirectional(arena));
-    /* Moves the first RECV_F of each rank to right after its first SEND_F, if the RECV_F comes first. */
+    /* If the first RECV_F of a rank comes before its first SEND_F, moves the RECV_F to right after the SEND_F. */
     for (uint32_t r = 0; r < 2; r++) {
         const Instruction receive = *at(program, r, OP_RECEIVE_FORWARD, 0);
         const uint32_t i = find(program, r, OP_RECEIVE_FORWARD, 0), send = find(program, r, OP_SEND_FORWARD, 0);

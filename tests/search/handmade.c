@@ -54,7 +54,7 @@ static double searched(Schedule *schedule, const Costs *costs, Unit unit, const 
     return found.cost;
 }
 
-/* [rank]: the most memory that its order uses, but at least what search_least_memory says. `shared`: all ranks get the
+/* Returns for each rank the peak memory of its order, but at least search_least_memory. If `shared`, all ranks get the
    largest of these numbers. */
 static int64_t *memory_of(const Schedule *schedule, Unit unit, bool shared, Arena *arena)
 {

@@ -71,10 +71,10 @@ class Group:
         self.communicator = Communicator(dist.PrefixStore("nccl", store), place, size, device, deadline + _LIMIT)
 
     def send(self, tensors, _peer, _tag):
-        return self._posted(self.communicator.group.send, _bytes(*tensors), self.other, 0)
+        return self._posted(self.communicator.group.send, bytes_of(*tensors), self.other, 0)
 
     def recv(self, tensors, _peer, _tag):
-        return self._posted(self.communicator.group.recv, _bytes(*tensors), self.other, 0)
+        return self._posted(self.communicator.group.recv, bytes_of(*tensors), self.other, 0)
 
     def allreduce(self, tensors):
         return self._posted(self.communicator.group.allreduce, *tensors)
@@ -125,8 +125,8 @@ class _Work:
         return self.work is None
 
 
-def _bytes(tensor):
-    """The bytes of a contiguous tensor: NCCL does not know all dtypes."""
+def bytes_of(tensor):
+    """The bytes of a contiguous tensor, in the same memory: NCCL and sums do not know all dtypes."""
     return tensor.detach().view(-1).view(torch.uint8)
 
 

@@ -9,6 +9,7 @@ import torch
 from .._errors import UsageError
 from ._failure import MessageFailed
 from ._links import HOST
+from ._nccl import bytes_of
 
 _EMPTY = torch.empty(0, device=HOST)
 
@@ -71,7 +72,7 @@ def begin_equal(module, group, is_first):
     group sums bytes, which all others set to 0, since it cannot send and does not know all dtypes."""
     for tensor in _tensors(module).values():
         if tensor.numel():
-            data = tensor.detach().clone(memory_format=torch.contiguous_format).view(-1).view(torch.uint8)
+            data = bytes_of(tensor.clone(memory_format=torch.contiguous_format))
             if not is_first:
                 data.zero_()
             Sum(data, lambda each: group.allreduce([each])).wait()

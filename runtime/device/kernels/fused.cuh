@@ -68,8 +68,7 @@ DEVICE FusedTile fused_next(const Fused &p)
     return FusedTile{run.operation, run.first_tile + (ticket - run.ticket)};
 }
 
-/* Zeroes the counters for the next launch. The computing threads of each block call it; those of block 0 do the
-   work. */
+/* Block 0 sets the counters to zero for the next launch. The computing threads of all blocks call this. */
 DEVICE void fused_clear(const Fused &p)
 {
     for (unsigned i = threadIdx.x; i < p.cleared_count && blockIdx.x == 0; i += TILE_THREADS)
