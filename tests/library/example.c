@@ -102,10 +102,10 @@ static void threads_say_what_is_wrong(void **state)
 {
     (void)state;
     assert_true(build(getenv("CC") ? getenv("CC") : "gcc", "threads"));
-    refuses("schedules/1f1b.dps", "usage: threads SCHEDULE.dps RANKS MICROBATCHES\n");
+    refuses("schedules/1f1b.dps", "arguments: SCHEDULE.dps RANKS MICROBATCHES\n");
     refuses("none.dps 4 8", "none.dps: No such file or directory\n");
-    refuses("schedules/1f1b.dps 9 9", "too many ranks: raise RANKS in chain.h\n");
-    refuses("schedules/gpipe.dps 2 300", "too many stages or slots on a rank: raise CHUNKS or SLOTS in chain.h\n");
+    refuses("schedules/1f1b.dps 9 9", "RANKS is too small\n");
+    refuses("schedules/gpipe.dps 2 300", "CHUNKS or SLOTS is too small\n");
 }
 
 static void processes_train_with_messages_of_their_own(void **state)
