@@ -76,10 +76,10 @@ def halves(kind, splitter, *others):
 
 
 def once(of_b, of_i, of_w):
-    """Whether I and W together run each operation as often as B does. One convolution_backward of B computes both
-    gradients; I and W have one call each."""
+    """Whether I and W together run the operations of B, each as often as B does. One convolution_backward of B
+    computes both gradients; I and W have one call each."""
     both = of_i + of_w
-    return all(count == of_b[name] for name, count in both.items() if name != "aten::convolution_backward")
+    return all(both[name] == of_b[name] for name in {*both, *of_b} - {"aten::convolution_backward"})
 
 
 def products(counts):
