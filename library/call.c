@@ -19,7 +19,8 @@ static void system_release(void *user, void *block)
     free(block);
 }
 
-const MemoryFunctions *host_functions(const MemoryFunctions *memory)
+/* What an arena needs in Arena.functions: `memory`, or NULL (malloc and free) if the host gave no functions. */
+static const MemoryFunctions *host_functions(const MemoryFunctions *memory)
 {
     /* the host gave no functions: the arena then uses malloc and free */
     return memory->allocate == system_allocate ? NULL : memory;

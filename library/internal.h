@@ -131,8 +131,6 @@ dps_status call(dps *d, Body *body, void *arguments);
 
 /* Allocates zeroed memory with the functions of the host. Jumps out of the call if there is no memory. */
 void *host_new(dps *d, size_t size);
-/* What an arena needs in Arena.functions: `memory`, or NULL (malloc and free) if the host gave no functions. */
-const MemoryFunctions *host_functions(const MemoryFunctions *memory);
 /* An empty arena in the host's memory. If the arena finds no memory later, it jumps out of the call. */
 Arena host_arena(dps *d, const MemoryFunctions *memory);
 void host_release(const MemoryFunctions *memory, void *block);

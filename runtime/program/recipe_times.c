@@ -21,7 +21,8 @@ static double forward_time(const Recipe *recipe, const Costs *costs, RecipeEntry
     return whole;
 }
 
-double recipe_time(const Recipe *recipe, const Costs *costs, RecipeEntry entry)
+/* The time of an entry in one layer; 0 if it is not given. */
+static double time_of(const Recipe *recipe, const Costs *costs, RecipeEntry entry)
 {
     return entry.pass >= RECIPE_FIRST ? forward_time(recipe, costs, entry)
                                       : part_time(costs, entry.component, entry.pass);
@@ -64,7 +65,7 @@ RecipeStep recipe_step(const Recipe *recipe, const Costs *costs, RecipeEntry ent
 {
     RecipeStep step = {.entry = entry, .stream = stream_of(recipe, entry)};
     step.needs = recipe_needs(recipe, entry, &step.needed);
-    step.time = recipe_time(recipe, costs, entry) * recipe_slowdown(recipe, costs, step.stream, entry);
+    step.time = time_of(recipe, costs, entry) * recipe_slowdown(recipe, costs, step.stream, entry);
     return step;
 }
 
@@ -110,7 +111,7 @@ RecipeTimes recipe_times(const Recipe *recipe, const Costs *costs, Arena *arena)
     RecipeEntry entry;
     for (uint32_t layer; recipe_walk_next(&walk, &entry, &layer);) {
         advance(&times, &clock, &steps[entry.component][entry.pass], layer);
-        times.in_turn += recipe_time(recipe, costs, entry);
+        times.in_turn += time_of(recipe, costs, entry);
     }
     times.hidden = both_busy(&times);
     return times;

@@ -30,8 +30,6 @@ typedef struct RecipeTimes {
 
 /* The number of layers of a stage. */
 uint32_t recipe_layers(const Costs *costs);
-/* The time of an entry in one layer; 0 if it is not given. */
-double recipe_time(const Recipe *recipe, const Costs *costs, RecipeEntry entry);
 /* The time of an entry in the given stream of an F&B or F&F, divided by the time that its cost says; 1 if the recipe
    has no share. It may be below 1, because compute_share multiplies it. */
 double recipe_slowdown(const Recipe *recipe, const Costs *costs, RecipeStream stream, RecipeEntry entry);
