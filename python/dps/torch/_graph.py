@@ -8,15 +8,16 @@ a fork computes different gradients in each half.
 
 In two cases I computes gradients of parameters, and W only adds them up. One is a torch.autograd.Function, which always
 computes all of its gradients. The other is a parameter that is used at two forks, one later in the forward than the
-other: from the later fork W would run through the trunk to the earlier one. A stage with checkpoints is not split: I is
-a full backward, and W is empty. Non-reentrant checkpoints are noticed in the first backward, which is still split.
+other: from the later fork W would run through the trunk to the earlier one.
+
+A stage with checkpoints or with code of torch.compile is not split: I is a full backward, and W is empty. Non-reentrant
+checkpoints are noticed in the first backward, which is still split.
 
 Embeddings belong to the trunk, too. If no input of a stage requires a gradient, the trunk begins at embeddings and at
 the floating-point inputs. So I and W of such a stage, too, take the time that the plan gives them.
 
 torch.distributed.pipelining splits graphs by the same idea. The code here is the project's own."""
 
-import warnings
 from collections import defaultdict
 from functools import lru_cache, partial
 from typing import NamedTuple, Tuple
@@ -25,9 +26,8 @@ import torch
 from torch.autograd import graph
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from ._split import Splitter
+from ._split import UNSPLIT, Reporter, Splitter
 from ._stage import Stage
-from ._store import WeightGradStore
 
 _Function = torch.autograd.function.BackwardCFunction
 
@@ -186,20 +186,19 @@ class _Graph:
             if start.node not in run:
                 start.node.register_prehook(partial(_replace, start.output_nr, gradient_of[start]))
 
-    def has_reentrant_checkpoint(self):
-        return any(isinstance(node, _Function) and node.name() == "CheckpointFunctionBackward"
-                   for node in self.next_edges)
+    def unsplit(self):
+        """What a node of the graph comes from that cannot be split (UNSPLIT); None: there is no such node."""
+        return next((UNSPLIT[node.name()] for node in self.next_edges if node.name() in UNSPLIT), None)
 
 
-class GraphSplitter:
+class GraphSplitter(Reporter):
     """Runs the backwards of one stage in two halves, split at the forks of the graph."""
 
     def __init__(self, module, name, run_backward):
-        self.name, self.run_backward = name, run_backward
-        self.names = {parameter: path for path, parameter in module.named_parameters()}
+        super().__init__(module, name)
+        self.run_backward = run_backward
         # Whether the stage uses non-reentrant checkpoints: an I finds that out. None: it is not known.
         self.has_checkpoint = None
-        self.reported = False
 
     def begin(self, inputs):
         """Call it before a forward. Returns the inputs for the forward, and a list of nodes at which the trunk begins,
@@ -219,12 +218,13 @@ class GraphSplitter:
 
     def backward_input(self, held, gradients):
         """Returns the gradients of the inputs, and the functions that compute the deferred gradients of parameters. A
-        stage with checkpoints runs a full backward instead: the list of functions is then empty."""
+        stage with checkpoints or compiled code runs a full backward instead: the list of functions is then empty."""
         inputs = {x: graph.get_gradient_edge(x) for x in held.inputs if isinstance(x, torch.Tensor) and x.requires_grad}
         made = _Graph(held.roots, [edge.node for edge in inputs.values()] + held.units)
-        if self.has_checkpoint or made.has_reentrant_checkpoint():
+        unsplit = "non-reentrant checkpoints" if self.has_checkpoint else made.unsplit()
+        if unsplit:
             self.run_backward(held.roots, gradients)
-            self.report("it uses checkpoints, so I is a full backward and W is empty")
+            self.report_unsplit(unsplit)
             return Stage.input_gradients(held), []
         late, ends = made.parameters()
         starts = [start for group in late for fork in group.forks for start in fork.starts]
@@ -262,18 +262,5 @@ class GraphSplitter:
         ends = [end for end in ends if gradient_of[end] is not None]
         if ends:
             functions.append(partial(self.run_backward, tuple(ends), tuple(gradient_of[end] for end in ends)))
-            self.report(f"the input half (I) also computes the weight gradients of {self._some(ends)}, which enter "
-                        "through a torch.autograd.Function or at several places. I takes longer than predicted, and W "
-                        "less")
+            self.report_early([end.node.variable for end in ends], "a torch.autograd.Function or at several places")
         return functions
-
-    def _some(self, ends):
-        names = sorted(self.names.get(end.node.variable, "?") for end in ends)
-        return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-
-    def report(self, words):
-        """Warns once about work that is not split between the halves. Does not warn if layers deferred weight gradients
-        through WeightGradStore."""
-        if not self.reported and not WeightGradStore.cache:
-            self.reported = True
-            warnings.warn(f"{self.name}: {words}", stacklevel=2)

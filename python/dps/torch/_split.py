@@ -4,7 +4,8 @@ The gradient of a parameter is deferred to W if the parameter is used only by on
 call has positional inputs. I computes the gradient of the layer's output on its way; W starts with this gradient, and
 computes only the gradients of the layer's parameters. Autograd computes only the gradients that are asked for, so the
 halves do no work twice. I computes the gradients of all other parameters, unless their layers defer them through
-WeightGradStore. A stage with reentrant checkpoints is not split: its I is a full backward.
+WeightGradStore. A stage with reentrant checkpoints or with code of torch.compile is not split: I is a full backward,
+and W is empty.
 
 To start a backward at the output of a layer, autograd needs the output tensor itself. A forward hook keeps this tensor,
 and gives the next operation another tensor with the same data. The hook frees the data of the kept tensor, unless the
@@ -18,10 +19,15 @@ from typing import NamedTuple, Tuple
 import torch
 from torch import nn
 
+from ._stage import Stage
 from ._store import WeightGradStore
 
 _LAYERS = {layer.forward for layer in (nn.Linear, nn.Embedding, nn.LayerNorm, nn.GroupNorm, nn.Conv1d, nn.Conv2d,
                                        nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)}
+
+# Nodes of a graph that only a full backward can run, and what they come from. The backward of compiled code computes
+# all gradients at once, and may free what it reads.
+UNSPLIT = {"CheckpointFunctionBackward": "reentrant checkpoints", "CompiledFunctionBackward": "torch.compile"}
 
 
 def _is_layer(module):
@@ -47,14 +53,14 @@ class _Call(NamedTuple):
     sources: Tuple
 
 
-class _Checkpoint(Exception):
-    """The graph has a reentrant checkpoint, which only a full backward can run."""
+class _Unsplit(Exception):
+    """The graph has a node that only a full backward can run. Its argument: what the node comes from (UNSPLIT)."""
 
 
 def _leaves(nodes, ends):
     """The leaf tensors that require a gradient and that a backward from `nodes` reaches without passing through the
-    nodes in `ends`. A node is a grad_fn or a leaf tensor. Raises _Checkpoint if the backward reaches a reentrant
-    checkpoint."""
+    nodes in `ends`. A node is a grad_fn or a leaf tensor. Raises _Unsplit if the backward reaches a node
+    that cannot be split."""
     found, seen, ahead = set(), set(), list(nodes)
     while ahead:
         node = ahead.pop()
@@ -64,8 +70,8 @@ def _leaves(nodes, ends):
         if isinstance(node, torch.Tensor):
             found |= {node} if node.requires_grad else set()
             continue
-        if node.name() == "CheckpointFunctionBackward":
-            raise _Checkpoint
+        if node.name() in UNSPLIT:
+            raise _Unsplit(UNSPLIT[node.name()])
         if hasattr(node, "variable"):
             found.add(node.variable)
         ahead += [edge[0] for edge in node.next_functions]
@@ -87,14 +93,36 @@ def _outside(roots, calls):
     return found
 
 
-class Splitter:
+class Reporter:
+    """Warns once, for a stage, about work that is not split between the halves. Does not warn if layers deferred weight
+    gradients through WeightGradStore."""
+
+    def __init__(self, module, name):
+        self.name, self.reported = name, False
+        self.names = {parameter: path for path, parameter in module.named_parameters()}
+
+    def report(self, words):
+        if not self.reported and not WeightGradStore.cache:
+            self.reported = True
+            warnings.warn(f"{self.name}: {words}", stacklevel=2)
+
+    def report_unsplit(self, what):
+        self.report(f"it uses {what}, so I is a full backward and W is empty")
+
+    def report_early(self, parameters, how):
+        names = sorted(self.names.get(parameter, "?") for parameter in parameters)
+        some = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        self.report(f"the input half (I) also computes the weight gradients of {some}, which enter through {how}. I "
+                    "takes longer than predicted, and W less")
+
+
+class Splitter(Reporter):
     """Runs the backwards of one stage in two halves, split at the outputs of its layers."""
 
     def __init__(self, module, name, run_backward):
-        self.name, self.run_backward = name, run_backward
-        self.parameters = {parameter: path for path, parameter in module.named_parameters()}
+        super().__init__(module, name)
+        self.run_backward = run_backward
         self.units = None  # between begin() and end(), the list of the _Calls so far; None at other times
-        self.reported = False
         for layer in module.modules():
             if _is_layer(layer):
                 layer.register_forward_hook(self._called)
@@ -125,13 +153,10 @@ class Splitter:
         return handed_on
 
     def _together(self, held):
-        """The leaf tensors whose gradients the input half must compute; None if the graph has a reentrant checkpoint:
-        then the input half must be a full backward."""
+        """The leaf tensors whose gradients the input half must compute. Raises _Unsplit if it must be a full
+        backward."""
         uses = Counter(p for call in held.units for p in call.parameters)
-        try:
-            found = _outside(held.roots, held.units)
-        except _Checkpoint:
-            return None
+        found = _outside(held.roots, held.units)
         # If two calls of layers share a parameter, the weight half of the later call would run on through the graph to
         # the earlier call. So the input half computes the gradient of this parameter.
         return found | {p for p, count in uses.items() if count > 1}
@@ -139,35 +164,34 @@ class Splitter:
     def backward_input(self, held, gradients):
         """Runs I. Returns the gradients of the inputs, and the functions with which W computes the deferred gradients
         of parameters; no functions if I was a full backward."""
+        try:
+            together = self._together(held)
+        except _Unsplit as error:
+            dx = self._full_backward(held, gradients)
+            self.report_unsplit(error)
+            return dx, []
         inputs = tuple(x for x in held.inputs if isinstance(x, torch.Tensor) and x.requires_grad and x.is_leaf)
-        together = self._together(held)
-        put_off = [] if together is None else [(call.output, [p for p in call.parameters if p not in together])
-                                               for call in held.units]
+        put_off = [(call.output, [p for p in call.parameters if p not in together]) for call in held.units]
         put_off = [(output, parameters) for output, parameters in put_off if parameters]
         if not put_off:
-            self.run_backward(held.roots, gradients)
-            self.report(together is None, self.parameters)
-            return tuple(x.grad if x.grad is not None else torch.zeros_like(x) for x in inputs), []
+            dx = self._full_backward(held, gradients)
+            self._report(self.names)
+            return dx, []
         direct = tuple(together.difference(inputs))
         outputs = tuple(output for output, _ in put_off)
         found = self.run_backward(held.roots, gradients, True, inputs + outputs + direct, False)
         computed = [(p, g) for p, g in zip(direct, found[len(inputs) + len(outputs):]) if g is not None]
         for parameter, gradient in computed:
             _accumulate(parameter, gradient)
-        self.report(False, [p for p, _ in computed])
+        self._report([p for p, _ in computed])
         dx = tuple(torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found))
         return dx, [partial(self.run_backward, (output,), (gradient,), False, tuple(parameters))
                     for (output, parameters), gradient in zip(put_off, found[len(inputs):]) if gradient is not None]
 
-    def report(self, has_checkpoint, parameters):
-        """Warns, once for the stage, that the input half computes weight gradients of `parameters`, and why. Does not
-        warn if there are none, or if layers deferred weight gradients through WeightGradStore."""
-        if self.reported or WeightGradStore.cache or not (has_checkpoint or parameters):
-            return
-        self.reported = True
-        names = sorted(self.parameters.get(p, "?") for p in parameters)
-        some = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-        reason = ("it uses reentrant checkpoints" if has_checkpoint else
-                  f"those of {some}, which enter through other operations than layers, or more than once")
-        warnings.warn(f"{self.name}: the input half (I) also computes weight gradients: {reason}. I takes longer "
-                      "than predicted, and W less", stacklevel=2)
+    def _full_backward(self, held, gradients):
+        self.run_backward(held.roots, gradients)
+        return Stage.input_gradients(held)
+
+    def _report(self, parameters):
+        if parameters:
+            self.report_early(parameters, "other operations than layers, or more than once")

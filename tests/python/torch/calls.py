@@ -1,6 +1,7 @@
 """One of two ranks. Tests what step() accepts, and what Pipeline and step() refuse, with which message."""
 
 import contextlib
+import copy
 
 import torch
 import torch.distributed as dist
@@ -53,6 +54,7 @@ def main():
     forward_only_in_pairs("decode")
     forward_only_in_pairs("prefill")
     arguments_and_shapes()
+    autocast()
 
 
 def loss_of_many_numbers():
@@ -180,6 +182,27 @@ def arguments_and_shapes():
                                   overlapped=lambda *_: None)
     x = torch.randn(4, 2)
     refused("by, power: a function that runs both halves of an F&B takes no", pipeline.step, x, target=x, by=x, power=2)
+
+
+def autocast():
+    """Under autocast, losses and gradients equal those without a pipeline. Stages then exchange bfloat16."""
+    program, rank = dps.compile(dps.schedule("zb-v"), ranks=2, microbatches=4), dist.get_rank()
+    torch.manual_seed(0)
+    model = nn.Sequential(*[nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 4)) for _ in range(program.stages)])
+    modules = [copy.deepcopy(model[chunk.stage]) for chunk in program.rank(rank).chunks]
+    pipeline = dps.torch.Pipeline(program, modules, lambda y, target: nn.functional.mse_loss(y.float(), target))
+    x, target = torch.randn(2, 8, 4)
+    given, targets = pipeline.share(x, target)
+    with torch.autocast("cpu", torch.bfloat16):
+        losses, _ = pipeline.step(given, target=targets)
+        wanted = []
+        for a, b in zip(x.chunk(4), target.chunk(4)):
+            wanted.append(nn.functional.mse_loss(model(a).float(), b))
+            (wanted[-1] / 4).backward()
+    assert losses is None or torch.equal(losses, torch.stack(wanted).detach()), (losses, wanted)
+    for chunk, module in zip(program.rank(rank).chunks, modules):
+        for mine, other in zip(module.parameters(), model[chunk.stage].parameters()):
+            assert torch.equal(mine.grad, other.grad), (mine.grad, other.grad)
 
 
 main()

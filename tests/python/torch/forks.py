@@ -1,4 +1,4 @@
-"""Tests I and W by the graph (GraphSplitter), where modules are not plain chains of layers."""
+"""Tests I and W, mostly by the graph (GraphSplitter), where modules are not plain chains of layers."""
 
 import torch
 from torch import nn
@@ -6,7 +6,7 @@ from torch.utils.checkpoint import checkpoint
 
 from dps.torch._graph import GraphSplitter
 from dps.torch._stage import Stage, run_backward
-from halves import counted, products, warned
+from halves import SPLITTERS, counted, products, warned
 from near import is_near
 
 WIDTH = 4
@@ -99,6 +99,16 @@ class Recomputed(nn.Module):
         return checkpoint(self.layers, x, use_reentrant=self.reentrant)
 
 
+class Compiled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.layers = nn.LayerNorm(WIDTH), InPlace().layers
+        self.compiled = torch.compile(lambda x: x + self.layers(x), backend="aot_eager")
+
+    def forward(self, x):
+        return self.compiled(self.norm(x))
+
+
 class TwoOutputs(nn.Module):
     """The second output depends on a parameter alone."""
 
@@ -110,10 +120,10 @@ class TwoOutputs(nn.Module):
         return self.linear(x * self.scale), self.scale.tanh()
 
 
-def halves(module, inputs, *dy):
+def halves(module, inputs, *dy, splitter=GraphSplitter):
     """Checks that I and W together give the gradients of a whole backward; returns the operations of each."""
     results = []
-    for kind in (None, GraphSplitter):
+    for kind in (None, splitter):
         module.zero_grad(set_to_none=True)
         stage = Stage(module, "stage", False, kind and kind(module, "stage", run_backward))
         given = tuple(x.clone().requires_grad_(x.requires_grad) for x in inputs)
@@ -158,6 +168,16 @@ def own_functions():
     assert len(said) == 1 and "gradients of weight, which enter through a torch.autograd.Function" in said[0], said
 
 
+def compiled():
+    """I of a stage with compiled code is a full backward. Once a full backward has compiled it, a backward that keeps
+    the graph would raise."""
+    torch.manual_seed(1)
+    x, dy = torch.randn(2, 3, WIDTH, dtype=torch.float64)
+    for splitter in SPLITTERS:
+        (_, of_w), said = warned(lambda: halves(Compiled().double(), (x.requires_grad_(),), dy, splitter=splitter))
+        assert not of_w and len(said) == 1 and "it uses torch.compile" in said[0], (of_w, said)
+
+
 def checkpoints():
     """I of a stage with checkpoints is a full backward, so that nothing is recomputed more than once. With
     non-reentrant checkpoints this holds from the second microbatch on: the first backward, which notices them, is still
@@ -175,4 +195,4 @@ def checkpoints():
             stage.backward_weight(held)
             said += words
             assert len(calls) == 1 or microbatch == 0, calls
-        assert len(said) == 1 and "it uses checkpoints" in said[0], said
+        assert len(said) == 1 and "reentrant checkpoints, so I is a full backward" in said[0], said

@@ -121,6 +121,10 @@ class Halves(unittest.TestCase):
     def test_checkpoints(self):
         forks.checkpoints()
 
+    @by_the_graph
+    def test_compiled(self):
+        forks.compiled()
+
 
 class Links(unittest.TestCase):
     def test_every_kind_of_tensor(self):
