@@ -68,7 +68,7 @@ static void help_cell(Reader *reader, const char *cell)
             reader->diagnostics,
             "cells are separated by commas; one is <stage><F|B|I|W><microbatch>, as 3F0, a message, as 3SEND_F0, an "
             "F&B, as (0F7;7B3)OVERLAP_F_B, an F&F, as (0F6;0F7)OVERLAP_F_F, or an update of weights, "
-            "<stage>U<version>, as 3U1; an F may name its version of the weights, as 3F0v1");
+            "<stage>U<version>, as 3U1; an F may name its version of the weights, as 3F0v1; p1:3F0 is of pipe 1");
     }
 }
 
@@ -221,13 +221,20 @@ static void read_rows(Reader *reader)
         Order *order = &schedule->orders[schedule->ranks];
         row(reader, next, stop, order);
         if (!order->count && reader->good) {
-            diag_error(reader->diagnostics, span_of(reader, next, stop), "rank %u has nothing to do: its row is empty",
-                       schedule->ranks);
-            diag_help(reader->diagnostics, "for an order of fewer ranks, remove this row");
+            diag_error(reader->diagnostics, span_of(reader, next, stop),
+                       "rank %u has nothing to do: its row has no pass", schedule->ranks);
+            diag_help(reader->diagnostics,
+                      "write its passes, as 0F0,0B0; for an order of fewer ranks, remove this row");
             reader->good = false;
         }
         next = newline ? newline + 1 : end;
     }
+}
+
+/* " of pipe 1"; "" if the order has only one pipe. */
+static const char *of_pipe(const Reader *reader, uint32_t pipe)
+{
+    return reader->schedule->pipe_count > 1 ? arena_format(reader->arena, " of pipe %u", pipe) : "";
 }
 
 /* Reports a pipe of which no rank runs a pass. The error points to the first cell of this pipe, if there is one. */
@@ -238,15 +245,13 @@ static void report_no_pass(Reader *reader, uint32_t pipe)
     for (uint32_t r = 0; r < schedule->ranks; r++)
         for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
             const Action *action = &schedule->orders[r].actions[i];
-            char name[48], of_pipe[32] = "";
+            char name[48];
             if (action->pipe != pipe)
                 continue;
             action_text(schedule, action, name, sizeof name);
-            if (schedule->pipe_count > 1)
-                snprintf(of_pipe, sizeof of_pipe, " of pipe %u", pipe);
             diag_error(reader->diagnostics, action->span, "rank %u has %s, but no rank runs any F, B, I or W%s", r,
-                       name, of_pipe);
-            diag_help(reader->diagnostics, "add cells for the passes, such as 0F0, or remove this cell");
+                       name, of_pipe(reader, pipe));
+            diag_help(reader->diagnostics, "add cells for the passes, or remove this cell");
             return;
         }
     diag_error(reader->diagnostics, (Span){0, 1}, "there are cells of pipe %u, but none of pipe %u",
@@ -307,12 +312,12 @@ static void report_nowhere(Reader *reader, uint32_t pipe, uint32_t stage)
             char name[48];
             action_text(schedule, action, name, sizeof name);
             diag_error(reader->diagnostics, action->span,
-                       "rank %u has %s, but no rank runs stage %u; the order has stages 0 to %u", r, name, stage,
-                       stages - 1);
+                       "rank %u has %s, but no rank runs stage %u%s; the order has stages 0 to %u", r, name, stage,
+                       of_pipe(reader, pipe), stages - 1);
             return;
         }
-    diag_error(reader->diagnostics, (Span){0, 1}, "no rank runs stage %u; the order has stages 0 to %u", stage,
-               stages - 1);
+    diag_error(reader->diagnostics, (Span){0, 1}, "no rank runs stage %u%s; the order has stages 0 to %u", stage,
+               of_pipe(reader, pipe), stages - 1);
 }
 
 enum { NOWHERE = UINT16_MAX };

@@ -521,7 +521,9 @@ bool expand(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnost
 {
     if (!ast->first_step) {
         diag_error(diagnostics, (Span){0, 0}, "the schedule has no steps");
-        diag_help(diagnostics, "write in which order a rank runs its passes: nF : M; nB : M;");
+        const char *const microbatches = ast->microbatches->name.symbol->text;
+        diag_help(diagnostics, "write in which order a rank runs its passes: nF : %s; nB : %s;", microbatches,
+                  microbatches);
         return false;
     }
     Expander *x = expander_new(ast, parameters, arena, schedule);

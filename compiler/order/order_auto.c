@@ -13,8 +13,7 @@ typedef struct Settings {
 
 static const char *here(const Settings *s, const Expression *expression)
 {
-    const char *text = values_text(s->ast, expression, s->values, s->arena);
-    return *text ? arena_format(s->arena, "here %s", text) : NULL;
+    return values_help(s->ast, expression, s->values, s->arena);
 }
 
 /* Evaluates a setting that is the same for all ranks; it is `usual` if the file does not give it. False, with a

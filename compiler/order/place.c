@@ -14,7 +14,14 @@ typedef struct Placer {
     RankErrors errors;
 } Placer;
 
-/* Evaluates an expression whose value must be in low..high. what: what the value counts, for the error. False, with a
+static void help_values(const Placer *p, const Expression *expression)
+{
+    const char *help = values_help(p->ast, expression, p->values, p->arena);
+    if (help)
+        diag_help(p->diagnostics, "%s", help);
+}
+
+/* Evaluates an expression whose value must be in low..high. what: what the value is, for the error. False, with a
    diagnostic: it has no value, or one out of this range. */
 static bool evaluate_within(Placer *p, const Expression *expression, const char *what, int64_t low, int64_t high,
                             int64_t *value)
@@ -25,15 +32,13 @@ static bool evaluate_within(Placer *p, const Expression *expression, const char 
         culprit = fault.expression;
         diag_error(p->diagnostics, culprit->span, "%s", fault_text(&fault, p->arena));
     } else if (*value < low || *value > high) {
-        diag_error(p->diagnostics, expression->span, "%lld %s: there can be %lld to %lld", (long long)*value, what,
+        diag_error(p->diagnostics, expression->span, "%s is %lld: it must be %lld to %lld", what, (long long)*value,
                    (long long)low, (long long)high);
         diag_refuses(p->diagnostics);
     } else {
         return true;
     }
-    const char *text = values_text(p->ast, culprit, p->values, p->arena);
-    if (*text)
-        diag_help(p->diagnostics, "here %s", text);
+    help_values(p, culprit);
     return false;
 }
 
@@ -53,7 +58,7 @@ static bool place_stage(Placer *p, const Item *item, uint32_t stage, Home *home)
         home->rank = (uint16_t)rank;
         return true;
     }
-    diag_help(p->diagnostics, "here %s", values_text(p->ast, item->pipe.rank, p->values, p->arena));
+    help_values(p, item->pipe.rank);
     return false;
 }
 
@@ -98,7 +103,7 @@ static bool place_versions(Placer *p, const Item *item, PlacedPipe *pipe)
             pipe->versions[m] = (uint32_t)version;
             continue;
         }
-        diag_help(p->diagnostics, "here %s", values_text(p->ast, item->pipe.version, p->values, p->arena));
+        help_values(p, item->pipe.version);
         return false;
     }
     return true;
@@ -109,12 +114,12 @@ static bool place_pipe(Placer *p, const Item *item, PlacedPipe *pipe)
     int64_t stages, microbatches, written;
     pipe->name = item->name.symbol->text;
     pipe->span = item->name.span;
-    if (!evaluate_within(p, item->pipe.stages, "stages", 1, PROGRAM_STAGES_MAX, &stages) ||
-        !evaluate_within(p, item->pipe.microbatches, "microbatches in a pipe", 1, PROGRAM_MICROBATCHES_MAX,
-                         &microbatches))
+    if (!evaluate_within(p, item->pipe.stages, "the number of stages", 1, PROGRAM_STAGES_MAX, &stages) ||
+        !evaluate_within(p, item->pipe.microbatches, "the number of microbatches in a pipe", 1,
+                         PROGRAM_MICROBATCHES_MAX, &microbatches))
         return false;
-    if (item->pipe.written && !evaluate_within(p, item->pipe.written, "microbatches written in a pipe", microbatches,
-                                               PROGRAM_MICROBATCHES_MAX, &written))
+    if (item->pipe.written && !evaluate_within(p, item->pipe.written, "the number of microbatches after `of`",
+                                               microbatches, PROGRAM_MICROBATCHES_MAX, &written))
         return false;
     pipe->stages = (uint32_t)stages;
     pipe->microbatches = (uint32_t)microbatches;
@@ -155,15 +160,17 @@ static bool place_pipes(Placer *p)
         }
     }
     if (good && together != schedule->microbatches) {
-        diag_error(p->diagnostics, schedule->pipes[0].span, "%s %llu microbatches, but the schedule has %u",
-                   schedule->pipe_count > 1 ? "the pipes together have" : "the pipe has", (unsigned long long)together,
-                   schedule->microbatches);
+        diag_error(p->diagnostics, schedule->pipes[0].span, "%s %s, but the schedule has %u",
+                   schedule->pipe_count > 1 ? "the pipes together have" : "the pipe has",
+                   counted(together, "microbatch").text, schedule->microbatches);
         diag_note(p->diagnostics, p->ast->microbatches->span, "declared here");
-        diag_help(p->diagnostics,
-                  schedule->pipe_count > 1
-                      ? "the pipes share the microbatches of the schedule: %s/2 microbatches for each of two pipes"
-                      : "give the pipe all microbatches of the schedule: %s microbatches",
-                  p->ast->microbatches->name.symbol->text);
+        const char *const name = p->ast->microbatches->name.symbol->text;
+        if (schedule->pipe_count > 1)
+            diag_help(p->diagnostics,
+                      "the pipes share the microbatches of the schedule: of two pipes, one has %s/2 and one %s-%s/2",
+                      name, name, name);
+        else
+            diag_help(p->diagnostics, "give the pipe all microbatches of the schedule: %s microbatches", name);
         good = false;
     }
     return good;
@@ -244,8 +251,7 @@ static void chunks_as_declared(Placer *p, uint32_t rank, uint32_t declared, cons
         if (!evaluate(item->value, p->values, &pipe, &fault)) {
             RankError *error = rank_error(&p->errors, rank, fault.expression->span, "%s", fault_text(&fault, p->arena));
             if (error)
-                error->help =
-                    arena_format(p->arena, "here %s", values_text(p->ast, fault.expression, p->values, p->arena));
+                error->help = values_help(p->ast, fault.expression, p->values, p->arena);
             return;
         }
         if (pipe < 0 || pipe >= schedule->pipe_count) {
@@ -334,8 +340,8 @@ static bool place_recipe(Placer *p, const Item *item, Recipe *recipe)
     *recipe = item->recipe.made;
     if (!share->part)
         return true;
-    if (!evaluate_within(p, share->whole, "multiprocessors", 2, RECIPE_SHARE_MAX, &whole) ||
-        !evaluate_within(p, share->part, "multiprocessors for communication", 1, whole - 1, &part))
+    if (!evaluate_within(p, share->whole, "the number of multiprocessors", 2, RECIPE_SHARE_MAX, &whole) ||
+        !evaluate_within(p, share->part, "the number of multiprocessors for communication", 1, whole - 1, &part))
         return false;
     recipe->share = (uint16_t)part;
     recipe->whole = (uint16_t)whole;

@@ -99,7 +99,9 @@ static bool suggest(const Ast *ast, const Parameters *parameters, const Item *it
     if (below && above)
         diag_help(diagnostics, "the nearest numbers that work: %s%lld or %lld", option, below, above);
     else if (below || above)
-        diag_help(diagnostics, "the nearest number that works: %s%lld", option, below ? below : above);
+        /* a parameter may be less than 1, and such a number may be nearer than the one above */
+        diag_help(diagnostics, "%s number that works: %s%lld",
+                  below || item->kind != ITEM_PARAM ? "the nearest" : "the next", option, below ? below : above);
     return below || above;
 }
 
@@ -131,9 +133,9 @@ static void report_fault(const Ast *ast, const Fault *fault, const int64_t *valu
                          Diagnostics *diagnostics)
 {
     diag_error(diagnostics, fault->expression->span, "%s", fault_text(fault, arena));
-    const char *text = values_text(ast, fault->expression, values, arena);
-    if (*text)
-        diag_help(diagnostics, "with %s", text);
+    const char *help = values_help(ast, fault->expression, values, arena);
+    if (help)
+        diag_help(diagnostics, "%s", help);
 }
 
 static bool report_limit(const Item *item, const int64_t *values, Diagnostics *diagnostics)
@@ -152,9 +154,9 @@ static void report_failed(const Ast *ast, const Item *item, const Parameters *pa
     diag_refuses(diagnostics);
     if (diag_full(diagnostics))
         return;
-    const char *text = values_text(ast, item->value, values, arena);
-    if (*text)
-        diag_help(diagnostics, "here %s", text);
+    const char *help = values_help(ast, item->value, values, arena);
+    if (help)
+        diag_help(diagnostics, "%s", help);
     const uint8_t depends = item->value->depends;
     if (depends & DEPENDS_ON_PARAMETERS && suggest_given(ast, parameters, values, arena, diagnostics))
         return;
@@ -208,7 +210,7 @@ void require_for_rank(const Ast *ast, uint32_t rank, int64_t *values, RankErrors
                                    : rank_error(errors, rank, culprit->span, "%s", fault_text(&fault, errors->arena));
             if (error) {
                 error->refuses = outcome == FAILS;
-                error->help = arena_format(errors->arena, "here %s", values_text(ast, culprit, values, errors->arena));
+                error->help = values_help(ast, culprit, values, errors->arena);
             }
         }
         if (outcome == HAS_FAULT)

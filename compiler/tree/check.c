@@ -127,7 +127,7 @@ static void unknown_name(Checker *c, const Expression *name)
         return;
     const Item *below = declared_below(c->ast, name->symbol);
     if (below) {
-        diag_note(c->diagnostics, below->name.span, "it is declared below its use: move it up");
+        diag_note(c->diagnostics, below->name.span, "it is declared here: a name is known only after its declaration");
         return;
     }
     NearestWord nearest = nearest_to(name->symbol->text);
@@ -270,7 +270,7 @@ static void check_known_early(Checker *c, const Expression *expression, const ch
         return;
     diag_error(c->diagnostics, expression->span, "%s decided before the costs are known", what);
     diag_help(c->diagnostics,
-              "costs depend on the number of stages: use cost() in `let`, `param`, `require` and steps");
+              "costs depend on the number of stages: this value may not use cost(), directly or through other names");
 }
 
 /* check_for_all_ranks and check_known_early, for an expression that decides the placement. */
@@ -321,8 +321,8 @@ static void check_joined(Checker *c, const Pass *pass, const Pass *before)
         !(before && before->joined))
         return;
     diag_error(c->diagnostics, (Span){pass->span.begin, pass->next->span.end},
-               "`&` joins an F and the B or I after it, or two F");
-    if (is_backward(pass) && pass->next->kind == ACTION_F)
+               "`&` joins two passes: an F and the B or I after it, or two F");
+    if (is_backward(pass) && pass->next->kind == ACTION_F && !(before && before->joined))
         diag_help(c->diagnostics, "write the F first");
     else
         diag_help(c->diagnostics, "for example F0&B1");
@@ -415,6 +415,9 @@ static void check_block(Checker *c, Item *items)
     leave_scope(c, scope);
 }
 
+/* The file's name for the number of ranks or microbatches; `usual` if it has no such item. */
+static const char *name_of(const Item *item, const char *usual) { return item ? item->name.symbol->text : usual; }
+
 static void check_setting(Checker *c, Item *item, const WrittenSetting *written)
 {
     if (!written->value) {
@@ -453,8 +456,10 @@ static void check_order(Checker *c, Item *item)
     if (item->order.settings[SETTING_MEMORY])
         return;
     diag_error(c->diagnostics, item->span, "`order auto` does not say how much memory a rank has");
-    diag_help(c->diagnostics, "`memory` counts halves of the activation of one microbatch in one stage; 1F1B needs "
-                              "order auto(memory = 2*P);");
+    diag_help(c->diagnostics,
+              "without `input` and `weight`, `memory` counts halves of the activation of one microbatch in one stage; "
+              "1F1B then needs order auto(memory = 2*%s);",
+              name_of(c->ast->ranks, "P"));
 }
 
 /* Reports the first step, each `M of N microbatches` of a pipe, and `squeeze`: a file with `order auto` can have none
@@ -607,17 +612,23 @@ static void check_recipe_used(const Ast *ast, Diagnostics *diagnostics)
     const char *const pair = forward ? "F&F" : "F&B";
     if (forward ? ast->has_forward_pairs : ast->has_pairs)
         return;
-    if (ast->order && !forward) {
-        diag_error(diagnostics, ast->any_recipe->span, "`order auto` makes no F&B for this recipe");
-        diag_help(diagnostics,
-                  "with `overlap` among its settings, `order auto` makes F&Bs: order auto(memory = 2*P, overlap);");
+    if (ast->order) {
+        diag_error(diagnostics, ast->any_recipe->span, "`order auto` makes no %s for this recipe", pair);
+        if (forward)
+            diag_help(diagnostics, "remove the recipe");
+        else
+            diag_help(diagnostics,
+                      "with `overlap` among its settings, `order auto` makes F&Bs: order auto(memory = 2*%s, overlap);",
+                      name_of(ast->ranks, "P"));
         return;
     }
     diag_error(diagnostics, ast->any_recipe->span, "no step has an %s for this recipe", pair);
-    diag_help(diagnostics, forward ? "write F&F in a step, or `overlap` after a step with only F: nF : M overlap; or "
-                                     "remove the recipe"
-                                   : "write F&B in a step, or `overlap` after a step with F and B: nFB : M overlap; or "
-                                     "remove the recipe");
+    diag_help(diagnostics,
+              forward
+                  ? "write F&F in a step, or `overlap` after a step with only F: nF : %s overlap; or remove the recipe"
+                  : "write F&B in a step, or `overlap` after a step with F and B: nFB : %s overlap; or remove the "
+                    "recipe",
+              name_of(ast->microbatches, "M"));
 }
 
 bool check(Ast *ast, Arena *arena, Diagnostics *diagnostics)
@@ -643,7 +654,8 @@ bool check(Ast *ast, Arena *arena, Diagnostics *diagnostics)
     }
     if (!ast->pipe_count) {
         diag_error(diagnostics, start, "the schedule has no pipe");
-        diag_help(diagnostics, "write: pipe a: P stages, stage s on s, M microbatches;");
+        diag_help(diagnostics, "write: pipe a: %s stages, stage s on s, %s microbatches;", name_of(ast->ranks, "P"),
+                  name_of(ast->microbatches, "M"));
     } else if (ast->pipe_count > PROGRAM_PIPES_MAX) {
         diag_error(diagnostics, start, "the schedule has %u pipes; it can have at most %d", ast->pipe_count,
                    PROGRAM_PIPES_MAX);

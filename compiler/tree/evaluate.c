@@ -135,3 +135,9 @@ const char *values_text(const Ast *ast, const Expression *expression, const int6
                             (long long)values[slots[i]]);
     return text;
 }
+
+const char *values_help(const Ast *ast, const Expression *expression, const int64_t *values, Arena *arena)
+{
+    const char *text = values_text(ast, expression, values, arena);
+    return *text ? arena_format(arena, "here %s", text) : NULL;
+}

@@ -20,5 +20,7 @@ bool evaluate(const Expression *expression, const int64_t *values, int64_t *resu
 const char *fault_text(const Fault *fault, Arena *arena);
 /* The first 8 names in the expression with their values as text: "P = 8, r = 3"; "" if the expression has no names. */
 const char *values_text(const Ast *ast, const Expression *expression, const int64_t *values, Arena *arena);
+/* The same as a help: "here P = 8, r = 3"; NULL if the expression has no names. */
+const char *values_help(const Ast *ast, const Expression *expression, const int64_t *values, Arena *arena);
 
 #endif

@@ -52,10 +52,10 @@ static Status unknown_parameter(const Ast *ast, const char *name, const char *op
 {
     /* --sweep sets the numbers of ranks and microbatches by name too, like parameters */
     const bool sizes_too = strcmp(option, "--sweep") == 0;
-    if (strcmp(ast->ranks->name.symbol->text, name) == 0)
+    if (strcmp(ast->ranks->name.symbol->text, name) == 0 || strcmp(name, "ranks") == 0)
         return error_set(error, STATUS_BAD_USAGE, "%s %s: for the number of ranks write %s", option, name,
                          sizes_too ? "ranks=..." : "--ranks N");
-    if (strcmp(ast->microbatches->name.symbol->text, name) == 0)
+    if (strcmp(ast->microbatches->name.symbol->text, name) == 0 || strcmp(name, "microbatches") == 0)
         return error_set(error, STATUS_BAD_USAGE, "%s %s: for the number of microbatches write %s", option, name,
                          sizes_too ? "microbatches=..." : "--microbatches N");
     char list[512] = "";

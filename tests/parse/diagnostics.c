@@ -81,7 +81,8 @@ static void habits(void **state)
     REPORTS(TWO "nf0 : M; if r == 0 { nF : M; } elif r == 1 { nF : M; }\n// all", "2:1: error: expected", "not `nf0`",
             "passes are written with capital letters", "not `elif`", "} else if r == 1 {", "a comment begins with #");
     REPORTS(TWO "repeat i < 2 { repeat i < 2 { B&F; } } nB : M + mm;", "`i` is declared twice", "rename one of them",
-            "`&` joins an F and the B or I", "write the F first", "unknown name `mm`", "known here: a, M, P, r");
+            "`&` joins two passes: an F and the B or I", "write the F first", "unknown name `mm`",
+            "known here: a, M, P, r");
     REPORTS(TWO, "t.dps:1:1: error: the schedule has no steps", "nF : M; nB : M;");
     REPORTS(TWO "nFIW : M; W;", "2:11: error: rank 0 (and 1 more): no I is left for this W to complete");
     REPORTS(TWO "at 0: F; nB : M;", "this pass has no time slot", "write `at SLOT:` before its step");
@@ -127,7 +128,7 @@ static void searched(void **state)
             "has no setting `memroy`", "help: did you mean `memory`?", "has no setting `x`",
             "help: the settings are `memory`, `input`, `weight`, `effort` and `overlap`");
     REPORTS(TWO "order auto(effort = r);", "`order auto` does not say how much memory a rank has",
-            "help: `memory` counts halves", "cannot be used here: this setting is");
+            "help: without `input` and `weight`, `memory` counts halves", "cannot be used here: this setting is");
     REPORTS(TWO "nFB : M;\norder auto(memory = 4);",
             "t.dps:2:2: error: a schedule has either `order auto` or steps, not both", "t.dps:3:1: note: here");
     REPORTS(TWO "if P { order auto(memory = 4); }", "this belongs outside of all blocks");
@@ -243,7 +244,7 @@ static void names(void **state)
     REPORTS("schedule t;\nranks P = r;\nmicrobatches M = h;\nlet h = min(r, P-1-r);\npipe a: P+h stages, stage s on "
             "s+r, mm microbatches;\n",
             "t.dps:2:11: error: r, the rank, cannot be used here: the number of ranks is the same for all ranks",
-            "t.dps:3:18: error: unknown name `h`", "t.dps:4:5: note: it is declared below its use",
+            "t.dps:3:18: error: unknown name `h`", "t.dps:4:5: note: it is declared here: a name is known only after",
             "t.dps:5:11: error: `h` depends on r, the rank, but the number of stages is the same for all ranks",
             "t.dps:4:5: note: it is computed from r here",
             "t.dps:5:34: error: r, the rank, cannot be used here: where a stage lives is",
@@ -274,25 +275,29 @@ static void names(void **state)
             "help: write cost(F); the names of costs are fixed");
     REPORTS(TWO "let x = cost + 1;", "unknown name `cost`", "help: write cost(F); the names of costs are fixed");
     REPORTS(TWO "let x = cost(F;", "expected a pass or `)`, not `;`", "note: to close this `(`");
-    REPORTS("schedule t; ranks P = 2*cost(F); microbatches M = 2; param k = cost(I); pipe a: k stages, stage s on "
-            "k, M of k microbatches;\nchunk 0 = cost(comm);",
-            "1:23: error: the number of ranks is decided before the costs are known",
-            "help: costs depend on the number of stages: use cost() in `let`, `param`, `require` and steps",
-            "the number of stages is decided", "where a stage lives is", "the number of microbatches is decided",
-            "2:11: error: the pipe of a chunk is");
+    REPORTS(
+        "schedule t; ranks P = 2*cost(F); microbatches M = 2; param k = cost(I); pipe a: k stages, stage s on "
+        "k, M of k microbatches;\nchunk 0 = cost(comm);",
+        "1:23: error: the number of ranks is decided before the costs are known",
+        "help: costs depend on the number of stages: this value may not use cost(), directly or through other names",
+        "the number of stages is decided", "where a stage lives is", "the number of microbatches is decided",
+        "2:11: error: the pipe of a chunk is");
     REPORTS(TWO "repeat k < 3 { let z = k; } F : z + k;", "unknown name `z`", "unknown name `k`");
     REPORTS(TWO "repeat k < 3 { ranks Q = 3; repeat k < 2 { F; } }", "this belongs outside of all blocks",
             "`k` is declared twice");
-    REPORTS("schedule t;", "does not say its number of ranks", "does not say its number of microbatches",
-            "has no pipe");
+    REPORTS("schedule t;", "does not say its number of ranks", "does not say its number of microbatches", "has no pipe",
+            "help: write: pipe a: P stages, stage s on s, M microbatches;");
+    REPORTS("schedule t; ranks N = 2; microbatches K = 2;", "has no pipe",
+            "help: write: pipe a: N stages, stage s on s, K microbatches;");
 }
 
 static void steps(void **state)
 {
     (void)state;
     REPORTS(TWO "F0&B0 F0 : 3 overlap;", "either `overlap` or `&`, not both");
-    REPORTS(TWO "B0&F0;", "`&` joins an F and the B or I after it, or two F", "help: write the F first");
-    REPORTS(TWO "F&W; F&B&F;", "`&` joins", "`&` joins");
+    REPORTS(TWO "B0&F0;", "`&` joins two passes: an F and the B or I after it, or two F", "help: write the F first");
+    REPORTS(TWO "F&W; F&B&F;", "`&` joins two passes", "for example F0&B1", "`&` joins two passes",
+            "for example F0&B1");
     REPORTS(TWO "F W overlap;", "`overlap` needs an F directly followed by a B or I");
     REPORTS(TWO "F W split from 0; W B split from 0;", "`split` needs a backward pass", "`split` has no effect here");
     REPORTS(TWO "F300; F0{1};", "chunk 300: a rank holds at most 255", "has its chunk twice");
@@ -308,7 +313,7 @@ static void placement(void **state)
     REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: P stages, stage s on s, M/2 microbatches;\n"
             "pipe b: P stages, stage s on 1-s, M/2 microbatches;",
             "the pipes together have 2 microbatches, but the schedule has 3", "note: declared here",
-            "the pipes share the microbatches of the schedule: M/2");
+            "the pipes share the microbatches of the schedule: of two pipes, one has M/2 and one M-M/2");
     REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M/2 microbatches;\n"
             "pipe b: P+1 stages, stage s on 0, M/2 microbatches;",
             "pipe b has 3 stages, but pipe a has 2", "note: all pipes are copies of the same stages");
@@ -318,11 +323,11 @@ static void placement(void **state)
     REPORTS("schedule t; ranks P = 0; microbatches M = 2; pipe a: 2 stages, stage s on s, M microbatches;",
             "0 ranks: there can be 1 to 4096");
     REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 65536 stages, stage s on 0, M microbatches;",
-            "65536 stages: there can be");
+            "the number of stages is 65536: it must be 1 to 65535");
     REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 256 stages, stage s on 0, M microbatches;",
             "rank 0: 256 stages live on this rank: it can hold at most 255");
     REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 1 stages, stage s on 0, M of 1 microbatches;",
-            "1 microbatches written in a pipe: there can be 2 to");
+            "the number of microbatches after `of` is 1: it must be 2 to");
     REPORTS(TWO "chunk 0 = r; ", "rank 1: chunk 0 must be the name of a pipe, not 1");
     REPORTS(TWO "chunk 0 = a; chunk 1 = a;",
             "rank 0 (and 1 more): chunk 1 has no stage: pipe a has 1 stage on this rank");
@@ -374,6 +379,9 @@ static void parameters(void **state)
     parameters_set(&given, &front.arena, "P", 1);
     assert_int_equal(parameters_check(front.ast, &given, "-D", &error), STATUS_BAD_USAGE);
     assert_non_null(strstr(error.text, "--ranks"));
+    given.others[0].name = "microbatches";
+    assert_int_equal(parameters_check(front.ast, &given, "-D", &error), STATUS_BAD_USAGE);
+    assert_string_equal(error.text, "-D microbatches: for the number of microbatches write --microbatches N");
     front_close(&front);
 }
 
