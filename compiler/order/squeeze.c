@@ -10,7 +10,7 @@ static bool fits(const Item *item, const Schedule *schedule, const Timeline *tim
                    "too long for `squeeze`: %s of %.0f time slots each (one for each F, I or W); all ranks together "
                    "can have at most %d",
                    counted(schedule->ranks, "rank").text, times->makespan, SQUEEZE_SLOTS_MAX);
-        diag_help(diagnostics, "fewer microbatches need fewer time slots");
+        diag_help(diagnostics, "fewer ranks, stages or microbatches need fewer time slots");
         return false;
     }
     for (uint32_t r = 0; r < schedule->ranks; r++)

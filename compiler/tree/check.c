@@ -623,12 +623,16 @@ static void check_recipe_used(const Ast *ast, Diagnostics *diagnostics)
         return;
     }
     diag_error(diagnostics, ast->any_recipe->span, "no step has an %s for this recipe", pair);
-    diag_help(diagnostics,
-              forward
-                  ? "write F&F in a step, or `overlap` after a step with only F: nF : %s overlap; or remove the recipe"
-                  : "write F&B in a step, or `overlap` after a step with F and B: nFB : %s overlap; or remove the "
-                    "recipe",
-              name_of(ast->microbatches, "M"));
+    if (forward)
+        diag_help(
+            diagnostics,
+            "in a schedule without any B, I and W, write F&F in a step, or `overlap` after a step: nF : %s overlap; "
+            "in any other, remove the recipe",
+            name_of(ast->microbatches, "M"));
+    else
+        diag_help(diagnostics,
+                  "write F&B in a step, or `overlap` after a step with F and B: nFB : 4 overlap; or remove "
+                  "the recipe");
 }
 
 bool check(Ast *ast, Arena *arena, Diagnostics *diagnostics)

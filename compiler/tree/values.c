@@ -58,6 +58,7 @@ static Status unknown_parameter(const Ast *ast, const char *name, const char *op
     if (strcmp(ast->microbatches->name.symbol->text, name) == 0 || strcmp(name, "microbatches") == 0)
         return error_set(error, STATUS_BAD_USAGE, "%s %s: for the number of microbatches write %s", option, name,
                          sizes_too ? "microbatches=..." : "--microbatches N");
+    const char *more = "";
     char list[512] = "";
     size_t used = 0;
     NearestWord nearest = nearest_to(name);
@@ -69,7 +70,9 @@ static Status unknown_parameter(const Ast *ast, const char *name, const char *op
         if (item->kind == ITEM_PARAM) {
             const char *known = item->name.symbol->text;
             nearest_consider(&nearest, known);
-            if (used < sizeof list)
+            if (used && used + strlen(known) + 2 >= sizeof list)
+                more = ", ...";
+            else
                 used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", known);
         }
     const char *const meant = nearest.word ? nearest.word : "";
@@ -77,8 +80,8 @@ static Status unknown_parameter(const Ast *ast, const char *name, const char *op
     if (!used)
         return error_set(error, STATUS_BAD_USAGE, "%s %s: schedule %s has no parameters of its own%s%s%s", option, name,
                          ast->schedule, before, meant, after);
-    return error_set(error, STATUS_BAD_USAGE, "%s %s: no such parameter%s%s%s; schedule %s has: %s", option, name,
-                     before, meant, after, ast->schedule, list);
+    return error_set(error, STATUS_BAD_USAGE, "%s %s: no such parameter%s%s%s; schedule %s has: %s%s", option, name,
+                     before, meant, after, ast->schedule, list, more);
 }
 
 Status parameters_check(const Ast *ast, const Parameters *parameters, const char *option, Error *error)

@@ -101,7 +101,8 @@ static void what_cannot_be_squeezed(void **state)
     (void)state;
     REPORTS("schedule t; ranks P = 4000; microbatches M = 50; pipe a: P stages, stage s on s, M microbatches; nFIW : "
             "M; squeeze;",
-            "1:108: error: too long for `squeeze`: 4000 ranks of 40", "fewer microbatches need fewer time slots");
+            "1:108: error: too long for `squeeze`: 4000 ranks of 40",
+            "fewer ranks, stages or microbatches need fewer time slots");
     REPORTS(TWO "order auto(memory = 2*P); squeeze;",
             "2:27: error: `squeeze` moves the passes of steps: with `order auto` leave it out");
     REPORTS(TWO "nFIW : M; squeeze if r;", "the condition of `squeeze` is", "rank");
