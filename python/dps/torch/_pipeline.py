@@ -23,7 +23,7 @@ from ._norm import counted_parameters, sum_of_squares
 from ._plan import Plan
 from ._ready import Ready
 from ._stage import Stage, run_backward
-from ._sums import GradientSum, Sum, begin_equal, check_copies, fill_gradients, owned_parameters
+from ._sums import GradientSum, Sum, begin_equal, check_copies, divide, fill_gradients, owned_parameters
 
 
 _RECORDED = 16  # number of last steps whose times are kept, for trace() and profile()
@@ -203,7 +203,7 @@ class Pipeline(Actions):
             if made[key] is not None:
                 begin_equal(self.modules[chunk], made[key], members[0] == dist.get_rank())
             name = f"another rank that sums stage {self.plan.chunks[chunk].stage}"
-            sums[chunk] = GradientSum(parameters[chunk], made[key], name)
+            sums[chunk] = GradientSum(parameters[chunk], made[key], len(members), name)
         return sums
 
     def _sum_group(self, members, name, chunk, parameters):
@@ -321,6 +321,8 @@ class Pipeline(Actions):
             raise PipelineError(f"this pipeline has failed and cannot be used any more: {self._failures.words}")
         mode = torch.is_grad_enabled() and not self.program.is_forward_only
         self._begin(mode, inputs, target, return_outputs, arguments)
+        if mode:
+            self._begin_sums()
         actions_and_functions = self._runs.get(mode) or self._first_run(mode)
         with torch.set_grad_enabled(mode):
             recorded = self._run(*actions_and_functions, mode)
@@ -385,11 +387,19 @@ class Pipeline(Actions):
             return "the sum of the gradients of tied parameters"
         return f"{actions[at].name} (line {actions[at].instruction.line} of {self.program.source})"
 
+    def _begin_sums(self):
+        for total in self._sums:
+            total.begin()
+        for parameter, group in self._tied_here():
+            divide([parameter], dist.get_world_size(group))
+
+    def _tied_here(self):
+        """The pairs of `tied` whose group contains this process."""
+        return [(parameter, group) for parameter, group in self.tied if dist.get_rank(group) >= 0]
+
     def _sum_tied(self):
         fill_gradients(parameter for parameter, _ in self.tied)
-        for parameter, group in self.tied:
-            if dist.get_rank(group) < 0:  # this process is not in the group
-                continue
+        for parameter, group in self._tied_here():
             total = Sum(parameter.grad, partial(dist.all_reduce, group=group, async_op=True))
             try:
                 total.wait(timedelta(seconds=self.deadline))

@@ -87,6 +87,14 @@ def fill_gradients(parameters):
             parameter.grad = torch.zeros_like(parameter)
 
 
+def divide(parameters, size):
+    """Divides gradients of earlier steps, which the caller has not zeroed, by the number of processes whose gradients
+    will be summed. These processes have the same gradients of earlier steps, so their sum is what it was before."""
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parameter.grad.div_(size)
+
+
 class Sum:
     """The sum of a tensor over processes, in place.
 
@@ -125,16 +133,21 @@ def _holder():
 
 
 class GradientSum:
-    """The sum of a chunk's gradients over the processes of a group. post() starts it; wait() waits for it, and writes
-    it into the gradients.
+    """The sum of a chunk's gradients over the processes of a group. begin() must be called before the first backward of
+    a step. post() starts the sum; wait() waits for it, and writes it into the gradients.
 
     group    a gloo group (dps.torch._group.connect), or a dps.torch._nccl.Group; None: this process is the only one, so
              nothing is summed
+    size     the number of processes in the group
     others   the name of the other processes of the group in errors"""
 
-    def __init__(self, parameters, group, others):
-        self.parameters, self.group, self.others = parameters, group, others
+    def __init__(self, parameters, group, size, others):
+        self.parameters, self.group, self.size, self.others = parameters, group, size, others
         self.flying = []
+
+    def begin(self):
+        if self.group is not None:
+            divide(self.parameters, self.size)
 
     def post(self):
         if self.group is None:

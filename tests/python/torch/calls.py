@@ -55,6 +55,8 @@ def main():
     forward_only_in_pairs("prefill")
     arguments_and_shapes()
     autocast()
+    accumulated("dualpipe", tied=False)
+    accumulated("1f1b", tied=True)
 
 
 def loss_of_many_numbers():
@@ -203,6 +205,27 @@ def autocast():
     for chunk, module in zip(program.rank(rank).chunks, modules):
         for mine, other in zip(module.parameters(), model[chunk.stage].parameters()):
             assert torch.equal(mine.grad, other.grad), (mine.grad, other.grad)
+
+
+def accumulated(schedule, tied):
+    """Several steps without zero_grad() add up their gradients, also those of copies of a stage and of tied weights."""
+    program, rank = dps.compile(dps.schedule(schedule), ranks=2, microbatches=4), dist.get_rank()
+    torch.manual_seed(0)
+    model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(program.stages)]).double()
+    modules = [copy.deepcopy(model[chunk.stage]) for chunk in program.rank(rank).chunks]
+    if tied:
+        model[1].weight = model[0].weight
+        modules[0].weight = copy.deepcopy(model[0].weight)
+    pipeline = dps.torch.Pipeline(program, modules, nn.functional.mse_loss,
+                                  tied=[(modules[0].weight, dist.group.WORLD)] if tied else [])
+    for _ in range(3):
+        x, target = torch.randn(2, 8, 4, dtype=torch.float64)
+        given, targets = pipeline.share(x, target)
+        pipeline.step(given, target=targets)
+        nn.functional.mse_loss(model(x), target).backward()
+    for chunk, module in zip(program.rank(rank).chunks, modules):
+        for mine, other in zip(module.parameters(), model[chunk.stage].parameters()):
+            assert torch.allclose(mine.grad, other.grad, rtol=1e-13), (schedule, mine.grad, other.grad)
 
 
 main()
