@@ -24,13 +24,15 @@ static void put_pass(const Calibration *calibration, uint32_t stage, uint8_t kin
 {
     const Samples *samples = &calibration->passes[stage][kind];
     const double part = calibration->parts[stage][kind];
+    const char *pair = calibration->pairs[stage] ? "F&B" : "F&F";
     put_cost(action_names[kind], stage, samples_typical(samples), stream);
     if (part > 0)
-        fprintf(stream, "derived: %.2g of an F&B, as it never ran alone; %s", part,
+        fprintf(stream, "derived: %.2g of an %s, as it never ran alone; %s", part, pair,
                 counted(samples->count, "sample").text);
     else
-        fprintf(stream, "measured: %s%s", counted(samples->count, "sample").text,
-                calibration->paired[stage][kind] ? " in F&Bs, as it never ran alone," : "");
+        fprintf(stream, "measured: %s", counted(samples->count, "sample").text);
+    if (!(part > 0) && calibration->paired[stage][kind])
+        fprintf(stream, " in %ss, as it never ran alone,", pair);
     put_range(samples, stream);
     putc('\n', stream);
 }
@@ -65,14 +67,15 @@ static Samples typical_messages(const Calibration *calibration)
 
 /* Writes the cost of a message. If the traces have messages of different sizes, fits a line through their typical
    times by least squares: its value at 0 bytes is the latency, its slope the time of a byte. Unless the line has a
-   positive slope and a latency of at least 0, writes the typical time of the messages, or 0 if there are none. */
+   positive slope and a latency of at least 0, and the size in the first trace is known, writes the typical time of
+   the messages, or 0 if there are none. */
 static void put_messages(const Calibration *calibration, FILE *stream)
 {
     double n = 0, x = 0, y = 0, xx = 0, xy = 0;
     for (int t = 0; t < calibration->count; t++) {
         const double bytes = calibration->inputs[t].trace.message_bytes;
         const double time = samples_typical(&calibration->inputs[t].messages);
-        if (isnan(time))
+        if (isnan(time) || bytes <= 0)
             continue;
         n++;
         x += bytes;
@@ -83,12 +86,12 @@ static void put_messages(const Calibration *calibration, FILE *stream)
     const Samples messages = typical_messages(calibration);
     const double spread = n * xx - x * x, slope = spread > 0 ? (n * xy - x * y) / spread : 0;
     const double latency = (y - slope * x) / n;
-    if (slope > 0 && latency >= 0) {
+    const Trace *first = &calibration->inputs[0].trace;
+    if (slope > 0 && latency >= 0 && first->message_bytes > 0) {
         fprintf(stream, "comm     = %-10.6g # derived: latency, fitted with the bandwidth, ", latency);
         fprintf(stream, "from %.0f traces with messages of different sizes\n", n);
         fprintf(stream, "bandwidth = %-9.6g # derived: bytes a second, from the same traces\n", 1e3 / slope);
-        fprintf(stream, "bytes    = %-10.0f # measured: size of a message in %s\n",
-                calibration->inputs[0].trace.message_bytes, calibration->inputs[0].trace.path);
+        fprintf(stream, "bytes    = %-10.0f # measured: size of a message in %s\n", first->message_bytes, first->path);
     } else if (messages.count) {
         fprintf(stream, "comm     = %-10.6g # measured: %s", samples_typical(&messages),
                 counted(messages.count, "message").text);
@@ -136,8 +139,9 @@ static void note_speeds(const Calibration *calibration)
         const CalibrationInput *input = &calibration->inputs[t];
         if (input->gives_passes && (input->relative > agree || input->relative < 1 / agree))
             fprintf(stderr,
-                    "dpc: note: the passes that %s and %s both have took %.3g times as long in %s: the costs mix two "
-                    "speeds of the machine; measure again, or take the shortest steps with --fastest N\n",
+                    "dpc: note: the passes that %s and %s both have took %.3g times as long in %s: the costs are means "
+                    "of both. Are they traces of one model? If so, measure again, or take the shortest steps with "
+                    "--fastest N\n",
                     calibration->inputs[0].trace.path, input->trace.path, input->relative, input->trace.path);
     }
 }

@@ -300,8 +300,10 @@ static Status gather(Calibration *calibration, Error *error)
     fit_shares(calibration);
     for (uint32_t s = 0; s < stages; s++)
         if (isnan(calibration_pass(calibration, s, ACTION_F)))
-            return error_set(error, STATUS_BAD_INPUT, "%s: no F of stage %u in it: is the trace complete?",
-                             calibration->inputs[0].trace.path, s);
+            return error_set(
+                error, STATUS_BAD_INPUT, "%s: no F of stage %u in it: %s", calibration->inputs[0].trace.path, s,
+                calibration->inputs[0].trace.mapped ? "is there a trace of each rank, and does the map match each F?"
+                                                    : "is the trace complete?");
     return STATUS_OK;
 }
 

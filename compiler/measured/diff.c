@@ -10,22 +10,26 @@
 
 enum { WORST = 10 };
 
-static Status check_extents(const Trace *trace, const Schedule *schedule, Error *error)
+static Status check_extents(const Trace *trace, const Schedule *schedule, Arena *arena, Error *error)
 {
+    const char *here = "", *there = ""; /* microbatches of each pipe, as text: "4+4" */
     bool same = trace->ranks == schedule->ranks && trace->pipe_count == schedule->pipe_count &&
                 trace->stages == schedule->pipes[0].stages;
-    uint32_t microbatches = 0;
-    for (uint32_t p = 0; p < trace->pipe_count; p++) {
-        microbatches += trace->microbatches[p];
+    for (uint32_t p = 0; p < trace->pipe_count; p++)
         same = same && trace->microbatches[p] == schedule->pipes[p].microbatches;
-    }
     if (same)
         return STATUS_OK;
-    return error_set(error, STATUS_BAD_INPUT,
-                     "%s has %s, %s, %s, %s; %s has %u, %u, %u, %u: give the schedule and the sizes of that run",
-                     trace->path, counted(trace->ranks, "rank").text, counted(trace->stages, "stage").text,
-                     counted(trace->pipe_count, "pipe").text, counted(microbatches, "microbatch").text, schedule->name,
-                     schedule->ranks, schedule->pipes[0].stages, schedule->pipe_count, schedule->microbatches);
+    for (uint32_t p = 0; p < trace->pipe_count; p++)
+        here = arena_format(arena, "%s%s%u", here, p ? "+" : "", trace->microbatches[p]);
+    for (uint32_t p = 0; p < schedule->pipe_count; p++)
+        there = arena_format(arena, "%s%s%u", there, p ? "+" : "", schedule->pipes[p].microbatches);
+    return error_set(
+        error, STATUS_BAD_INPUT,
+        "%s has %s, %s, %s, microbatches %s; %s has %u, %u, %u, %s: give the schedule and the sizes of that "
+        "run%s",
+        trace->path, counted(trace->ranks, "rank").text, counted(trace->stages, "stage").text,
+        counted(trace->pipe_count, "pipe").text, here, schedule->name, schedule->ranks, schedule->pipes[0].stages,
+        schedule->pipe_count, there, trace->mapped ? ", and a trace of each of its ranks" : "");
 }
 
 static const TraceEvent *find(const TraceIndex *index, uint32_t rank, const Action *pass)
@@ -37,7 +41,7 @@ static const TraceEvent *find(const TraceIndex *index, uint32_t rank, const Acti
 Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule, Arena *arena, Timeline *times,
                      Error *error)
 {
-    TRY(check_extents(trace, schedule, error));
+    TRY(check_extents(trace, schedule, arena, error));
     const TraceIndex index = trace_index(trace, step, arena);
     const TraceExtent extent = trace_extent(trace, step);
     times->start = arena_array(arena, schedule->ranks, sizeof *times->start);
@@ -62,20 +66,19 @@ Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule
                 char name[48];
                 action_text(schedule, pass, name, sizeof name);
                 return error_set(error, STATUS_BAD_INPUT,
-                                 "%s: step %u has no %s on rank %u: is the trace of another schedule, or were there "
-                                 "other parameters "
-                                 "(-D)%s?",
-                                 trace->path, step, name, r, schedule->chosen_count ? ", or other costs" : "");
+                                 "%s: step %u has no %s on rank %u: is the trace of another schedule, of other -D or "
+                                 "--cost, of dprun --forward-only, or incomplete?",
+                                 trace->path, step, name, r);
             }
             if (before && event->start < start) {
                 char name[48], first[48];
                 action_text(schedule, pass, name, sizeof name);
                 action_text(schedule, before, first, sizeof first);
-                return error_set(
-                    error, STATUS_BAD_INPUT,
-                    "%s: step %u runs %s before %s on rank %u: is the trace of another schedule than %s, or were "
-                    "there other parameters (-D)?",
-                    trace->path, step, name, first, r, schedule->name);
+                return error_set(error, STATUS_BAD_INPUT,
+                                 "%s: step %u runs %s before %s on rank %u: is the trace of another schedule than %s, "
+                                 "or of other -D "
+                                 "or --cost?",
+                                 trace->path, step, name, first, r, schedule->name);
             }
             before = pass;
             start = event->start;
@@ -227,10 +230,10 @@ static void print_makespan(const Comparison *comparison, Arena *arena, FILE *str
     if (trace_is_crowded(trace))
         fprintf(stream,
                 "\n%u ranks shared %s: a rank whose inputs had arrived still waited for a processor, whatever the "
-                "schedule.\nThe prediction has a processor for each rank: run at most %u ranks here, or use a machine "
+                "schedule.\nThe prediction has a processor for each rank: run at most %s here, or use a machine "
                 "with %u processors.\n",
-                trace_all_ranks(trace), counted(trace->processors, "processor").text, trace->processors,
-                trace_all_ranks(trace));
+                trace_all_ranks(trace), counted(trace->processors, "processor").text,
+                counted(trace->processors, "rank").text, trace_all_ranks(trace));
 }
 
 /* How a measured pass or F&B differs from its prediction, in ms. longer: how much longer it took. later: how much

@@ -268,7 +268,7 @@ JsonKind json_next(JsonReader *reader)
     char next = peek(reader);
     const bool ended = !reader->depth && reader->after_value;
     if (!next)
-        return ended ? JSON_END : fail(reader, cut_short);
+        return ended ? JSON_END : fail(reader, reader->depth ? cut_short : "there is nothing in the file");
     if (ended)
         return fail(reader, "something follows the end");
     if (reader->after_key) {
@@ -345,7 +345,7 @@ Status json_close(JsonReader *reader, Error *error)
         return STATUS_OK;
     if (reader->unread)
         return error_set(error, STATUS_BAD_INPUT, "%s: %s", reader->path, reader->fault);
-    return error_set(error, STATUS_BAD_INPUT, "%s:%llu: not JSON, so not a trace: %s", reader->path,
+    return error_set(error, STATUS_BAD_INPUT, "%s:%llu: cannot be read as JSON: %s", reader->path,
                      (unsigned long long)reader->line, reader->fault);
 }
 

@@ -206,10 +206,10 @@ static void put_lanes(const KinetoProfile *profile, FILE *stream)
 static void put_notes(const KinetoProfile *profile, FILE *stream)
 {
     if (profile->foreign)
-        fprintf(stream, "note: %s, %.0f us, belong to no component of the map\n",
-                counted(profile->foreign, "kernel").text, microseconds(profile->foreign_time));
+        fprintf(stream, "note: in no component of the map: %s, %.0f us\n", counted(profile->foreign, "kernel").text,
+                microseconds(profile->foreign_time));
     if (profile->orphans)
-        fprintf(stream, "note: the launches of %s are not in the trace, so annotations do not name their components\n",
+        fprintf(stream, "note: not launched in the trace, so that annotations do not name the component: %s\n",
                 counted(profile->orphans, "kernel").text);
     if (profile->trace->incomplete)
         fprintf(stream, "note: left out: %s without a time\n", counted(profile->trace->incomplete, "event").text);
@@ -226,8 +226,9 @@ static void put_uneven(const KinetoProfile *profile, FILE *stream)
         put_name(subject, name);
         if (counts[subject] && counts[subject] != expected)
             fprintf(stream,
-                    "note: %s ran %u times, not %u: is the trace cut off, or a pattern of the map too narrow?\n", name,
-                    counts[subject], expected);
+                    "note: %s ran %s, not %u: is the trace cut off, or does a pattern of the map match too few or too "
+                    "many names?\n",
+                    name, counted(counts[subject], "time").text, expected);
     }
 }
 

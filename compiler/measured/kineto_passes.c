@@ -19,13 +19,13 @@ typedef struct RankPasses {
     uint32_t count;
 } RankPasses;
 
-static Status make_pass(const KinetoTrace *trace, const JoinRange *range, uint32_t rank, Pass *pass, Error *error)
+static Status make_pass(const KinetoTrace *trace, const KinetoMap *map, const JoinRange *range, uint32_t rank,
+                        Pass *pass, Error *error)
 {
     const int64_t stage = range->numbers.stage < 0 ? rank : range->numbers.stage;
     if (range->numbers.microbatch < 0)
         return error_set(error, STATUS_BAD_INPUT,
-                         "%s: the map's pattern of a pass needs {microbatch}, as in F = PP:{stage}F{microbatch}",
-                         trace->path);
+                         "%s: the pattern of a pass needs {microbatch}, as in F = PP:{stage}F{microbatch}", map->path);
     if (stage >= PROGRAM_STAGES_MAX || range->numbers.microbatch >= PROGRAM_MICROBATCHES_MAX)
         return error_set(error, STATUS_BAD_INPUT,
                          "%s: stage %lld, microbatch %lld: a stage must be below %d, a microbatch below %d",
@@ -82,7 +82,7 @@ static Status read_rank(RankPasses *rank, const KinetoMap *map, uint32_t number,
     Pass *passes = rank->passes = arena_array(arena, ranges.count, sizeof *passes);
     bool on_gpu = false;
     for (uint32_t i = 0; i < ranges.count; i++)
-        TRY(make_pass(trace, &ranges.ranges[i], number, &passes[i], error));
+        TRY(make_pass(trace, map, &ranges.ranges[i], number, &passes[i], error));
     take_kernels(trace, &ranges, passes);
     for (uint32_t i = 0; i < ranges.count; i++)
         on_gpu |= passes[i].start != INT64_MAX;
@@ -95,8 +95,8 @@ static Status read_rank(RankPasses *rank, const KinetoMap *map, uint32_t number,
             passes[rank->count++] = passes[i];
     }
     if (!rank->count)
-        return error_set(error, STATUS_BAD_INPUT, "%s: no annotation in it matches a pass of %s", trace->path,
-                         map->path);
+        return error_set(error, STATUS_BAD_INPUT, "%s: no annotation in it matches an F, B, I, W or U of %s",
+                         trace->path, map->path);
     qsort(passes, rank->count, sizeof *passes, by_what_and_start);
     for (uint32_t i = 0; i < rank->count; i++)
         passes[i].step = i && same_pass(&passes[i - 1], &passes[i]) ? passes[i - 1].step + 1 : 1;
@@ -182,10 +182,11 @@ Status kineto_passes(const KinetoMap *map, int count, char *const *paths, Arena 
         begin = ranks[i].passes[0].start < begin ? ranks[i].passes[0].start : begin;
     }
     *trace = (Trace){.path = count == 1 ? paths[0]
-                                        : arena_format(arena, "%s and %s", ranks[0].trace.path,
+                                        : arena_format(arena, "%s with %s", ranks[0].trace.path,
                                                        counted((uint64_t)count - 1, "other trace").text),
                      .schedule = "PyTorch",
                      .source = "",
+                     .mapped = true,
                      .ranks = (uint32_t)count,
                      .pipe_count = 1,
                      .events = arena_array(arena, total, sizeof *trace->events)};

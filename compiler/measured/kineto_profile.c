@@ -2,6 +2,7 @@
 
 #include "compiler/measured/kineto_groups.h"
 #include "compiler/measured/kineto_join.h"
+#include "runtime/base/counted.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -267,11 +268,16 @@ static Status read_cycles(Profiler *profiler, Error *error)
 
 /* Sets the error that no kernel belongs to a component. If the trace has annotations other than those of steps, the
    error names some of them, because the map may have meant one. */
-static Status fail_unknown(const KinetoTrace *trace, const KinetoMap *map, Error *error)
+static Status fail_unknown(const KinetoProfile *profile, Error *error)
 {
+    const KinetoTrace *trace = profile->trace;
     enum { SHOWN = 6 };
     char names[400] = "";
     uint32_t shown = 0;
+    if (!trace->kernel_count)
+        return error_set(error, STATUS_BAD_INPUT,
+                         "%s: no kernels in it: times of components need a profile of a GPU (ProfilerActivity.CUDA)",
+                         trace->path);
     for (size_t i = 0; i < trace->annotation_count && shown < SHOWN; i++) {
         const char *name = trace->names[trace->annotations[i].name];
         if (strncmp(name, "ProfilerStep", 12) == 0 || strstr(names, name))
@@ -279,12 +285,13 @@ static Status fail_unknown(const KinetoTrace *trace, const KinetoMap *map, Error
         const size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%.50s", shown++ ? ", " : "", name);
     }
-    return error_set(error, STATUS_BAD_INPUT, "%s: no kernel in it belongs to a component of %s; %s%s", trace->path,
-                     map->path,
+    return error_set(error, STATUS_BAD_INPUT, "%s: no kernel in %s belongs to a component of %s; %s%s%s%s", trace->path,
+                     profile->has_pairs ? "its F&Bs" : "it", profile->map->path,
                      shown                     ? "it has annotations such as "
                      : trace->annotation_count ? "its only annotations are those of steps (ProfilerStep)"
                                                : "it has no annotations",
-                     names);
+                     names, shown && profile->orphans ? "; not launched in it: " : "",
+                     shown && profile->orphans ? counted(profile->orphans, "kernel").text : "");
 }
 
 Status kineto_profile(const KinetoTrace *trace, const KinetoMap *map, Arena *arena, KinetoProfile *profile,
@@ -306,9 +313,9 @@ Status kineto_profile(const KinetoTrace *trace, const KinetoMap *map, Arena *are
         resolve_device(&profiler, begin, end);
     }
     if (!profile->span_count)
-        return fail_unknown(trace, map, error);
+        return fail_unknown(profile, error);
     kineto_make_groups(profile, profiler.resolved, arena);
     order_spans(profile);
     find_blocks(&profiler);
-    return profile->span_count ? STATUS_OK : fail_unknown(trace, map, error);
+    return profile->span_count ? STATUS_OK : fail_unknown(profile, error);
 }

@@ -197,15 +197,15 @@ static Status take_event(Reader *reader)
     if (strcmp(reader->texts[KEY_PHASE], "X") != 0 || (!is_pass && strcmp(reader->texts[KEY_CATEGORY], "wait") != 0))
         return STATUS_OK;
     if (!trace->ranks)
-        return fail_event(reader, "is in a file without otherData: is this a trace of dprun or dpc?", name);
+        return fail_event(reader, "comes before the ranks of otherData: is this a trace of dprun or dpc?", name);
     if (!(numbers[KEY_TIME] >= 0 && numbers[KEY_DURATION] >= 0 && numbers[KEY_TIME] + numbers[KEY_DURATION] < INFINITY))
-        return fail_event(reader, "has no ts and dur of at least 0", name);
+        return fail_event(reader, "has no finite ts and dur of at least 0", name);
     if (!(numbers[KEY_PROCESS] >= 0 && numbers[KEY_PROCESS] < trace_all_ranks(trace)))
-        return fail_event(reader, "has a pid that is not a rank", name);
+        return fail_event(reader, "has no pid that is a rank", name);
     if (numbers[KEY_PROCESS] >= trace->ranks)
         return STATUS_OK; /* the event is of another replica */
     if (!(numbers[KEY_STEP] >= 1 && numbers[KEY_STEP] < UINT32_MAX))
-        return fail_event(reader, "has no step", name);
+        return fail_event(reader, "has no step of at least 1", name);
     TraceEvent event = {.rank = (uint16_t)numbers[KEY_PROCESS],
                         .step = (uint32_t)numbers[KEY_STEP],
                         .line =
@@ -261,8 +261,9 @@ static Status take_about(Reader *reader, Key key)
         return error_set(reader->error, STATUS_BAD_INPUT,
                          "%s: otherData is given again after events: it must come before them", trace->path);
     if (!(value >= 0 && value <= most) || (most < 1e18 && (value < 1 || value != floor(value))))
-        return error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData: %s is %g; it must be a %s to %g", trace->path,
-                         keys[key].name, value, most < 1e18 ? "whole number from 1" : "number from 0", most);
+        return error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData: %s is %.15g; it must be a %s to %.15g",
+                         trace->path, keys[key].name, value, most < 1e18 ? "whole number from 1" : "number from 0",
+                         most);
     switch (key) {
     case KEY_RANKS: trace->ranks = (uint32_t)value; break;
     case KEY_REPLICAS: trace->replicas = (uint32_t)value; break;

@@ -44,6 +44,7 @@ typedef struct Trace {
     uint32_t ranks, stages, pipe_count;
     uint32_t replicas; /* replicas of the pipeline; 0: one */
     bool reference;    /* a single rank did the work of all ranks (dprun --reference) */
+    bool mapped;       /* made from traces of the PyTorch profiler, one of each rank (kineto_passes) */
     uint32_t microbatches[PROGRAM_PIPES_MAX];
     /* seconds per unit of the costs if the run was modelled or simulated; 0: the passes computed */
     double unit;

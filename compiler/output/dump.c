@@ -72,10 +72,10 @@ void dump_plan(const Schedule *schedule, const Program *program, FILE *stream)
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         const RankProgram *rank = &program->ranks[r];
         const Action *next = schedule->orders[r].actions;
-        fprintf(stream,
-                "rank %u: %u message, %u context, %u stash, %u gradient, %u weights slots; at most %u activations\n", r,
+        fprintf(stream, "rank %u: %u message, %u context, %u stash, %u gradient, %u weights slots; at most %s\n", r,
                 rank->slots[SLOT_MESSAGE], rank->slots[SLOT_CONTEXT], rank->slots[SLOT_STASH],
-                rank->slots[SLOT_GRADIENT], rank->slots[SLOT_WEIGHTS], rank->peak_activations);
+                rank->slots[SLOT_GRADIENT], rank->slots[SLOT_WEIGHTS],
+                counted(rank->peak_activations, "activation").text);
         for (uint32_t i = 0; i < rank->instruction_count; i++)
             for (const Instruction *half = &rank->instructions[i]; half; half = half->second)
                 if (half->opcode == OP_WAIT || opcode_is_ordered(half->opcode))

@@ -314,10 +314,12 @@ void emit_overlap(const Compilation *compilation, FILE *stream)
     char pairs[20];
     if (!recipes_any(recipes))
         fprintf(stream,
-                schedule->forward_only
-                    ? "%s: no recipe says how an F&F runs: add overlap F&F { ... } and `overlap` to a step of F\n"
-                    : "%s: no recipe says how an F&B runs: add overlap F&B { ... } and, if no step has F&B, "
-                      "`overlap` to a step of F and B\n",
+                !compilation->tree ? "%s: no recipe says how an F&B or F&F runs: only a .dps file can have one\n"
+                : schedule->forward_only
+                    ? "%s: no recipe says how an F&F runs: add overlap F&F { ... } and, if no step has F&F, "
+                      "`overlap` to a step of F\n"
+                    : "%s: no recipe says how an F&B runs: add overlap F&B { ... } and, if there is no F&B, "
+                      "`overlap` to a step of F and B or to order auto\n",
                 schedule->name);
     recipes_pair_text(recipes, recipes->count, pairs, sizeof pairs);
     if (recipes->common)

@@ -319,7 +319,8 @@ static void print_shared_slots(const Explainer *x, uint32_t rank)
         fprintf(x->stream, "  note: time slot %lld has several passes, which run in this order: %s\n",
                 (long long)shared->slots[i], shared->passes[i]);
     if (shared && shared->count > SHARED_SLOTS_KEPT)
-        fprintf(x->stream, "  note: %u more time slots have several passes\n", shared->count - SHARED_SLOTS_KEPT);
+        fprintf(x->stream, "  note: several passes also in %s\n",
+                counted(shared->count - SHARED_SLOTS_KEPT, "other time slot").text);
 }
 
 static void print_rows(const Explainer *x, uint32_t rank)
@@ -407,7 +408,7 @@ static void print_traffic(const Explainer *x, uint32_t rank)
                 fputs(printed % 2 ? ",\n           " : ", ", x->stream);
             else
                 fprintf(x->stream, "  %-8s ", words[way]);
-            fprintf(x->stream, "%u %s", traffic->count, traffic->gradients ? "gradients" : "activations");
+            fputs(counted(traffic->count, traffic->gradients ? "gradient" : "activation").text, x->stream);
             if (x->schedule->chunk_counts[rank] > 1)
                 fprintf(x->stream, " %s chunk %u", of[way], traffic->chunk);
             fprintf(x->stream, " %s %u", from[way], traffic->other);
