@@ -149,7 +149,7 @@ void diff_scale(Comparison *comparison, Arena *arena)
 
 /* --- the table --- */
 
-static double percent(double error, double of) { return of > 0 ? 100 * error / of : 0; }
+static double percent(double error, double of) { return error == 0 ? 0 : 100 * error / of; }
 
 /* Replaces amounts below 0.0005 by 0, so that inexact sums are not printed as -0.000. */
 static double rounded(double time) { return fabs(time) < 5e-4 ? 0 : time; }

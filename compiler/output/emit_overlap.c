@@ -111,12 +111,18 @@ static void put_round(const RecipeTimes *times, uint32_t round, double scale, FI
 
 /* --- where compute waits --- */
 
-static void put_wait(const RecipeWait *wait, FILE *stream)
+/* `layers`: the number of layers; the backward runs through them from the last one on. */
+static void put_wait(const RecipeWait *wait, uint32_t layers, FILE *stream)
 {
     char before[32], needed[32];
+    const uint8_t pass = wait->waiting.entry.pass;
+    const bool backward = pass == RECIPE_B || pass == RECIPE_W;
     recipe_entry_text(wait->waiting.entry, before, sizeof before);
     fprintf(stream, "  %12.6g  before %s of %slayer %u, ", wait->time, before,
-            wait->waiting.entry.pass >= RECIPE_FIRST ? "" : "forward ", wait->waiting.layer);
+            pass >= RECIPE_FIRST ? ""
+            : backward           ? "backward "
+                                 : "forward ",
+            backward ? layers - 1 - wait->waiting.layer : wait->waiting.layer);
     if (!wait->on_entry) {
         fputs("for its launch, or for other work: its inputs have arrived\n", stream);
         return;
@@ -147,7 +153,7 @@ static void put_waits(const Recipe *recipe, const RecipeTimes *times, const char
             100 * wait / times->makespan);
     double rest = wait - (times->makespan - end);
     for (uint32_t i = 0; i < count; i++) {
-        put_wait(&waits[i], stream);
+        put_wait(&waits[i], times->layers, stream);
         rest -= waits[i].time;
     }
     if (last - end > shown)
@@ -285,9 +291,10 @@ static void put_recipe(const Compilation *compilation, const Recipe *recipe, con
     const bool is_forward = recipe_is_forward(recipe);
     const double busy = times.in_turn;
     if (busy <= 0) {
-        fprintf(stream, "%s: no component has a time: give times with --cost %s\n", schedule->name,
-                is_forward ? "attention.F=2,qkv.F=1,mlp.F=2,shared.F=1,..."
-                           : "attention.F=1,attention.B=1,attention.W=1,mlp.F=2,...");
+        fprintf(stream, "%s: no component of the recipe has a time: give times of its components, as in --cost %s\n",
+                schedule->name,
+                is_forward ? "attention.F=2,qkv.F=1,mlp.F=2,shared.F=1"
+                           : "attention.F=1,attention.B=1,attention.W=1,mlp.F=2");
         return;
     }
     fprintf(stream, "%s: an %s of %s takes %.6g%s, %.1f %% of the %.6g that its parts take one after the other",
@@ -337,9 +344,12 @@ void emit_overlap_diff(const Schedule *schedule, const RecipeTimes *predicted, c
 {
     const RecipeTimes *const both[] = {predicted, measured};
     static const char *const names[] = {"predicted", "measured"};
-    fprintf(stream, "%s: an F&B of %s takes %.3f ms as predicted, %.3f ms in %s, error %+.2f %%\n\n", schedule->name,
-            counted(predicted->layers, "layer").text, predicted->makespan, measured->makespan, path,
-            100 * (measured->makespan / predicted->makespan - 1));
+    fprintf(stream, "%s: an F&B of %s takes %.3f ms as predicted, %.3f ms in %s", schedule->name,
+            counted(predicted->layers, "layer").text, predicted->makespan, measured->makespan, path);
+    if (measured->layers != predicted->layers)
+        fprintf(stream, ", where it has %s (--cost layers=%u)", counted(measured->layers, "layer").text,
+                measured->layers);
+    fprintf(stream, ", error %+.2f %%\n\n", 100 * (measured->makespan / predicted->makespan - 1));
     fprintf(stream, "%-10s %14s %14s %21s\n", "ms", "compute busy", "comm busy", "of comm hidden");
     for (int i = 0; i < 2; i++)
         fprintf(stream, "%-10s %14.3f %14.3f %10.3f (%.1f %%)\n", names[i], both[i]->busy[RECIPE_COMPUTE],
