@@ -98,7 +98,7 @@ static void put_messages(const Calibration *calibration, FILE *stream)
         put_range(&messages, stream);
         fputs(", latency and transfer together\n", stream);
     } else {
-        fputs("comm     = 0          # derived: no rank waited for a message\n", stream);
+        fputs("comm     = 0          # derived: no message could be measured\n", stream);
     }
 }
 
