@@ -70,11 +70,13 @@ static bool more(JsonReader *reader)
     *reader->end = '\0';
     reader->over = got <= 0;
     int code;
-    const char *words = gzerror(reader->file, &code);
+    gzerror(reader->file, &code);
     if (code == Z_BUF_ERROR)
         fail(reader, "the compressed file ends in the middle");
     else if (code != Z_OK)
-        fail(reader, code == Z_ERRNO ? strerror(errno) : words);
+        fail(reader, code == Z_ERRNO        ? strerror(errno)
+                     : code == Z_DATA_ERROR ? "the compressed file is damaged"
+                                            : "no memory to read it");
     reader->unread = code == Z_ERRNO;
     return got > 0;
 }
@@ -345,7 +347,7 @@ Status json_close(JsonReader *reader, Error *error)
         return STATUS_OK;
     if (reader->unread)
         return error_set(error, STATUS_BAD_INPUT, "%s: %s", reader->path, reader->fault);
-    return error_set(error, STATUS_BAD_INPUT, "%s:%llu: cannot be read as JSON: %s", reader->path,
+    return error_set(error, STATUS_BAD_INPUT, "%s:%llu: cannot be read as a trace (JSON): %s", reader->path,
                      (unsigned long long)reader->line, reader->fault);
 }
 

@@ -78,18 +78,18 @@ static void json_says_what_is_wrong(void **state)
 {
     (void)state;
     static const char *const wrong[][2] = {
-        {"", ":1: cannot be read as JSON: there is nothing in the file"},
-        {"{\"a\"", ":1: cannot be read as JSON: the file ends in the middle"},
-        {"{\n\"a\" 1}", ":2: cannot be read as JSON: a colon is missing"},
-        {"{\"a\":1 \"b\":2}", ":1: cannot be read as JSON: a comma is missing"},
-        {"{\"a\":1,}", ":1: cannot be read as JSON: a key in quotes is missing"},
-        {"[1,]", ":1: cannot be read as JSON: a value is missing"},
-        {"[1}", ":1: cannot be read as JSON: a comma is missing"},
-        {"[\"a\nb\"]", ":1: cannot be read as JSON: a string has a control character in it"},
-        {"[\"\\q\"]", ":1: cannot be read as JSON: a string has an unknown escape in it"},
-        {"[\"\\u12\"]", ":1: cannot be read as JSON: a string has an unknown escape in it"},
-        {"[maybe]", ":1: cannot be read as JSON: a word is none of true, false, null, NaN and Infinity"},
-        {"[] []", ":1: cannot be read as JSON: something follows the end"},
+        {"", ":1: cannot be read as a trace (JSON): there is nothing in the file"},
+        {"{\"a\"", ":1: cannot be read as a trace (JSON): the file ends in the middle"},
+        {"{\n\"a\" 1}", ":2: cannot be read as a trace (JSON): a colon is missing"},
+        {"{\"a\":1 \"b\":2}", ":1: cannot be read as a trace (JSON): a comma is missing"},
+        {"{\"a\":1,}", ":1: cannot be read as a trace (JSON): a key in quotes is missing"},
+        {"[1,]", ":1: cannot be read as a trace (JSON): a value is missing"},
+        {"[1}", ":1: cannot be read as a trace (JSON): a comma is missing"},
+        {"[\"a\nb\"]", ":1: cannot be read as a trace (JSON): a string has a control character in it"},
+        {"[\"\\q\"]", ":1: cannot be read as a trace (JSON): a string has an unknown escape in it"},
+        {"[\"\\u12\"]", ":1: cannot be read as a trace (JSON): a string has an unknown escape in it"},
+        {"[maybe]", ":1: cannot be read as a trace (JSON): a word is none of true, false, null, NaN and Infinity"},
+        {"[] []", ":1: cannot be read as a trace (JSON): something follows the end"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char texts[200] = "", expected[200];
