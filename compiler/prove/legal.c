@@ -166,6 +166,8 @@ static void take_pass(Check *check, uint32_t position)
         before = *weight;
     if (before != POSITION_NONE) {
         report_double(check, pass, before);
+        if (pass->kind == ACTION_B && *backward == POSITION_NONE) /* only its W has been done: it is not missing */
+            *backward = *weight = position;
         return;
     }
     switch (pass->kind) {
