@@ -363,8 +363,8 @@ static bool some_recut(const CompareTable *table)
 static void put_unit(const CompareTable *table, FILE *stream)
 {
     if (costs_of_whole_model(table->costs))
-        fprintf(stream, "the time of a stage is the sum of the times of its parts; the model has %g layers\n",
-                table->costs->model_layers);
+        fprintf(stream, "the time of a stage is the sum of the times of its parts; the model has %s\n",
+                counted((uint64_t)table->costs->model_layers, "layer").text);
     else if (table->costs_stages != table->parts)
         fprintf(stream, "times are given for a model in %s%s; those of larger and smaller stages are in proportion\n",
                 counted(table->costs_stages, "stage").text,
@@ -388,6 +388,15 @@ static void put_sums_words(const CompareTable *table, FILE *stream)
               stream);
 }
 
+/* Whether some row with figures is of a schedule with `order auto`. */
+static bool any_searched(const CompareTable *table)
+{
+    for (size_t i = 0; i < table->count; i++)
+        if (!table->rows[i].reason && table->rows[i].searched)
+            return true;
+    return false;
+}
+
 static void put_words(const CompareTable *table, FILE *stream)
 {
     fputs(shows(table, BUBBLE) ? "\nbubble: time of the longest rank beyond the mean work of a rank; rate: its share "
@@ -399,9 +408,12 @@ static void put_words(const CompareTable *table, FILE *stream)
                 any(table, IMBALANCE) ? "imbalance: the part of the rate from uneven work; order: the part"
                                       : "order: the part of the rate",
                 any(table, IMBALANCE) ? "; both are" : ",");
-    fprintf(stream, "gap: excess of the makespan%s over a lower bound of all orders of the same placement %s\n",
+    const bool limited = gap_is_limited(table->memory);
+    fprintf(stream, "gap: excess of the makespan%s over a lower bound of all orders of the same placement %s%s%s\n",
             table->replicas ? " without the sums" : "",
-            memory_is_limited(table->memory) ? "within the memory limit" : "with as much memory on each rank");
+            limited ? "within the memory limit" : "with as much memory on each rank",
+            limited && any_searched(table) ? "; with order auto, also within its memory" : "",
+            limited && any(table, LIMIT) ? "; if over the limit, with as much memory on each rank" : "");
     if (any(table, MESSAGES))
         fputs("messages: time that they add to the makespan\n", stream);
     else if (table->brief)

@@ -230,7 +230,8 @@ static void fill_figures(const Attempt *attempt, CompareRow *row)
     row->asynchronous = schedule->asynchronous;
     row->forward_only = schedule->forward_only;
     row->is_order = source_is_order(c->source);
-    row->by_costs = c->tree && (c->tree->cost || c->tree->order || ast_searches_recipe(c->tree));
+    row->searched = c->tree && c->tree->order;
+    row->by_costs = c->tree && (c->tree->cost || row->searched || ast_searches_recipe(c->tree));
     row->has_published = published_bubble(schedule, &c->resolved, row->peak, &row->published);
 }
 

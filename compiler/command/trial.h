@@ -57,6 +57,7 @@ typedef struct CompareRow {
     bool asynchronous; /* the schedule updates weights within the step */
     bool forward_only; /* the schedule has no backward passes */
     bool is_order;     /* the file is a .csv */
+    bool searched;     /* the file has `order auto` */
     bool by_costs;     /* the program depends on the costs: the file has cost(), `order auto` or `overlap F&B auto` */
     bool has_published;
     PublishedBubble published;

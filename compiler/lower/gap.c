@@ -22,13 +22,20 @@ static MemoryLimits limits_in_activations(const Schedule *schedule, const Memory
     return (MemoryLimits){.input = 0, .weight = 1, .most = most};
 }
 
+static bool counts_bytes(const Memory *memory) { return memory->slot[SLOT_CONTEXT] + memory->slot[SLOT_STASH] > 0; }
+
+bool gap_is_limited(const Memory *memory)
+{
+    return memory->limit_activations || (memory->limit && counts_bytes(memory));
+}
+
 uint32_t gap_limits(const Schedule *schedule, const MemoryLimits *searched, const Memory *memory, Arena *arena,
                     MemoryLimits limits[GAP_LIMITS])
 {
     uint32_t count = 0;
     if (searched)
         limits[count++] = *searched;
-    if (memory && memory->limit && memory->slot[SLOT_CONTEXT] + memory->slot[SLOT_STASH] > 0)
+    if (memory && memory->limit && counts_bytes(memory))
         limits[count++] = limits_in_bytes(schedule, memory, arena);
     if (memory && memory->limit_activations)
         limits[count++] = limits_in_activations(schedule, memory, arena);

@@ -14,6 +14,9 @@ enum { GAP_LIMITS = 3 };
 uint32_t gap_limits(const Schedule *schedule, const MemoryLimits *searched, const Memory *memory, Arena *arena,
                     MemoryLimits limits[GAP_LIMITS]);
 
+/* Whether a limit of `memory` counts for gap_limits. */
+bool gap_is_limited(const Memory *memory);
+
 /* The gap between the makespan of the schedule's orders and its lower bound within the limits that gap_limits writes.
    */
 Gap gap_of(const Schedule *schedule, const Costs *costs, double makespan, const MemoryLimits *searched,
