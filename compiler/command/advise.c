@@ -216,6 +216,5 @@ Status advise(const Options *options, const TrialsControl *control, Arena *arena
         return error_set(
             error, STATUS_BAD_INPUT,
             "the trials ended before any schedule could be advised: give dpc advise more time (--seconds)");
-    return error_set(error, STATUS_BAD_INPUT,
-                     "no schedule can be advised; try other sizes, a larger --memory-limit, or --allow");
+    return error_set(error, STATUS_BAD_INPUT, "no schedule can be advised; standard output says why");
 }

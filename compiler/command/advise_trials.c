@@ -103,11 +103,14 @@ static Status open_contenders(Trials *trials, Arena *arena, Error *error)
     return STATUS_OK;
 }
 
+/* Whether a schedule has the parameter. A .dps file that cannot be read or does not compile may have it. */
 static bool has_taker(const Trials *trials, const char *name)
 {
-    for (size_t i = 0; i < trials->contender_count; i++)
-        if (trials->contenders[i].tree && parameter_item(trials->contenders[i].tree, name))
+    for (size_t i = 0; i < trials->contender_count; i++) {
+        const Contender *contender = &trials->contenders[i];
+        if (contender->tree ? parameter_item(contender->tree, name) != NULL : !source_is_order(&contender->source))
             return true;
+    }
     return false;
 }
 

@@ -65,14 +65,17 @@ static void choose_sizes(Comparison *comparison)
 
 /* --- the table --- */
 
-/* Checks that each -D given for all files is a parameter of at least one schedule. */
+/* Checks that each -D given for all files is a parameter of at least one schedule. A file that does not compile may
+   have it. */
 static Status check_taken(const Parameters *given, const CompareTable *table, Error *error)
 {
     for (uint32_t i = 0; i < given->count; i++) {
         bool taken = false;
-        for (size_t r = 0; r < table->count; r++)
+        for (size_t r = 0; r < table->count; r++) {
+            taken = taken || table->rows[r].diagnostics;
             for (uint32_t p = 0; p < table->rows[r].parameter_count; p++)
                 taken = taken || strcmp(table->rows[r].parameters[p].name, given->others[i].name) == 0;
+        }
         if (!taken)
             return error_set(error, STATUS_BAD_USAGE, "-D %s: none of the schedules has such a parameter",
                              given->others[i].name);

@@ -399,9 +399,9 @@ static Status run_compare(const Options *options, Arena *arena, Error *error)
     for (size_t i = 0; i < table.count; i++)
         if (!table.rows[i].reason)
             return status;
-    return status == STATUS_OK ? error_set(error, STATUS_BAD_INPUT,
-                                           "none of the schedules runs with these sizes; standard output says why")
-                               : status;
+    return status == STATUS_OK
+               ? error_set(error, STATUS_BAD_INPUT, "no schedule can be compared; standard output says why")
+               : status;
 }
 
 /* Runs dpc advise. The first ctrl-C ends the trials, and a second one ends dpc. */
