@@ -3,6 +3,7 @@
 #include "runtime/base/names.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -78,7 +79,7 @@ Status installed_check(const char *path, Arena *arena, Error *error)
 {
     FileList files;
     Error none;
-    if (access(path, F_OK) == 0 || installed_schedules(arena, &files, &none) != STATUS_OK)
+    if (access(path, F_OK) == 0 || errno != ENOENT || installed_schedules(arena, &files, &none) != STATUS_OK)
         return STATUS_OK;
     const char *nearest_path = NULL;
     NearestWord nearest = nearest_to(bare_name(path, arena));

@@ -31,6 +31,9 @@ static Status parse_emit(const char *text, Options *options, Error *error)
 {
     const size_t length = strcspn(text, ":");
     const int kind = find_name(emit_names, EMIT_KINDS, text, length);
+    if (options->command == COMMAND_DIFF && kind != EMIT_HTML && kind != EMIT_SVG)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "dpc diff takes only --emit=html and --emit=svg; without --emit it prints a table");
     if (kind < 0)
         return error_set(
             error, STATUS_BAD_USAGE,
@@ -109,8 +112,9 @@ static Status check_outputs(const Options *options, Error *error)
     TRY(file_keep_apart(outputs, count, (const char *const *)options->inputs, (size_t)options->input_count, error));
     const char *dot = options->output ? strrchr(options->output, '.') : NULL;
     if (dot && strcmp(dot, ".dps") == 0)
-        return error_set(error, STATUS_BAD_USAGE, "-o %s: the program would be named like a schedule; name it %.*s.bin",
-                         options->output, (int)(dot - options->output), options->output);
+        return error_set(error, STATUS_BAD_USAGE, "-o %s: the output would be named like a schedule; name it %.*s.%s",
+                         options->output, (int)(dot - options->output), options->output,
+                         options->command == COMMAND_CALIBRATE ? "cost" : "bin");
     if (dot && options->command == COMMAND_COMPILE && find_name(emit_names, EMIT_KINDS, dot + 1, strlen(dot + 1)) >= 0)
         return error_set(error, STATUS_BAD_USAGE, "-o %s: -o writes the program; for the %s: --emit=%s:%s",
                          options->output, dot + 1, dot + 1, options->output);
@@ -127,9 +131,10 @@ static Status check_width(const Options *options, Error *error)
         svg = svg || options->emit[i].kind == EMIT_SVG;
     }
     if (text == svg)
-        return error_set(
-            error, STATUS_BAD_USAGE,
-            "--width needs either dpc show or --emit=text (a width in columns) or --emit=svg (in pixels), not both");
+        return error_set(error, STATUS_BAD_USAGE,
+                         options->command == COMMAND_DIFF ? "dpc diff --width needs --emit=svg"
+                                                          : "--width needs either dpc show or --emit=text (a width in "
+                                                            "columns) or --emit=svg (in pixels), not both");
     if (text && (options->width < TEXT_LEAST_WIDTH || options->width > INT32_MAX))
         return error_set(error, STATUS_BAD_USAGE, "--width %" PRId64 ": text is %d to %d columns wide", options->width,
                          TEXT_LEAST_WIDTH, INT32_MAX);
@@ -168,10 +173,6 @@ static Status check_inputs(const Options *options, Arena *arena, Error *error)
             return missing(
                 "two files are needed, a schedule or a trace of dpc --emit=trace, and a trace of dprun --trace",
                 "diff FILE.dps TRACE", error);
-        for (int i = 0; i < options->emit_count; i++)
-            if (options->emit[i].kind != EMIT_HTML && options->emit[i].kind != EMIT_SVG)
-                return error_set(error, STATUS_BAD_USAGE,
-                                 "dpc diff takes only --emit=html and --emit=svg; without --emit it prints a table");
         return STATUS_OK;
     case COMMAND_CALIBRATE:
         if (options->input_count < 1)
