@@ -98,7 +98,8 @@ Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error)
         next += length + 1;
         if (!length || written[length] != '=' || !read_range(&next, range) || (*next && *next != ','))
             return error_set(error, STATUS_BAD_USAGE,
-                             "--sweep: '%.*s' is not NAME=LEAST..MOST, NAME=LEAST..MOST..STEP or NAME=NUMBER",
+                             "--sweep: '%.*s': write NAME=NUMBER, NAME=LEAST..MOST or NAME=LEAST..MOST..STEP, with "
+                             "LEAST <= MOST and STEP >= 1; MOST may be a multiple of the ranks, such as 4*ranks",
                              (int)shown, written);
         if (is_size(range->name) && range->first < 1)
             return error_set(error, STATUS_BAD_USAGE, "--sweep: %s must be at least 1", range->name);

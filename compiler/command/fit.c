@@ -3,6 +3,7 @@
 #include "compiler/command/fit_sizes.h"
 #include "compiler/command/fit_text.h"
 #include "compiler/search/random.h"
+#include "runtime/base/counted.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -250,9 +251,9 @@ static void print_formula(const Fitter *f, FILE *stream)
         text = polynomial_product_text(&f->pieces[0].of[0], "", f->arena);
     const char *const costs = f->quantity == PEAK && !f->by_costs ? "" : f->costs->text;
     const char *const sizes = size_domain_text(f->domain, f->rest, f->arena);
-    fprintf(stream, "%-8s  %s\n          %s%s%s; checked at %" PRIu64 " points\n", quantity_names[f->quantity], text,
+    fprintf(stream, "%-8s  %s\n          %s%s%s; checked at %s\n", quantity_names[f->quantity], text,
             *costs || *sizes ? "where " : "for all sizes tried", costs,
-            *costs && *sizes ? arena_format(f->arena, ", %s", sizes) : sizes, f->checked);
+            *costs && *sizes ? arena_format(f->arena, ", %s", sizes) : sizes, counted(f->checked, "point").text);
 }
 
 /* --- all formulas --- */

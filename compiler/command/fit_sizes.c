@@ -88,6 +88,8 @@ void fit_sizes_print(const FitSizes *sizes, const char *name, FILE *stream)
     if (sizes->count)
         fprintf(stream, "; tried at %s, P = %" PRId64 "..%" PRId64 ", M = %" PRId64 "..%" PRId64,
                 counted(sizes->count, "size").text, ranks[0], ranks[1], microbatches[0], microbatches[1]);
+    else
+        fputs("; it does not compile at any size that fit tries (2 to 12 ranks)", stream);
     if (sizes->count && sizes->all[0].c.tree->order)
         fprintf(stream, "; the order is searched: formulas hold where its makespan is the lower bound of the search");
     putc('\n', stream);

@@ -252,11 +252,8 @@ static Status none_admitted(Work *work, Compilation *compilation, Error *error)
 {
     Error reason = {""};
     const Status status = compile_combination(work, 0, compilation, &reason);
-    return error_set(error, status,
-                     "%s: none of the %" PRIu64
-                     " combinations of %s can be compiled; the errors are those of the first, %s",
-                     work->source->path, work->sweep->combinations, work->sweep->text,
-                     sweep_options(work->sweep, 0, compilation->arena));
+    return error_set(error, status, "%s: no combination of %s can be compiled; the errors are those of the first, %s",
+                     work->source->path, work->sweep->text, sweep_options(work->sweep, 0, compilation->arena));
 }
 
 /* Reports a size or parameter that has a range in --sweep and also a value of its own on the command line. */
@@ -348,8 +345,9 @@ void sweep_print(const Sweep *sweep, const SweepResult *result, const Compilatio
     putc('\n', stream);
     for (uint32_t i = 0; i < result->failure_count; i++)
         if (result->failures[i].refused)
-            fprintf(stream, "  skipped %s, the first %s: %s\n", counted(result->failures[i].count, "combination").text,
-                    result->failures[i].options, diag_first(result->failures[i].diagnostics, compilation->arena));
+            fprintf(stream, "  skipped %s%s %s: %s\n", counted(result->failures[i].count, "combination").text,
+                    result->failures[i].count == 1 ? ":" : ", the first", result->failures[i].options,
+                    diag_first(result->failures[i].diagnostics, compilation->arena));
     if (result->best && result->proven > 1)
         print_best(result, compilation, stream);
     fflush(stream);
