@@ -75,19 +75,25 @@ static Status missing(const char *what, const char *usage, Error *error)
     return error_set(error, STATUS_BAD_USAGE, "%s: dpc %s; dpc --help says more", what, usage);
 }
 
-/* Reports that a command line without a command does not have exactly one file. The user may have misspelt a command
-   or not put it first. */
+/* Reports an input that is the word of a command, and no file: the user has not put the command first. */
+static Status refuse_commands(char *const *inputs, int count, Error *error)
+{
+    for (int i = 0; i < count; i++)
+        for (size_t c = COMMAND_COMPARE; commands[c]; c++)
+            if (strcmp(inputs[i], commands[c]) == 0 && access(inputs[i], F_OK) != 0)
+                return error_set(error, STATUS_BAD_USAGE, "%s comes first: dpc %s ...", commands[c], commands[c]);
+    return STATUS_OK;
+}
+
+/* Reports that a command line without a command does not have exactly one file. The user may have misspelt a command.
+   */
 static Status not_one_schedule(char *const *inputs, int count, Error *error)
 {
     if (count == 0)
         return missing("no schedule given", "FILE.dps", error);
     NearestWord nearest = nearest_to(inputs[0]);
-    for (size_t c = COMMAND_COMPARE; commands[c]; c++) {
+    for (size_t c = COMMAND_COMPARE; commands[c]; c++)
         nearest_consider(&nearest, commands[c]);
-        for (int i = 0; i < count; i++)
-            if (strcmp(inputs[i], commands[c]) == 0)
-                return error_set(error, STATUS_BAD_USAGE, "%s comes first: dpc %s ...", commands[c], commands[c]);
-    }
     const bool is_file = access(inputs[0], F_OK) == 0;
     if (nearest.word && !is_file)
         return error_set(error, STATUS_BAD_USAGE, "no command %s; did you mean %s?", inputs[0], nearest.word);
@@ -185,6 +191,7 @@ static Status check_inputs(const Options *options, Arena *arena, Error *error)
         if (options->word && options->input_count != 1)
             return missing(options->input_count ? "give one schedule" : "no schedule given",
                            arena_format(arena, "%s FILE.dps", options->word), error);
+        TRY(refuse_commands(options->inputs, options->input_count, error));
         if (options->input_count != 1)
             return not_one_schedule(options->inputs, options->input_count, error);
         return check_schedules(options, arena, error);
