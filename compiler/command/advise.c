@@ -213,8 +213,8 @@ Status advise(const Options *options, const TrialsControl *control, Arena *arena
     if (advice->row_count)
         return status;
     if (trials.end != ENDED)
-        return error_set(
-            error, STATUS_BAD_INPUT,
-            "the trials ended before any schedule could be advised: give dpc advise more time (--seconds)");
-    return error_set(error, STATUS_BAD_INPUT, "no schedule can be advised; standard output says why");
+        return error_set(error, STATUS_BAD_INPUT,
+                         "the trials ended before any schedule could be advised: give them more seconds");
+    return error_set(error, STATUS_BAD_INPUT, "no schedule can be advised; the reason of the first, %s: %s",
+                     advice->rows[0].name, advice->rows[0].reason);
 }

@@ -31,14 +31,11 @@ static Status parse_emit(const char *text, Options *options, Error *error)
 {
     const size_t length = strcspn(text, ":");
     const int kind = find_name(emit_names, EMIT_KINDS, text, length);
-    if (options->command == COMMAND_DIFF && kind != EMIT_HTML && kind != EMIT_SVG)
-        return error_set(error, STATUS_BAD_USAGE,
-                         "dpc diff takes only --emit=html and --emit=svg; without --emit it prints a table");
     if (kind < 0)
-        return error_set(
-            error, STATUS_BAD_USAGE,
-            "--emit=%s: no such kind; there are csv, comms, asm, stats, svg, html, text, trace, explain and overlap",
-            text);
+        return error_set(error, STATUS_BAD_USAGE, "--emit=%s: no such kind; there are %s", text,
+                         options->command == COMMAND_DIFF
+                             ? "html and svg"
+                             : "csv, comms, asm, stats, svg, html, text, trace, explain and overlap");
     if (options->emit_count == OUTPUTS_MAX)
         return error_set(error, STATUS_BAD_USAGE, "--emit can be given at most %d times", OUTPUTS_MAX);
     const char *file = text[length] ? text + length + 1 : "-";
@@ -179,6 +176,10 @@ static Status check_inputs(const Options *options, Arena *arena, Error *error)
             return missing(
                 "two files are needed, a schedule or a trace of dpc --emit=trace, and a trace of dprun --trace",
                 "diff FILE.dps TRACE", error);
+        for (int i = 0; i < options->emit_count; i++)
+            if (options->emit[i].kind != EMIT_HTML && options->emit[i].kind != EMIT_SVG)
+                return error_set(error, STATUS_BAD_USAGE,
+                                 "dpc diff takes only --emit=html and --emit=svg; without --emit it prints a table");
         return STATUS_OK;
     case COMMAND_CALIBRATE:
         if (options->input_count < 1)
