@@ -41,8 +41,8 @@ static void report_double(Check *check, const Action *pass, uint32_t before)
     if (first->kind == pass->kind)
         diag_pass_error(check->diagnostics, pass->span, "rank %u runs %s twice", check->rank, here);
     else
-        diag_pass_error(check->diagnostics, pass->span, "rank %u runs %s, but %s has done that work already",
-                        check->rank, here, there);
+        diag_pass_error(check->diagnostics, pass->span, "rank %u runs %s, but %s has done %sthat work already",
+                        check->rank, here, there, pass->kind == ACTION_B ? "part of " : "");
     diag_note(check->diagnostics, first->span, "%s is here", there);
     help_needs(check);
 }
