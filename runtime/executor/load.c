@@ -18,12 +18,12 @@ static Status check_replicas(const Program *program, uint64_t replicas, Error *e
     return STATUS_OK;
 }
 
-static Status check_shards(const Program *program, uint32_t replicas, uint32_t shards, Error *error)
+static Status check_shards(const Program *program, bool forward_only, uint32_t replicas, uint32_t shards, Error *error)
 {
     if (replicas % shards != 0)
         return error_set(error, STATUS_BAD_USAGE, "--expert-parallel %u does not divide --replicas %u", shards,
                          replicas);
-    if (shards > 1 && program->asynchronous)
+    if (shards > 1 && program->asynchronous && !forward_only)
         return error_set(error, STATUS_BAD_USAGE,
                          "--expert-parallel needs a synchronous schedule: this one updates weights within a step");
     return STATUS_OK;
@@ -35,7 +35,7 @@ Status program_derive(Program *program, const LoadOptions *options, Arena *arena
     TRY(program_verify(program, error));
     const uint32_t shards = options->shards ? options->shards : 1;
     TRY(check_replicas(program, replicas, error));
-    TRY(check_shards(program, replicas, shards, error));
+    TRY(check_shards(program, options->forward_only, replicas, shards, error));
     Mesh reference = {0};
     if (options->reference) {
         reference = (Mesh){.ranks = (int)program->rank_count, .replicas = (int)replicas};

@@ -134,6 +134,20 @@ static void a_network_changes_only_times(void **state)
     }
 }
 
+/* An asynchronous schedule updates no weights with --forward-only, so its experts can be divided. */
+static void an_asynchronous_schedule_runs_forward_only(void **state)
+{
+    (void)state;
+    char program[200], arguments[300];
+    compile_schedule("pipedream", 2, program);
+    for (int reference = 0; reference < 2; reference++) {
+        snprintf(arguments, sizeof arguments, "--forward-only --replicas 2 --expert-parallel 2 %s --outputs %s/%s",
+                 reference ? "--reference" : "", folder, reference ? "reference" : "divided");
+        assert_runs("", arguments);
+    }
+    assert_same_files("divided", "reference");
+}
+
 static void what_cannot_be_divided_is_refused(void **state)
 {
     (void)state;
@@ -169,10 +183,15 @@ static void rows_beyond_the_plan_end_the_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(divided_experts_equal_the_reference),   cmocka_unit_test(four_ranks_equal_the_reference),
-        cmocka_unit_test(a_saved_file_loads_under_any_division), cmocka_unit_test(a_network_changes_only_times),
-        cmocka_unit_test(in_turn_gives_the_same_bits),           cmocka_unit_test(processes_give_the_same_bits),
-        cmocka_unit_test(what_cannot_be_divided_is_refused),     cmocka_unit_test(rows_beyond_the_plan_end_the_run),
+        cmocka_unit_test(divided_experts_equal_the_reference),
+        cmocka_unit_test(four_ranks_equal_the_reference),
+        cmocka_unit_test(a_saved_file_loads_under_any_division),
+        cmocka_unit_test(a_network_changes_only_times),
+        cmocka_unit_test(in_turn_gives_the_same_bits),
+        cmocka_unit_test(processes_give_the_same_bits),
+        cmocka_unit_test(what_cannot_be_divided_is_refused),
+        cmocka_unit_test(rows_beyond_the_plan_end_the_run),
+        cmocka_unit_test(an_asynchronous_schedule_runs_forward_only),
     };
     return cmocka_run_group_tests(tests, make_model, remove_folder);
 }
