@@ -117,20 +117,20 @@ typedef struct Reading {
     Arena *arena;
 } Reading;
 
-static Status read_value(const Key *key, const char *text, double *value, Error *error)
+static Status read_value(const Key *key, const char *name, const char *text, double *value, Error *error)
 {
     char *end;
     *value = strtod(text, &end);
     const bool is_number = key->number == NUMBER_BYTES ? settings_bytes(text, value) : end != text && !*end;
     const bool good = is_number && *value >= key->least && *value <= key->most &&
                       (key->number != NUMBER_WHOLE || *value == floor(*value));
-    if (!good && key->number == NUMBER_BYTES)
-        return error_set(error, STATUS_BAD_INPUT, "%s = %s: it must be a number of bytes%s, such as 4096, 64K or 1.5G",
-                         key->name, text, key->least > 0 ? " above 0" : "");
-    if (!good)
-        return error_set(error, STATUS_BAD_INPUT, "%s = %s: it must be a %snumber from %g to %g", key->name, text,
-                         key->number == NUMBER_WHOLE ? "whole " : "", key->least, key->most);
-    return STATUS_OK;
+    if (good)
+        return STATUS_OK;
+    static const char *const kinds[] = {
+        [NUMBER_ANY] = "number", [NUMBER_BYTES] = "number of bytes", [NUMBER_WHOLE] = "whole number"};
+    return error_set(error, STATUS_BAD_INPUT, "%s = %s: it must be a %s from %g to %g%s", name, text,
+                     kinds[key->number], key->least, key->most,
+                     key->number == NUMBER_BYTES ? ", such as 4096, 64K or 1.5G" : "");
 }
 
 /* Reads the number of a stage or rank at *text, and moves *text to the character after the number. False: there
@@ -228,7 +228,7 @@ static Status unknown_pass(const char *word, ModelPart part, Error *error)
         if (strncmp(keys[i].name, part_names[part], length) == 0 && keys[i].name[length] == '.')
             snprintf(passes + strlen(passes), sizeof passes - strlen(passes), "%s%s", *passes ? ", " : "",
                      keys[i].name);
-    return error_set(error, STATUS_BAD_INPUT, "no cost '%s'; there are %s", word, passes);
+    return error_set(error, STATUS_BAD_INPUT, "no cost '%s', only %s", word, passes);
 }
 
 static Status unknown_cost(const char *word, Error *error)
@@ -257,7 +257,7 @@ static Status set_value(void *context, const char *name, const char *text, Error
         return unknown_cost(word, error);
     }
     double value;
-    TRY(read_value(key, text, &value, error));
+    TRY(read_value(key, name, text, &value, error));
     if (!name[length]) {
         *(double *)((char *)reading->costs + key->all) = value;
         if (key->index == INDEX_STAGE)
