@@ -117,8 +117,7 @@ static Status open_tables(Executor *executor, Error *error)
 {
     Device *device = executor->config.device;
     if (!make_tables(executor))
-        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its tables of %zu MiB", executor->walk.name.text,
-                         executor->table_bytes >> 20);
+        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its tables", executor->walk.name.text);
     return enqueues(executor) ? device->run->async->make_marks(device, executor->clocks + 1, error) : STATUS_OK;
 }
 

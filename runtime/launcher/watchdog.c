@@ -184,11 +184,11 @@ static void start_threads(Workers *workers)
         pthread_mutex_unlock(&workers->lock);
         if (failed) {
             Error error;
-            Status status =
-                error_set(&error, STATUS_RUN_FAILED,
-                          "cannot start the thread of %s: %s; `ulimit -u` limits the number of threads",
-                          mesh_name(workers->threads.words.mesh, atomic_load(&worker->watched->progress->member)).text,
-                          strerror(failed));
+            Status status = error_set(
+                &error, STATUS_RUN_FAILED,
+                "cannot start the thread of %s: the limit on threads (`ulimit -u`, or that of the container) or "
+                "on memory (`ulimit -v`) is reached",
+                mesh_name(workers->threads.words.mesh, atomic_load(&worker->watched->progress->member)).text);
             workers_fail(workers, worker->watched, status, &error);
         }
     }

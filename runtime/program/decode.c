@@ -28,8 +28,9 @@ static size_t remaining(const Decoder *decoder) { return (size_t)(decoder->reade
 
 static Status damaged(const Decoder *decoder, const char *what)
 {
-    return error_set(decoder->error, STATUS_BAD_INPUT, "the program is damaged: %s (byte %zu); compile the .dps again",
-                     what, (size_t)(decoder->reader.next - decoder->bytes));
+    return error_set(decoder->error, STATUS_BAD_INPUT,
+                     "the program is damaged: %s (byte %zu); compile the schedule again", what,
+                     (size_t)(decoder->reader.next - decoder->bytes));
 }
 
 static Status no_memory(const Decoder *decoder)
@@ -248,21 +249,22 @@ Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program *
 {
     enum { CHECKSUM_SIZE = 4, FRAME_SIZE = PROGRAM_MAGIC_SIZE + 4 + CHECKSUM_SIZE };
     if (size < PROGRAM_MAGIC_SIZE || memcmp(bytes, PROGRAM_MAGIC, PROGRAM_MAGIC_SIZE) != 0)
-        return error_set(error, STATUS_BAD_INPUT, "not a dpc program: dpc compiles one from a .dps file");
+        return error_set(error, STATUS_BAD_INPUT, "not a dpc program: dpc compiles one from a schedule (.dps or .csv)");
     if (size < FRAME_SIZE)
-        return error_set(error, STATUS_BAD_INPUT, "the program is cut off after %zu bytes; compile the .dps again",
+        return error_set(error, STATUS_BAD_INPUT, "the program is cut off after %zu bytes; compile the schedule again",
                          size);
     Decoder decoder = {bytes, {bytes + PROGRAM_MAGIC_SIZE, bytes + size - CHECKSUM_SIZE, false}, arena, error};
     const uint32_t version = bytes_get_u32(&decoder.reader);
     if (version != PROGRAM_VERSION)
         return error_set(error, STATUS_BAD_INPUT,
-                         "made by another version of dpc: format %u, but this version reads %d; compile the .dps again",
+                         "made by another version of dpc: format %u, but this version reads %d; compile the schedule "
+                         "with dpc of this version",
                          version, PROGRAM_VERSION);
     ByteReader checksum = {bytes + size - CHECKSUM_SIZE, bytes + size, false};
     if (bytes_get_u32(&checksum) != bytes_checksum(bytes, size - CHECKSUM_SIZE))
         return error_set(error, STATUS_BAD_INPUT,
                          "the program's checksum is wrong: it is incomplete, or was changed after dpc wrote it; "
-                         "compile the .dps again");
+                         "compile the schedule again");
     Program *program = arena_allocate(arena, sizeof *program);
     if (!program)
         return no_memory(&decoder);
