@@ -30,9 +30,8 @@ static Status check_pipes(const Verifier *verifier)
                           program->pipes[p].first, (unsigned long long)first);
         first += program->pipes[p].microbatches;
         if (program->pipes[p].microbatches == 0 || first > PROGRAM_MICROBATCHES_MAX)
-            return refuse(verifier,
-                          "pipe %u has %u microbatches: a pipe needs at least one, all pipes together at most %d", p,
-                          program->pipes[p].microbatches, PROGRAM_MICROBATCHES_MAX);
+            return refuse(verifier, "pipe %u has %s: a pipe needs at least one, all pipes together at most %d", p,
+                          counted(program->pipes[p].microbatches, "microbatch").text, PROGRAM_MICROBATCHES_MAX);
     }
     if (program->asynchronous && program->forward_only)
         return refuse(verifier, "a program cannot be both asynchronous and forward-only");
@@ -47,8 +46,8 @@ static Status check_pipes(const Verifier *verifier)
                           program->pipes[p].versions ? "does not" : "does");
     }
     if (first != program->microbatches)
-        return refuse(verifier, "the pipes have %llu microbatches together, but the program has %u",
-                      (unsigned long long)first, program->microbatches);
+        return refuse(verifier, "the pipes have %s together, but the program has %u", counted(first, "microbatch").text,
+                      program->microbatches);
     return STATUS_OK;
 }
 
@@ -291,7 +290,7 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
     const RankProgram *rank = &program->ranks[r];
     RankState *state = &verifier->ranks[r];
     if (rank->instruction_count == 0 || rank->instructions[rank->instruction_count - 1].opcode != OP_END)
-        return refuse(verifier, "rank %u: its %u instructions do not end with END", r, rank->instruction_count);
+        return refuse(verifier, "rank %u does not end with END", r);
     for (int class = 0; class < SLOT_WEIGHTS; class ++) {
         /* An instruction fills at most one slot of a class, an F&B or F&F two. The compiler never gives a rank more
            slots of a class than instructions. */

@@ -46,8 +46,8 @@ static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruct
     if (slot >= state->program->slots[operand->class]) {
         if (slot == SLOT_NONE)
             return verifier_refuse(verifier, rank, "the instruction has no slot for its operand %s", letters);
-        return verifier_refuse(verifier, rank, "slot %s%u does not exist: the rank has %u %s slots", letters, slot,
-                               state->program->slots[operand->class], slot_class_names[operand->class]);
+        return verifier_refuse(verifier, rank, "slot %s%u does not exist; number of the rank's %s slots: %u", letters,
+                               slot, slot_class_names[operand->class], state->program->slots[operand->class]);
     }
     const uint64_t word = state->slots[operand->class][slot];
     char needs[VERIFIER_TEXT + 32];
@@ -97,8 +97,8 @@ static Status check_weights(const Verifier *verifier, uint32_t rank, const Instr
     if (slot == SLOT_NONE)
         return verifier_refuse(verifier, rank, "the instruction has no slot for its operand w");
     if (slot >= state->program->slots[SLOT_WEIGHTS])
-        return verifier_refuse(verifier, rank, "slot w%u does not exist: the rank has %u weights slots", slot,
-                               state->program->slots[SLOT_WEIGHTS]);
+        return verifier_refuse(verifier, rank, "slot w%u does not exist: the rank has %s", slot,
+                               counted(state->program->slots[SLOT_WEIGHTS], "weights slot").text);
     const WeightSlot *weights = &state->weights[slot];
     if (weights->chunk != instruction->chunk && (weights->chunk != CHUNK_NONE || operand->kind != OPERAND_NEXT)) {
         if (weights->chunk == CHUNK_NONE)
@@ -135,7 +135,7 @@ static Status check_pass(const Verifier *verifier, uint32_t rank, const Instruct
         return verifier_refuse(verifier, rank, "the %s of stage %u microbatch %u has run already",
                                twice & PASS_F   ? "F"
                                : twice & PASS_W ? "B or W"
-                                                : "I",
+                                                : "B or I",
                                chunk->stage, instruction->microbatch);
     if (missing)
         return verifier_refuse(verifier, rank, "the %s of stage %u microbatch %u has not run yet",
@@ -183,15 +183,16 @@ Status verifier_check_operands(const Verifier *verifier, uint32_t rank, const In
             break;
         case OPERAND_PEER:
             if (instruction->peer >= program->rank_count || instruction->peer == rank)
-                return verifier_refuse(verifier, rank, "its peer must be another of the %u ranks, not rank %u",
-                                       program->rank_count, instruction->peer);
+                return verifier_refuse(verifier, rank, "its peer must be another rank of the program, not rank %u",
+                                       instruction->peer);
             break;
         case OPERAND_COUNT:
             TRY(verifier_check_reduced(verifier, rank, instruction->chunk));
             if (instruction->microbatch != chunk->gathered || !chunk->gathered)
-                return verifier_refuse(verifier, rank,
-                                       "the instruction takes the gradients of %s, but their sum has those of %u",
-                                       counted(instruction->microbatch, "microbatch").text, chunk->gathered);
+                return verifier_refuse(
+                    verifier, rank,
+                    "the instruction takes the gradients of %s; the sum has those of %u, and needs at least one",
+                    counted(instruction->microbatch, "microbatch").text, chunk->gathered);
             break;
         case OPERAND_PUT_OFF: break; /* verifier_check_put_off checks it */
         case OPERAND_VERSION:
@@ -280,8 +281,7 @@ static Status check_pair_put_off(const Verifier *verifier, uint32_t rank, const 
         return verifier_refuse(verifier, rank, "its I puts off other weight gradients than its recipe says");
     if (second->opcode == OP_BACKWARD && needed)
         return verifier_refuse(verifier, rank,
-                               "the recipe of this F&B puts weight gradients off, so the second half must be an I, and "
-                               "a W must come next");
+                               "the recipe of this F&B puts weight gradients off, so the second half must be an I");
     return STATUS_OK;
 }
 
@@ -338,10 +338,8 @@ Status verifier_run_second(const Verifier *verifier, uint32_t rank, const Instru
                                both_forward ? "B" : "F", both_forward ? "F" : "B");
     if (first->microbatch == second->microbatch && second->chunk < program->chunk_count &&
         program->chunks[first->chunk].pipe == program->chunks[second->chunk].pipe)
-        return verifier_refuse(
-            verifier, rank,
-            both_forward ? "both F are of one microbatch: one needs the other, so they cannot overlap"
-                         : "the F and the B are of one microbatch: the B needs the F, so they cannot overlap");
+        return verifier_refuse(verifier, rank,
+                               "both halves are of one microbatch: one needs the other, so they cannot overlap");
     TRY(verifier_check_operands(verifier, rank, second));
     TRY(check_scratch(verifier, rank, first));
     verifier_apply_operands(state, second);

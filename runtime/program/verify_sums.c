@@ -14,7 +14,7 @@ static Status check_complete(const Verifier *verifier, uint32_t rank, const Chun
     while (chunk->passes[missing] & last || (chunk->homes && chunk->homes[missing] != rank))
         missing++;
     const uint8_t passes = chunk->passes[missing];
-    return verifier_refuse(verifier, rank, "the %s of stage %u microbatch %u is missing",
+    return verifier_refuse(verifier, rank, "the %s of stage %u microbatch %u has not run",
                            !(passes & PASS_F) ? "F"
                            : passes & PASS_I  ? "W"
                                               : "B (or I and W)",
@@ -45,7 +45,7 @@ Status verifier_arrive_at_reduce(Verifier *verifier, uint32_t rank, const Instru
     RankState *state = &verifier->ranks[rank];
     ChunkState *chunk = &state->chunks[instruction->chunk];
     if (chunk->posted)
-        return verifier_refuse(verifier, rank, "the sum of the gradients of chunk %u is under way already",
+        return verifier_refuse(verifier, rank, "an earlier REDUCE has begun the sum of the gradients of chunk %u",
                                instruction->chunk);
     if (!verifier->program->asynchronous)
         TRY(check_complete(verifier, rank, chunk));
@@ -126,8 +126,8 @@ static Status check_updated(const Verifier *verifier, uint32_t rank)
         const ChunkState *chunk = &state->chunks[c];
         TRY(check_complete(verifier, rank, chunk));
         if (chunk->gathered || chunk->posted)
-            return verifier_refuse(verifier, rank, "no U takes the gradients of the last %s of stage %u",
-                                   counted(chunk->gathered, "microbatch").text, chunk->stage);
+            return verifier_refuse(verifier, rank, "no U follows the last gradient or REDUCE of stage %u",
+                                   chunk->stage);
         if (state->weights[c].version != chunk->newest)
             return verifier_refuse(verifier, rank,
                                    "slot w%u holds version %u of the weights of stage %u, but must hold version %u", c,
@@ -163,8 +163,8 @@ Status verifier_arrive_at_end(Verifier *verifier, uint32_t rank)
                                        verifier_word_text(verifier, state->slots[class][slot], holds));
         }
         if (state->used[class] != program->slots[class])
-            return verifier_refuse(verifier, rank, "the rank has %u %s slots, but uses only %u", program->slots[class],
-                                   slot_class_names[class], state->used[class]);
+            return verifier_refuse(verifier, rank, "the rank uses only %u of its %u %s slots", state->used[class],
+                                   program->slots[class], slot_class_names[class]);
     }
     if (state->peak != program->peak_activations)
         return verifier_refuse(verifier, rank, "the rank holds up to %s at once, but the program says %u",
