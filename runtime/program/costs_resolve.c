@@ -1,5 +1,6 @@
 #include "runtime/program/costs_resolve.h"
 
+#include "runtime/base/counted.h"
 #include "runtime/program/costs_parts.h"
 
 #include <math.h>
@@ -194,8 +195,8 @@ typedef struct RecutText {
 static RecutText recut_text(const Costs *costs)
 {
     RecutText made;
-    snprintf(made.text, sizeof made.text, "given for %.0f stages; each of the %u here takes its share",
-             costs->model_stages, costs->stage_count);
+    snprintf(made.text, sizeof made.text, "given for %s; each stage here takes its share",
+             counted((uint64_t)costs->model_stages, "stage").text);
     return made;
 }
 
