@@ -364,16 +364,17 @@ bool costs_unused(const Costs *given, uint32_t stages, uint32_t ranks, char *tex
                 return true;
             }
     if (given->model_layers >= 1 && given->model_layers < stages) {
-        snprintf(text, size, "the model has %g layers, too few for %u stages", given->model_layers, stages);
+        snprintf(text, size, "the model has %s, too few for %u stages",
+                 counted((uint64_t)given->model_layers, "layer").text, stages);
         return true;
     }
     for (StageCost half = COST_I; half <= COST_W; half++)
         if (is_overruled(given, of, half)) {
             const char *name = stage_cost_name(half);
-            snprintf(
-                text, size,
-                "%s has no effect: each stage has a B of its own, from which %s follows; write %s[0] = ... and so on",
-                name, name, name);
+            snprintf(text, size,
+                     "%s has no effect: each stage has its own %s, or a B from which it follows; write %s[0] = ... and "
+                     "so on",
+                     name, name, name);
             return true;
         }
     for (uint32_t i = 0; i < given->link_count; i++) {

@@ -230,7 +230,7 @@ static void test_unused(void **state)
                 some = costs_from("I=1,B[0]=2");
     assert_true(costs_unused(&overruled, 2, 2, text, sizeof text));
     assert_string_equal(
-        text, "I has no effect: each stage has a B of its own, from which I follows; write I[0] = ... and so on");
+        text, "I has no effect: each stage has its own I, or a B from which it follows; write I[0] = ... and so on");
     assert_true(!costs_unused(&own, 1, 1, text, sizeof text) && !costs_unused(&some, 2, 2, text, sizeof text));
     assert_true(costs_unused(&link, 4, 3, text, sizeof text) && !costs_unused(&link, 4, 4, text, sizeof text));
 }
