@@ -2,6 +2,8 @@
 
 #include "library/internal.h"
 
+#include "runtime/program/costs_parts.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +25,7 @@ Status costs_take(Costs *costs, const char *const *texts, size_t count, Arena *a
                              "and give \"@FILE\"");
         TRY(costs_set(costs, texts[i], arena, error));
     }
-    return STATUS_OK;
+    return costs_check_parts(costs, error);
 }
 
 FILE *text_begin(dps *d)

@@ -4,6 +4,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/option_table.h"
 #include "runtime/launcher/launched.h"
+#include "runtime/program/costs_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -328,6 +329,7 @@ Status options_parse(int argc, char **argv, Arena *arena, CommandLine *line, Err
             return error_set(error, STATUS_BAD_USAGE, "--%s needs --expert-parallel of 2 or more", of_groups[i]);
     line->run.simulated = options_given(&table, &given, "device=sim");
     choose_transport(line);
+    TRY(costs_check_parts(&line->run.costs, error));
     TRY(check_transport(line, error));
     TRY(check_files(line, error));
     TRY(configure_model(line, &given, error));

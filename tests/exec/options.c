@@ -102,6 +102,7 @@ static void test_mistakes(void **state)
         {{"dprun", "--device=sim", "--save=w", "prog.bin"}, STATUS_BAD_USAGE, "--device sim cannot be combined with"},
         {{"dprun", "--device=sim", "--load=w", "prog.bin"}, STATUS_BAD_USAGE, "--device sim cannot be combined with"},
         {{"dprun", "--device=sim", "--cost=F=x", "prog.bin"}, STATUS_BAD_USAGE, "F = x"},
+        {{"dprun", "--device=sim", "--cost=qkv.F=1", "prog.bin"}, STATUS_BAD_USAGE, "attention.F, which is not given"},
         {{"dprun", "--cost=F=1", "prog.bin"}, STATUS_BAD_USAGE, "--cost needs --device sim"},
         {{"dprun", "--transport=tcp", "prog.bin"}, STATUS_BAD_USAGE, "--transport: 'tcp'"},
         {{"dprun", "--transport=nccl", "--device=cpu", "prog.bin"}, STATUS_BAD_USAGE, "--transport nccl is for GPUs"},

@@ -175,18 +175,19 @@ static void wrong_arguments_are_refused_with_words(void **state)
 {
     (void)state;
     static const dps_parameter unknown = {"chunkz", 2};
-    static const char *const costs[] = {"F=1", "G=2"}, *const standard_input[] = {"@-"};
+    static const char *const costs[] = {"F=1", "G=2"}, *const standard_input[] = {"@-"}, *const part[] = {"qkv.F=1"};
     const dps_options wrong[] = {
         {.size = sizeof *wrong, .parameters = &unknown, .parameter_count = 1},
         {.size = sizeof *wrong, .costs = costs, .cost_count = 2},
         {.size = sizeof *wrong, .costs = standard_input, .cost_count = 1},
+        {.size = sizeof *wrong, .costs = part, .cost_count = 1},
         {.size = sizeof *wrong, .memory_limit = "1G"},
         {.size = sizeof *wrong, .slot_bytes = "everything=1"},
         {.size = sizeof *wrong, .replicas = 2},
         {.size = 0},
     };
-    static const char *const words[] = {"chunkz",     "G",           "standard input", "--slot-bytes",
-                                        "everything", "dps_compare", "dps_options"};
+    static const char *const words[] = {"chunkz",       "G",          "standard input", "qkv.F",
+                                        "--slot-bytes", "everything", "dps_compare",    "dps_options"};
     dps *d = dps_new(NULL);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         dps_program *program;
