@@ -79,8 +79,8 @@ static Status duration(const Simulator *simulator, double units, int64_t *nanose
     if (seconds > MOST_SECONDS)
         return error_set(
             error, STATUS_BAD_USAGE,
-            "a pass or message would take %g s, more than a day: --cost unit=SECONDS says how long a unit of time is",
-            seconds);
+            "a pass or message would take %g s, more than a day: --cost counts in units of %g s (unit=SECONDS)",
+            seconds, costs_seconds(simulator->costs));
     *nanoseconds = (int64_t)(seconds * 1e9);
     return STATUS_OK;
 }
