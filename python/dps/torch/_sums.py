@@ -15,8 +15,8 @@ _EMPTY = torch.empty(0, device=HOST)
 
 
 def owned_parameters(modules, order):
-    """For each chunk of this rank, the list of the parameters whose gradients the sum of the chunk contains. Each
-    parameter that requires a gradient is in one list. If several chunks share a parameter, it is in the list of the
+    """For each chunk of this rank, the list of the parameters whose gradients the sum of the chunk contains, if they
+    require one. Each parameter is in one list. If several chunks share a parameter, it is in the list of the
     chunk whose sum is posted last, because its gradient is complete only then.
 
     order   the chunks, in the order in which their sums are posted"""
@@ -28,7 +28,7 @@ def owned_parameters(modules, order):
 
 
 def _parameters(module):
-    return [p for p in module.parameters() if p.requires_grad] if hasattr(module, "parameters") else []
+    return list(module.parameters()) if hasattr(module, "parameters") else []
 
 
 def _tensors(module):
@@ -143,18 +143,19 @@ class GradientSum:
 
     def __init__(self, parameters, group, size, others):
         self.parameters, self.group, self.size, self.others = parameters, group, size, others
-        self.flying = []
+        self.trained, self.flying = [], []
 
     def begin(self):
         if self.group is not None:
-            divide(self.parameters, self.size)
+            self.trained = [p for p in self.parameters if p.requires_grad]
+            divide(self.trained, self.size)
 
     def post(self):
         if self.group is None:
             return
-        fill_gradients(self.parameters)
-        for dtype in sorted({p.dtype for p in self.parameters}, key=str):
-            gradients = [p.grad for p in self.parameters if p.dtype == dtype]
+        fill_gradients(self.trained)
+        for dtype in sorted({p.dtype for p in self.trained}, key=str):
+            gradients = [p.grad for p in self.trained if p.dtype == dtype]
             flat = torch.cat([g.reshape(-1) for g in gradients])
             self.flying.append((Sum(flat, lambda tensor: self.group.allreduce([tensor])), flat, gradients))
 

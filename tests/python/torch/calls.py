@@ -208,7 +208,8 @@ def autocast():
 
 
 def accumulated(schedule, tied):
-    """Several steps without zero_grad() add up their gradients, also those of copies of a stage and of tied weights."""
+    """Several steps without zero_grad() add up their gradients, also those of copies of a stage and of tied weights. A
+    parameter may be frozen when the Pipeline is made, and trained later."""
     program, rank = dps.compile(dps.schedule(schedule), ranks=2, microbatches=4), dist.get_rank()
     torch.manual_seed(0)
     model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(program.stages)]).double()
@@ -216,8 +217,10 @@ def accumulated(schedule, tied):
     if tied:
         model[1].weight = model[0].weight
         modules[0].weight = copy.deepcopy(model[0].weight)
+    modules[0].requires_grad_(False)
     pipeline = dps.torch.Pipeline(program, modules, nn.functional.mse_loss,
                                   tied=[(modules[0].weight, dist.group.WORLD)] if tied else [])
+    modules[0].requires_grad_()
     for _ in range(3):
         x, target = torch.randn(2, 8, 4, dtype=torch.float64)
         given, targets = pipeline.share(x, target)
