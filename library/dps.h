@@ -442,8 +442,8 @@ typedef struct dps_buffers {
        library does not copy a message, it exchanges the pointers of sender and receiver. So read messages[i] anew in
        each pass, and keep a list of your own to free the blocks. */
     void **messages;
-    /* [chunks]: the weight gradient of each chunk, which the library sums over the copies of the stage. If `gradients`
-       is NULL, the library sums nothing */
+    /* [chunks]: the weight gradient of each chunk, which the library sums over the copies of the stage with all that is
+       in it: clear it before each step. If `gradients` is NULL, the library sums nothing */
     void *const *gradients;
     const size_t *elements; /* [chunks]: number of elements of a gradient, the same for all copies of a stage */
     size_t element_bytes;   /* 4: float; 8: double */
