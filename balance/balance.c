@@ -32,12 +32,13 @@ static Status check_hierarchical(const BalanceShape *shape, Error *error)
 
 Status balance_check(const BalanceShape *shape, bool eplb, Error *error)
 {
-    if (!shape->experts || !shape->gpus || !shape->groups || !shape->nodes)
-        return error_set(error, STATUS_BAD_USAGE, "experts, GPUs, groups and nodes must each be at least 1");
+    if (!shape->experts || !shape->gpus)
+        return error_set(error, STATUS_BAD_USAGE, "there must be at least one expert and one GPU");
     if (shape->replicas < shape->experts || shape->replicas > BALANCE_REPLICAS_MAX)
         return error_set(error, STATUS_BAD_USAGE,
-                         "--replicas %u: it must be from %u, the number of experts of a layer, to %d", shape->replicas,
-                         shape->experts, BALANCE_REPLICAS_MAX);
+                         "--replicas %u: a layer needs a physical expert for each of its %u experts, and can have at "
+                         "most %d",
+                         shape->replicas, shape->experts, BALANCE_REPLICAS_MAX);
     if (shape->replicas < shape->gpus)
         return error_set(error, STATUS_BAD_USAGE,
                          "--replicas %u is less than --gpus %u: each GPU needs at least one physical expert",
@@ -45,11 +46,13 @@ Status balance_check(const BalanceShape *shape, bool eplb, Error *error)
     if (shape->groups % shape->nodes == 0 && shape->experts % shape->groups)
         return error_set(error, STATUS_BAD_USAGE, "--groups %u does not divide the number of experts, %u",
                          shape->groups, shape->experts);
+    if (balance_is_hierarchical(shape))
+        TRY(check_hierarchical(shape, error));
     if (eplb && shape->replicas % shape->gpus)
         return error_set(error, STATUS_BAD_USAGE,
                          "--replicas %u: eplb wants a multiple of --gpus %u; --method best takes any number",
                          shape->replicas, shape->gpus);
-    return balance_is_hierarchical(shape) ? check_hierarchical(shape, error) : STATUS_OK;
+    return STATUS_OK;
 }
 
 void balance_in_order(const BalanceShape *shape, uint32_t *placement)

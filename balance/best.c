@@ -211,11 +211,10 @@ static Status check_distinct(const BalanceShape *shape, Error *error)
     const uint32_t gpus = balance_is_hierarchical(shape) ? shape->gpus / shape->nodes : shape->gpus;
     if (shape->replicas <= (uint64_t)shape->experts * gpus)
         return STATUS_OK;
-    return error_set(
-        error, STATUS_BAD_USAGE,
-        "--distinct: --replicas %u is too large; one copy of each of %u experts on each of %u GPUs%s makes %llu",
-        shape->replicas, shape->experts, gpus, gpus < shape->gpus ? " of its node" : "",
-        (unsigned long long)shape->experts * gpus);
+    return error_set(error, STATUS_BAD_USAGE,
+                     "--distinct: --replicas %u is too large; one copy of each expert on each GPU%s makes %llu",
+                     shape->replicas, gpus < shape->gpus ? " of its node" : "",
+                     (unsigned long long)shape->experts * gpus);
 }
 
 Status balance_best(const BalanceShape *shape, const BalanceRequest *request, const double *loads, uint32_t *placement,

@@ -59,14 +59,14 @@ static Status remove_duplicates(const Domain *domain, Filling *filling, Error *e
         if (filling_holds(domain, filling, domain->gpu_of[slot], filling->expert[slot], slot) &&
             !replace_duplicate(domain, filling, slot))
             return error_set(error, STATUS_BAD_INPUT,
-                             "--distinct: no other expert can replace the second copy of expert %u on GPU %u",
-                             filling->expert[slot], domain->gpu_of[slot]);
+                             "--distinct: GPU %u has expert %u twice in the current placement, and its node has too "
+                             "few experts to replace one",
+                             domain->gpu_of[slot], filling->expert[slot]);
     const uint32_t needed = filling_moves(domain, filling);
     if (needed > domain->moves)
         return error_set(error, STATUS_BAD_INPUT,
-                         "--distinct: the current placement has experts twice on a GPU; %u moves are needed, more "
-                         "than --moves %u",
-                         needed, domain->moves);
+                         "--distinct needs at least --moves %u: the current placement has experts twice on a GPU",
+                         needed);
     return STATUS_OK;
 }
 

@@ -3,6 +3,7 @@
 #include "compiler/placement/balance_input.h"
 #include "compiler/placement/balance_options.h"
 #include "compiler/placement/balance_report.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/file.h"
 
 /* Reads the file of the loads into `table`. Prints the errors in it to stderr. */
@@ -14,7 +15,10 @@ static Status read_loads(const BalanceOptions *options, Arena *arena, Table *tab
     if (status == STATUS_OK && table->columns > replicas) {
         diag_error(table->diagnostics, table->cells[replicas],
                    "%u experts, but --replicas %u: each needs at least one physical expert", table->columns, replicas);
-        diag_help(table->diagnostics, "give --replicas %u or more", table->columns);
+        if (table->columns > BALANCE_REPLICAS_MAX)
+            diag_help(table->diagnostics, "a layer can have at most %d experts", BALANCE_REPLICAS_MAX);
+        else
+            diag_help(table->diagnostics, "give --replicas %u or more", table->columns);
         status = STATUS_BAD_INPUT;
     }
     if (status != STATUS_OK && table->diagnostics)
@@ -30,13 +34,14 @@ static Status read_from(const BalanceOptions *options, uint32_t layers, uint32_t
     Table table;
     Status status = table_read(options->from, &cells, arena, &table, error);
     if (status == STATUS_OK && table.columns != shape->replicas)
-        diag_error(
-            table.diagnostics, table.cells[table.columns < shape->replicas ? table.columns - 1 : shape->replicas],
-            "this placement has %u physical experts a layer, but --replicas is %u", table.columns, shape->replicas);
+        diag_error(table.diagnostics,
+                   table.cells[table.columns < shape->replicas ? table.columns - 1 : shape->replicas],
+                   "a layer of this placement has %s, but --replicas is %u",
+                   counted(table.columns, "physical expert").text, shape->replicas);
     else if (status == STATUS_OK && table.rows != layers)
         diag_error(table.diagnostics,
                    table.cells[(size_t)(table.rows < layers ? table.rows - 1 : layers) * table.columns],
-                   "this placement has %u layers, but the loads have %u", table.rows, layers);
+                   "this placement has %s, but the loads have %u", counted(table.rows, "layer").text, layers);
     else
         for (uint32_t l = 0; status == STATUS_OK && l < layers; l++) {
             uint32_t *layer = before + (size_t)l * shape->replicas, slot;

@@ -1,5 +1,7 @@
 #include "compiler/placement/balance_input.h"
 
+#include "runtime/base/counted.h"
+
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
@@ -41,18 +43,11 @@ static void read_cell(Reader *reader, uint32_t row, uint32_t column, Span cell)
     table->cells[at] = cell;
     if (length == 0)
         diag_error(table->diagnostics, cell, "layer %u, %s %u: %s is missing", row, kind->column, column, kind->value);
-    else if (!parse_number(text, (size_t)length, value))
-        diag_error(table->diagnostics, cell, "layer %u, %s %u: `%.*s` is not a number", row, kind->column, column,
-                   length, text);
-    else if (*value < kind->least)
-        diag_error(table->diagnostics, cell, "layer %u, %s %u: %.*s is less than %g", row, kind->column, column, length,
-                   text, kind->least);
-    else if (*value > kind->most)
-        diag_error(table->diagnostics, cell, "layer %u, %s %u: %.*s is more than %g", row, kind->column, column, length,
-                   text, kind->most);
-    else if (kind->whole && *value != floor(*value))
-        diag_error(table->diagnostics, cell, "layer %u, %s %u: %.*s is not a whole number", row, kind->column, column,
-                   length, text);
+    else if (!parse_number(text, (size_t)length, value) || *value < kind->least || *value > kind->most ||
+             (kind->whole && *value != floor(*value)))
+        diag_error(table->diagnostics, cell, "layer %u, %s %u: `%.*s` is not %s, a%s number from %g to %g", row,
+                   kind->column, column, length, text, kind->value, kind->whole ? " whole" : "", kind->least,
+                   kind->most);
     else
         return;
     *value = kind->least;
@@ -98,9 +93,8 @@ static void read_row(Reader *reader, Span line)
             read_cell(reader, table->rows, column, cell);
         const bool is_last = column + 1 == count, is_extra = column == table->columns;
         if (is_extra || (is_last && count < table->columns))
-            diag_error(table->diagnostics, cell,
-                       "layer %u has %u values, but layer 0 has %u: each row has one for every %s", table->rows, count,
-                       table->columns, reader->cells->column);
+            diag_error(table->diagnostics, cell, "layer %u has %s, but layer 0 has %u: each row has one for every %s",
+                       table->rows, counted(count, "value").text, table->columns, reader->cells->column);
     }
     table->rows++;
 }

@@ -2,8 +2,6 @@
 
 #include "runtime/base/counted.h"
 
-#include <inttypes.h>
-
 /* --- the table --- */
 
 static void put_head(const BalancePlan *plan, FILE *stream)
@@ -20,9 +18,9 @@ static void put_head(const BalancePlan *plan, FILE *stream)
     fputs("\n", stream);
 }
 
-static void put_row(const char *name, double before, double after, double bound, uint64_t moves, FILE *stream)
+static void put_row(const char *name, double before, double after, double bound, double moves, int digits, FILE *stream)
 {
-    fprintf(stream, "%5s  %8.4f  %6.4f  %6.4f  %6.4f  %5" PRIu64 "\n", name, before, after, bound, bound - after,
+    fprintf(stream, "%5s  %8.4f  %6.4f  %6.4f  %6.4f  %5.*f\n", name, before, after, bound, bound - after, digits,
             moves);
 }
 
@@ -45,8 +43,7 @@ static void put_cost(const BalancePlan *plan, FILE *stream)
 
 void balance_put_text(const BalancePlan *plan, FILE *stream)
 {
-    double before = 0, after = 0, bound = 0;
-    uint64_t moves = 0;
+    double before = 0, after = 0, bound = 0, moves = 0;
     char name[16];
     put_head(plan, stream);
     fprintf(stream, "%5s  %8s  %6s  %6s  %6s  %5s\n", "layer", plan->from ? "before" : "in order",
@@ -54,23 +51,24 @@ void balance_put_text(const BalancePlan *plan, FILE *stream)
     for (uint32_t l = 0; l < plan->layers; l++) {
         const LayerBalance *layer = &plan->layer[l];
         snprintf(name, sizeof name, "%u", l);
-        put_row(name, layer->before, layer->after, layer->bound, layer->moves, stream);
+        put_row(name, layer->before, layer->after, layer->bound, layer->moves, 0, stream);
         before += layer->before / plan->layers;
         after += layer->after / plan->layers;
         bound += layer->bound / plan->layers;
-        moves += layer->moves;
+        moves += (double)layer->moves / plan->layers;
     }
     if (plan->layers > 1)
-        put_row("mean", before, after, bound, moves / plan->layers, stream);
+        put_row("mean", before, after, bound, moves, 1, stream);
     if (plan->distinct)
         put_cost(plan, stream);
     fputs("\nbalance of a layer: mean load of a GPU, divided by the largest; 1: all loads are equal\n", stream);
     fputs(plan->from ? "before: the current placement\n"
                      : "in order: experts 0, 1, 2, ... repeatedly, GPU after GPU, as frameworks place them at first\n",
           stream);
-    fputs("bound: no placement has a higher balance; gap: how far the balance is below the bound\n"
-          "moves: physical experts that their GPU did not hold before\n",
-          stream);
+    fprintf(stream,
+            "bound: no placement%s has a higher balance; gap: how far the balance is below the bound\n"
+            "moves: physical experts that their GPU did not hold before\n",
+            plan->distinct ? " without an expert twice on a GPU" : "");
 }
 
 /* --- for programs --- */
