@@ -149,7 +149,7 @@ static bool lower_rank(const Schedule *schedule, uint32_t r, const Source *sourc
     if (class == SLOT_CLASSES)
         return true;
     const Span end = order->count ? order->actions[order->count - 1].span : (Span){0, 0};
-    diag_error(diagnostics, end, "rank %u holds %u buffers at once; at most %d fit into a program", r,
+    diag_error(diagnostics, end, "rank %u holds %u buffers of one kind at once; at most %d fit into a program", r,
                rank->slots[class], PROGRAM_SLOTS_MAX);
     diag_help(diagnostics, schedule->forward_only
                                ? "use fewer microbatches, or an order in which the next stage runs each earlier"

@@ -10,7 +10,7 @@
 
 enum { TEXT = 48 };
 /* most bytes of one slot, so that the sum over all slots and stages cannot overflow */
-static const uint64_t BYTES_MAX = (uint64_t)1 << 44;
+static const uint64_t BYTES_MAX = (uint64_t)1 << 44; /* 16T */
 static const char *const class_names[SLOT_CLASSES] = {[SLOT_MESSAGE] = "message",
                                                       [SLOT_CONTEXT] = "context",
                                                       [SLOT_STASH] = "stash",
@@ -62,8 +62,8 @@ Status memory_set_sizes(Memory *memory, const char *text, Error *error)
                              (int)length, next);
         if (!read_bytes(next + name + 1, length - name - 1, size))
             return error_set(error, STATUS_BAD_USAGE,
-                             "--slot-bytes: '%.*s' needs a number of bytes, such as 4096, 64K or 1G", (int)length,
-                             next);
+                             "--slot-bytes: '%.*s' needs a whole number of bytes up to 16T, such as 4096, 64K or 1G",
+                             (int)length, next);
         next += length + (next[length] == ',');
     }
     memory->has_sizes = true;
@@ -77,9 +77,10 @@ Status memory_set_limit(Memory *memory, const char *text, Error *error)
     const char *number = activations ? text + sizeof prefix - 1 : text;
     uint64_t value;
     if (!read_bytes(number, strlen(number), &value) || value == 0 || (activations && value > UINT32_MAX))
-        return error_set(
-            error, STATUS_BAD_USAGE,
-            "--memory-limit: '%s' is neither a number of bytes for each rank, such as 24G, nor activations=N", text);
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--memory-limit: '%s' is neither a whole number of bytes for each rank, from 1 to 16T, such as "
+                         "24G, nor activations=N with N from 1 to %u",
+                         text, UINT32_MAX);
     if (activations)
         memory->limit_activations = (uint32_t)value;
     else
@@ -179,7 +180,7 @@ static const Action *peak_of(const Memory *memory, const Order *order, const Ran
 static void check(const Memory *memory, uint64_t limit, bool activations, const Schedule *schedule,
                   const Program *program, Diagnostics *diagnostics)
 {
-    uint32_t most = 0, others = 0;
+    uint32_t most = 0, above = 0;
     for (uint32_t r = 1; r < schedule->ranks; r++)
         if (needed(memory, &program->ranks[r], activations) > needed(memory, &program->ranks[most], activations))
             most = r;
@@ -187,7 +188,7 @@ static void check(const Memory *memory, uint64_t limit, bool activations, const 
     if (needs <= limit)
         return;
     for (uint32_t r = 0; r < schedule->ranks; r++)
-        others += r != most && needed(memory, &program->ranks[r], activations) > limit;
+        above += needed(memory, &program->ranks[r], activations) > limit;
     const RankProgram *rank = &program->ranks[most];
     const Action *peak = peak_of(memory, &schedule->orders[most], rank, activations);
     char at[TEXT + 16] = "", most_allowed[TEXT];
@@ -212,8 +213,8 @@ static void check(const Memory *memory, uint64_t limit, bool activations, const 
                   "weights of %s%s",
                   most, rank->slots[SLOT_MESSAGE], rank->slots[SLOT_CONTEXT], rank->slots[SLOT_STASH],
                   rank->slots[SLOT_GRADIENT], counted(rank->chunk_count, "stage").text, versions);
-    if (others)
-        diag_help(diagnostics, "%u more of the %u ranks exceed the limit", others, schedule->ranks);
+    if (above > 1)
+        diag_help(diagnostics, "%u of the %u ranks exceed the limit", above, schedule->ranks);
 }
 
 bool memory_check(const Memory *memory, const Schedule *schedule, const Program *program, Diagnostics *diagnostics)

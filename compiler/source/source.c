@@ -23,7 +23,7 @@ Status source_of_text(const char *path, const char *text, size_t size, Arena *ar
 {
     *source = (Source){.path = path, .text = text, .size = size};
     if (source->size > UINT32_MAX / 2)
-        return error_set(error, STATUS_BAD_INPUT, "%s: the file is too large: it can have at most 2 GiB", path);
+        return error_set(error, STATUS_BAD_INPUT, "%s: the file is too large: it must be smaller than 2 GiB", path);
     if (strlen(text) < source->size)
         return error_set(error, STATUS_BAD_INPUT,
                          "%s: not a text file, because byte %zu is 0; if it is a compiled program, run it with dprun",
