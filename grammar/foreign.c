@@ -27,6 +27,7 @@ static const Spelling operators[] = {
     {"===", TOKEN_EQUAL, "write =="},
     {"=<", TOKEN_LESS_EQUAL, "write <="},
     {"=>", TOKEN_GREATER_EQUAL, "write >="},
+    {"|", TOKEN_OR, "write ||"},
     {":=", '=', "write ="},
     {"+=", '=', "a name keeps its value: declare another name with `let`"},
     {"-=", '=', "a name keeps its value: declare another name with `let`"},
@@ -114,16 +115,23 @@ static int64_t power(int base, int exponent)
 }
 
 /* base^exponent as text in the language, which has no powers. If both are numbers below 1000 and the result fits in 64
-   bits: a number. For an exponent of 2 or 3: a product. Otherwise: a choice between the powers for the exponents 0, 1
-   and 2, and 3 if the base is a number; it is wrong for larger exponents. */
+   bits: a number. For another exponent that is a number: a product; NULL if it would have more than nine factors or be
+   too large. Otherwise: a choice between the powers for the exponents 0, 1 and 2, and 3 if the base is a number; it is
+   wrong for larger exponents. */
 static const char *power_text(const Reader *reader, const char *base, const char *exponent)
 {
     const int b = small_number(base), e = small_number(exponent);
     if (b > 0 && e >= 0 && power(b, e))
         return arena_format(reader->arena, "%lld", (long long)power(b, e));
-    if (e == 2 || e == 3)
-        return arena_format(reader->arena, e == 2 ? "%s*%s" : "%s*%s*%s", base, base, base);
-    if (b > 0 && e < 0)
+    if (isdigit((unsigned char)*exponent)) {
+        if (b > 0 || e < 0 || e > 9)
+            return NULL;
+        const char *product = e ? base : "1";
+        for (int i = 1; i < e; i++)
+            product = arena_format(reader->arena, "%s*%s", product, base);
+        return e > 1 ? arena_format(reader->arena, "(%s)", product) : product;
+    }
+    if (b > 0)
         return arena_format(reader->arena, "(%s < 1 ? 1 : %s < 2 ? %d : %s < 3 ? %d : %lld)", exponent, exponent, b,
                             exponent, b * b, (long long)power(b, 3));
     return arena_format(reader->arena, "(%s < 1 ? 1 : %s < 2 ? %s : %s*%s)", exponent, exponent, base, base, base);
@@ -132,19 +140,18 @@ static const char *power_text(const Reader *reader, const char *base, const char
 static void help_power(Reader *reader, const char *spelling, Span span)
 {
     const Span right = word_at(reader, span.end);
-    if (is_empty(right) || reader->last.kind == ')' || !is_value(reader->last.kind)) {
-        diag_help(reader->diagnostics, "write it as a product, such as 2*2*2");
+    const char *left = text_of(reader, reader->last.span), *count = text_of(reader, right), *write = NULL;
+    const bool halves = spelling[0] == '>', shift = halves || spelling[0] == '<';
+    if (!is_empty(right) && byte_at(reader, right.end) != '(' && reader->last.kind != ')' &&
+        is_value(reader->last.kind))
+        write = power_text(reader, shift ? "2" : left, count);
+    if (!write) {
+        diag_help(reader->diagnostics, halves ? "write it as a quotient, such as M/(2*2*2)"
+                                              : "write it as a product, such as 2*2*2");
         return;
     }
-    const char *left = text_of(reader, reader->last.span), *count = text_of(reader, right), *write;
-    const bool shift = spelling[0] != '^' && spelling[0] != '*', left_is_one = strcmp(left, "1") == 0;
-    if (!shift)
-        write = power_text(reader, left, count);
-    else if (spelling[0] == '<' && left_is_one)
-        write = power_text(reader, "2", count);
-    else
-        write =
-            arena_format(reader->arena, "%s%c%s", left, spelling[0] == '<' ? '*' : '/', power_text(reader, "2", count));
+    if (halves || (shift && strcmp(left, "1") != 0))
+        write = arena_format(reader->arena, "%s%c%s", left, halves ? '/' : '*', write);
     if (small_number(count) >= 0)
         diag_help(reader->diagnostics, "write %s", write);
     else
@@ -202,18 +209,25 @@ static bool add_digit(int64_t *number, int digit)
     return !__builtin_mul_overflow(*number, 10, number) && !__builtin_add_overflow(*number, digit, number);
 }
 
-/* Reads a decimal number such as 12.5e3 as the fraction digits / scale. False: overflow. */
-static bool read_decimal(const char *text, int64_t *digits, int64_t *scale)
+/* Reads a number such as 12.5e3, 1_000 or 0x1f as the fraction digits / scale. False: overflow. */
+static bool read_fraction(const char *text, int64_t *digits, int64_t *scale)
 {
     bool good = true, fraction = false;
     *digits = 0, *scale = 1;
+    if (tolower((unsigned char)text[1]) == 'x') {
+        *digits = strtoll(text, NULL, 16);
+        return *digits < INT64_MAX;
+    }
     for (; *text && *text != 'e' && *text != 'E'; text++)
         if (*text == '.')
             fraction = true;
-        else
+        else if (*text != '_')
             good = good && add_digit(digits, *text - '0') && (!fraction || add_digit(scale, 0));
-    for (int64_t exponent = *text ? strtoll(text + 1, NULL, 10) : 0; exponent > 0 && good && *digits; exponent--)
+    int64_t exponent = *text ? strtoll(text + 1, NULL, 10) : 0;
+    for (; exponent > 0 && good && *digits; exponent--)
         good = add_digit(digits, 0);
+    for (; exponent < 0 && good && *digits; exponent++)
+        good = add_digit(scale, 0);
     return good;
 }
 
@@ -221,7 +235,7 @@ int64_t foreign_number(Reader *reader, Span span)
 {
     const char *text = text_of(reader, span);
     int64_t digits, scale;
-    const bool good = read_decimal(text, &digits, &scale);
+    const bool good = read_fraction(text, &digits, &scale);
     const int64_t divisor = good ? common_divisor(digits, scale) : 1;
     diag_error(reader->diagnostics, span, "`%s` is not a whole number in decimal digits", text);
     if (good && divisor == scale)
@@ -341,6 +355,8 @@ bool foreign_count(Reader *reader, const SyntaxError *error)
         (error->found == '*' || strcmp(text, "x") == 0 || strcmp(text, "times") == 0)) {
         const Span count = expression_from(reader, error->span.end, ";{}");
         Span passes = reader->previous.span;
+        if (reader->item.kind == TOKEN_PASS)
+            passes.begin = reader->item.span.begin;
         while (passes.begin > 0 && is_word_byte(byte_at(reader, passes.begin - 1)))
             passes.begin--;
         return !is_empty(count) &&
@@ -350,12 +366,14 @@ bool foreign_count(Reader *reader, const SyntaxError *error)
         return false;
     uint32_t at = skip_blanks(reader, error->span.end);
     at += byte_at(reader, at) == '*';
-    const Span passes = word_at(reader, at);
-    const char *word = text_of(reader, passes);
-    if (!is_pass_word(word))
+    Span passes = word_at(reader, at);
+    if (!is_pass_word(text_of(reader, passes)))
         return false;
-    if (passes.begin > error->span.end)
-        return report_count(reader, (Span){error->span.begin, passes.end}, "the passes", word, text);
+    for (Span next = passes; is_pass_word(text_of(reader, next)); next = word_at(reader, passes.end))
+        passes.end = next.end;
+    const char after = byte_at(reader, passes.end);
+    if (passes.begin > error->span.end && after != '[' && after != '{')
+        return report_count(reader, (Span){error->span.begin, passes.end}, "the passes", text_of(reader, passes), text);
     diag_error(reader->diagnostics, (Span){error->span.begin, passes.end},
                "the number of repetitions comes after the passes");
     diag_help(reader->diagnostics, "`nFB : M;` is M times one F and one B; a digit after a letter is the chunk");

@@ -6,6 +6,7 @@
 #include "runtime/base/names.h"
 
 #include <string.h>
+#include <strings.h>
 
 typedef struct Word {
     int token;
@@ -138,10 +139,12 @@ static bool is_pass_in_small(const char *text)
 static void unknown_item(Reader *reader, Span span, const char *text)
 {
     const char *letters = text[0] == 'n' ? text + 1 : text;
-    const size_t passes = strspn(letters, "FBIWU0123456789");
-    if (action_kind_named(letters, *letters != 0) < ACTION_KINDS) {
+    const size_t passes = strspn(letters, "FBIWU0123456789"), rest = strlen(letters + passes);
+    if (!foreign_item(text) && action_kind_named(letters, *letters != 0) < ACTION_KINDS) {
         diag_error(reader->diagnostics, span, "`%s` is neither a word of the language nor a list of passes", text);
-        if (strspn(letters + passes, "abcdefghijklmnopqrstuvwxyz_") == strlen(letters + passes))
+        if (strcasecmp(text, "if") == 0)
+            diag_help(reader->diagnostics, "did you mean `if`?");
+        else if (rest <= 2 && strspn(letters + passes, "abcdefghijklmnopqrstuvwxyz_") == rest)
             diag_help(reader->diagnostics, "a chunk that is computed is written in { }: %.*s{%s}",
                       (int)(letters + passes - text), text, letters + passes);
         else
@@ -159,7 +162,7 @@ static void unknown_item(Reader *reader, Span span, const char *text)
     if (foreign_item(text))
         diag_help(reader->diagnostics, "%s", foreign_item(text));
     else if (next + 1 < end && next[0] == '=' && next[1] == '=')
-        diag_help(reader->diagnostics, "a condition is an item of its own: require %s == ...;", text);
+        diag_help(reader->diagnostics, "a condition is an item of its own: require %s == ..., \"message\";", text);
     else if (next < end && (*next == '=' || (next + 1 < end && strchr(":+-*", *next) && next[1] == '=')))
         diag_help(reader->diagnostics, "a name gets its value where it is declared: let %s = ...;", text);
     else if (is_pass_in_small(text))
@@ -233,7 +236,8 @@ static bool help_in_expression(Reader *reader, const SyntaxError *error)
         diag_help(diagnostics, "write == to compare");
     else if (is_comparison(error->found))
         diag_help(diagnostics, "comparisons do not chain: write a < b && b < c");
-    else if (after_number && error->found == TOKEN_NAME)
+    else if (after_number && error->found == TOKEN_NAME &&
+             byte_at(reader, skip_blanks(reader, error->span.end)) != '=')
         diag_help(diagnostics, "a product is written with *: %s*%s", text_of(reader, number),
                   text_of(reader, error->span));
     else if (error->found == '(')
@@ -312,6 +316,7 @@ static void report(Reader *reader, const SyntaxError *error, const Expectation *
     }
     if (is_word_of_language(error->found) && e->name && !e->value) {
         diag_error(reader->diagnostics, place, "`%s` is a word of the language and cannot be a name", text);
+        return;
     } else if (error->found == TOKEN_EOF) {
         diag_error(reader->diagnostics, place, "expected %s, but the file ends", expected);
     } else {

@@ -77,10 +77,11 @@ Status memory_set_limit(Memory *memory, const char *text, Error *error)
     const char *number = activations ? text + sizeof prefix - 1 : text;
     uint64_t value;
     if (!read_bytes(number, strlen(number), &value) || value == 0 || (activations && value > UINT32_MAX))
-        return error_set(error, STATUS_BAD_USAGE,
-                         "--memory-limit: '%s' is neither a whole number of bytes for each rank, from 1 to 16T, such as "
-                         "24G, nor activations=N with N from 1 to %u",
-                         text, UINT32_MAX);
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "--memory-limit: '%s' is neither a whole number of bytes for each rank, from 1 to 16T, such as "
+            "24G, nor activations=N with N from 1 to %u",
+            text, UINT32_MAX);
     if (activations)
         memory->limit_activations = (uint32_t)value;
     else
