@@ -98,7 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *text = arena_text(&arena, (const char *)data, size);
     const int numbers = sscanf(text, "%9u %9u %9u %9u %9u %9u%n", &shape.replicas, &shape.gpus, &shape.groups,
                                &shape.nodes, &request.moves, &distinct, &used);
-    if (numbers == 6 && strlen(text) == size && shape.replicas <= REPLICAS_MOST) {
+    if (numbers == 6 && strlen(text) == size && shape.replicas <= REPLICAS_MOST && shape.groups && shape.nodes) {
         const char *end = strstr(text + used, "\nfrom\n"), *loads_end = end ? end : text + size;
         Table loads, from = {0};
         request.distinct = distinct != 0;
