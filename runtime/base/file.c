@@ -15,6 +15,9 @@ enum { ENDLESS = 1 << 28 };
 /* most temporary names that are tried for a file */
 enum { NAMES = 1000 };
 
+/* The path in a message: an empty path would not be seen. */
+static const char *shown(const char *path) { return *path ? path : "''"; }
+
 /* Reads the stream to its end. The first memory has room for all of a regular file; for other streams, whose size is
    unknown, it grows. */
 static Status read_all(FILE *stream, const char *path, Arena *arena, char **bytes, size_t *size, Error *error)
@@ -53,7 +56,7 @@ Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Err
         return read_all(stdin, "standard input", arena, bytes, size, error);
     FILE *stream = fopen(path, "rb");
     if (!stream)
-        return error_set(error, STATUS_BAD_INPUT, "%s: %s", path, strerror(errno));
+        return error_set(error, STATUS_BAD_INPUT, "%s: %s", shown(path), strerror(errno));
     jmp_buf *const exhausted = arena->exhausted;
     arena->exhausted = NULL; /* without memory, the arena returns NULL here: a jump would leave the stream open */
     *bytes = NULL;
@@ -241,7 +244,7 @@ Status file_begin_path(const char *path, OutputFile *file, Error *error)
                 unlink(file->temporary);
         }
     }
-    Status status = error_set(error, STATUS_RUN_FAILED, "cannot write %s: %s", path, strerror(errno));
+    Status status = error_set(error, STATUS_RUN_FAILED, "cannot write %s: %s", shown(path), strerror(errno));
     if (file->stream)
         fclose(file->stream);
     free(file->temporary);

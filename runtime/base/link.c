@@ -50,8 +50,8 @@ static Status take(void *context, const char *key, const char *value, Error *err
     if (strcmp(key, "ranks") == 0)
         return read_ranks(value, link) ? STATUS_OK
                                        : error_set(error, STATUS_BAD_USAGE,
-                                                   "ranks = %s: it must be the numbers of the first and the last "
-                                                   "process, such as 0-3",
+                                                   "ranks = %s: it must be the numbers of two processes, the smaller "
+                                                   "first, such as 0-3",
                                                    value);
     settings_unknown("setting", key, keys, sizeof *keys, sizeof keys / sizeof *keys, error);
     return STATUS_BAD_USAGE;

@@ -37,7 +37,7 @@ TAKE(held_out)
     *tokens = UINT64_MAX;
     if (strcmp(value, "all") == 0 || option_count(option, value, target, arena, error) == STATUS_OK)
         return STATUS_OK;
-    return option_refuse(option, value, error, "a number of tokens, or all");
+    return option_refuse(option, value, error, "a number of tokens of at least 1, or all");
 }
 
 TAKE(costs)
@@ -256,7 +256,8 @@ static Status check_files(const CommandLine *line, Error *error)
 {
     const RunOptions *run = &line->run;
     const char *const written[] = {run->outputs, run->save, run->trace, run->profile};
-    const char *const read[] = {line->program, run->data, run->model_name};
+    const char *const model = run->model_name && !model_is_built_in(run->model_name) ? run->model_name : NULL;
+    const char *const read[] = {line->program, run->data, model};
     int on_stdout = line->json;
     for (size_t i = 0; i < sizeof written / sizeof *written; i++)
         on_stdout += written[i] && strcmp(written[i], "-") == 0;
@@ -266,12 +267,20 @@ static Status check_files(const CommandLine *line, Error *error)
     return file_keep_apart(written, sizeof written / sizeof *written, read, sizeof read / sizeof *read, error);
 }
 
+static Status set_model(ModelConfig *model, const char *setting, Error *error)
+{
+    const Status status = model_config_set(model, setting, error);
+    if (status != STATUS_OK)
+        error_prefix(error, "--set: ");
+    return status;
+}
+
 static Status configure_model(CommandLine *line, const OptionsGiven *given, Error *error)
 {
     ModelConfig *model = &line->run.model;
     TRY(model_config_load(line->run.model_name, model, error));
     for (int i = 0; i < line->setting_count; i++)
-        TRY(model_config_set(model, line->settings[i], error));
+        TRY(set_model(model, line->settings[i], error));
     if (options_given(&table, given, "seed"))
         model->seed = line->seed;
     if (line->run.held_out && !model_reads_text(model))

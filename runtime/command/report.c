@@ -120,9 +120,9 @@ static void explain_missing_bubble(const Report *report)
     if (!processors || ranks <= processors)
         return;
     fprintf(json ? stderr : report->words,
-            "%s%u ranks share %s: each waits about %.0f %% of the time for a processor, whatever the schedule; %s\n",
+            "%s%u ranks share %s: on average a rank computes at most %.0f %% of the time, whatever the schedule; %s\n",
             json ? "dprun: note: " : "           ", ranks, counted(processors, "processor").text,
-            100.0 * (1.0 - (double)processors / ranks), json ? "bubble_rate is null" : "no bubble is measured");
+            100.0 * (double)processors / ranks, json ? "bubble_rate is null" : "no bubble is measured");
 }
 
 static void put_derived_costs(const Report *report)

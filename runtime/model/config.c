@@ -83,6 +83,8 @@ static const ModelSpec *model_named(const char *name)
     return NULL;
 }
 
+bool model_is_built_in(const char *name) { return model_named(name) != NULL; }
+
 const char *model_name(const ModelConfig *config) { return config->model->name; }
 
 bool model_reads_text(const ModelConfig *config) { return config->model->data->is_text; }
@@ -193,10 +195,9 @@ static Status load_value(void *context, const char *name, const char *value, Err
 static Status assign_value(void *context, const char *name, const char *value, Error *error)
 {
     if (strcmp(name, "model") == 0)
-        return error_set(
-            error, STATUS_BAD_INPUT,
-            "model = %s: --set does not choose the model; use --model %s, at any place on the command line", value,
-            value);
+        return error_set(error, STATUS_BAD_INPUT,
+                         "model = %s: choose the model with --model %s, at any place on the command line", value,
+                         value);
     return set_value(context, name, value, error);
 }
 

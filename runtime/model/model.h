@@ -53,6 +53,8 @@ typedef struct ModelConfig {
     uint32_t given; /* which settings were given: one bit for each key in config.c, and one for the model */
 } ModelConfig;
 
+/* Whether `name` is the name of a built-in model; otherwise model_config_load takes it for a file. */
+bool model_is_built_in(const char *name);
 /* The name of the model: "gpt", "mlp" or "moe". */
 const char *model_name(const ModelConfig *config);
 /* Whether the model trains on text. A part of the text is then held out for evaluation. */

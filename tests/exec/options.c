@@ -125,7 +125,7 @@ static void test_mistakes(void **state)
         {{"dprun", "--held-out=0", "prog.bin"}, STATUS_BAD_USAGE, "--held-out: '0'"},
         {{"dprun", "--held-out=some", "prog.bin"},
          STATUS_BAD_USAGE,
-         "--held-out: 'some' is not a number of tokens, or all"},
+         "--held-out: 'some' is not a number of tokens of at least 1, or all"},
         {{"dprun", "--held-out=all", "--model=mlp", "prog.bin"},
          STATUS_BAD_USAGE,
          "--held-out needs a model that trains on text"},
@@ -140,7 +140,7 @@ static void test_mistakes(void **state)
          "--check cannot be combined with --reference, --outputs"},
         {{"dprun", "--check", "--device=sim", "prog.bin"}, STATUS_BAD_USAGE, "--trace, --profile or --device sim"},
         {{"dprun", "--set=hiden=3", "prog.bin"}, STATUS_BAD_USAGE, "hidden"},
-        {{"dprun", "--set=hidden", "prog.bin"}, STATUS_BAD_USAGE, "hidden"},
+        {{"dprun", "--set=hidden", "prog.bin"}, STATUS_BAD_USAGE, "--set: 'hidden' is not 'key = value'"},
         {{"dprun", "--set=model=mlp", "prog.bin"}, STATUS_BAD_USAGE, "--model"},
         {{"dprun", "--model=/no/such/model", "prog.bin"}, STATUS_BAD_INPUT, "/no/such/model"},
     };
