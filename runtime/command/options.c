@@ -259,6 +259,10 @@ static Status check_files(const CommandLine *line, Error *error)
     const char *const model = run->model_name && !model_is_built_in(run->model_name) ? run->model_name : NULL;
     const char *const read[] = {line->program, run->data, model};
     int on_stdout = line->json;
+    for (size_t i = 0; line->check && i < 2; i++) /* --check reads the program and the data twice */
+        if (read[i] && !file_is_kept(read[i]))
+            return error_set(error, STATUS_BAD_USAGE, "--check reads %s twice: put it into a regular file",
+                             strcmp(read[i], "-") == 0 ? "standard input" : read[i]);
     for (size_t i = 0; i < sizeof written / sizeof *written; i++)
         on_stdout += written[i] && strcmp(written[i], "-") == 0;
     if (on_stdout > 1)

@@ -121,11 +121,11 @@ EXCHANGE(counts_wait)
         o->held[block + 1] = (int32_t)rows;
     }
     if (rows > op->exchange->room)
-        return error_set(error, STATUS_RUN_FAILED,
-                         "%s: the experts of this rank get %zu rows, but --expert-rows has planned room for %zu: "
-                         "--expert-rows %.10g is enough for this step; without it there is room for the worst case",
-                         op->exchange->name, rows, op->exchange->room,
-                         ceil(100 * (double)rows / (double)op->exchange->equal) / 100);
+        return error_set(
+            error, STATUS_RUN_FAILED,
+            "%s: the experts of this rank get %zu rows, but --expert-rows has planned room for %zu: "
+            "these need --expert-rows %.10g, and others may need more; without it there is room for the worst case",
+            op->exchange->name, rows, op->exchange->room, ceil(100 * (double)rows / (double)op->exchange->equal) / 100);
     return STATUS_OK;
 }
 

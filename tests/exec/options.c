@@ -138,6 +138,8 @@ static void test_mistakes(void **state)
         {{"dprun", "--check", "--trace=t", "prog.bin"},
          STATUS_BAD_USAGE,
          "--check cannot be combined with --reference, --outputs"},
+        {{"dprun", "--check", "-"}, STATUS_BAD_USAGE, "--check reads standard input twice: put it into a regular file"},
+        {{"dprun", "--check", "--data=/dev/null", "prog.bin"}, STATUS_BAD_USAGE, "--check reads /dev/null twice"},
         {{"dprun", "--check", "--device=sim", "prog.bin"}, STATUS_BAD_USAGE, "--trace, --profile or --device sim"},
         {{"dprun", "--set=hiden=3", "prog.bin"}, STATUS_BAD_USAGE, "hidden"},
         {{"dprun", "--set=hidden", "prog.bin"}, STATUS_BAD_USAGE, "--set: 'hidden' is not 'key = value'"},

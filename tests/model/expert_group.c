@@ -532,7 +532,7 @@ static void too_many_rows_are_refused(void **state)
     assert_string_equal(
         members[0].error.text,
         "dispatch of layer 2: the experts of this rank get 16 rows, but --expert-rows has planned room for 8: "
-        "--expert-rows 2 is enough for this step; without it there is room for the worst case");
+        "these need --expert-rows 2, and others may need more; without it there is room for the worst case");
     assert_int_equal(members[1].status, STATUS_RUN_FAILED);
     assert_non_null(strstr(members[1].error.text, "rank 0 ended the run"));
     close_members(&subject, members);
