@@ -240,6 +240,8 @@ static Status check_transport(const CommandLine *line, Error *error)
             "--transport %s: each of the %d processes would run all ranks; leave out --transport, or start dprun "
             "without mpirun",
             transport->name, launched_processes());
+    if (line->reference && launched_processes() > 1)
+        return error_set(error, STATUS_BAD_USAGE, "--reference runs in one process: start dprun without mpirun");
     if (line->check && transport->processes)
         return error_set(error, STATUS_BAD_USAGE,
                          "--check runs the program and its reference in one process: start dprun without mpirun and "

@@ -25,7 +25,8 @@ static void *limit_main(void *argument)
     if (!limit->over) {
         char missing[256];
         launched_missing(name_process, limit->who, missing, sizeof missing);
-        fprintf(stderr, "dprun: %s within %g s (--deadline)%s\n", limit->words, limit->seconds, missing);
+        fprintf(stderr, "dprun: %s within %g s (--deadline above %g allows more)%s\n", limit->words, limit->seconds,
+                limit->seconds, missing);
         launched_await_reader();
         _exit(STATUS_RUN_FAILED); /* mpirun (or srun) sees the exit status and ends the other processes */
     }

@@ -60,8 +60,9 @@ static Status wrong_processes(Mesh mesh, int processes, Error *error)
         snprintf(needed, sizeof needed, "this program has %s", counted((uint64_t)mesh.ranks, "rank").text);
     if (mesh.replicas == 1 && processes > mesh.ranks && processes % mesh.ranks == 0)
         snprintf(other, sizeof other, ", or dprun --replicas %d", processes / mesh.ranks);
-    return error_set(error, STATUS_BAD_USAGE, "%s, but mpirun started %s: use mpirun -n %d%s", needed,
-                     counted((uint64_t)processes, "process").text, mesh_size(mesh), other);
+    return error_set(error, STATUS_BAD_USAGE, "%s, but there %s %s: use mpirun -n %d%s", needed,
+                     processes == 1 ? "is" : "are", counted((uint64_t)processes, "process").text, mesh_size(mesh),
+                     other);
 }
 
 static bool is_permutation(const int *map, int count)

@@ -31,7 +31,7 @@ Status nccl_load(Error *error)
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         *entries[i].function = dlsym(library, entries[i].name);
         if (!*entries[i].function)
-            return error_set(error, STATUS_RUN_FAILED, "transport nccl: this NCCL is too old: it has no %s",
+            return error_set(error, STATUS_RUN_FAILED, "transport nccl: NCCL is too old (it has no %s), 2.14 is needed",
                              entries[i].name);
     }
     if (nccl.GetVersion(&version) != NCCL_OK || version < NCCL_LEAST)

@@ -53,8 +53,8 @@ static Status settle(NcclMember *member, const char *call, Error *error)
         if (world->run->progress)
             TRY(world->run->progress(world, error));
         if (deadline > 0 && (double)(clock_nanoseconds() - begun) > deadline * 1e9)
-            return error_set(error, STATUS_RUN_FAILED, "%s: not all ranks have made this call within %g s", call,
-                             deadline);
+            return error_set(error, STATUS_RUN_FAILED, "%s: not all ranks have made this call within %g s (--deadline)",
+                             call, deadline);
         sched_yield();
     }
 }
@@ -118,8 +118,8 @@ static Status check_gpus(const World *world, const Card *cards, Error *error)
             if (memcmp(cards[first].gpu, cards[second].gpu, DEVICE_IDENTITY) == 0)
                 return error_set(
                     error, STATUS_RUN_FAILED,
-                    "%s and %s are on the same GPU, and NCCL needs one for each: use more GPUs, or one process for all "
-                    "ranks (dprun --device cuda without mpirun)",
+                    "%s and %s are on the same GPU, and NCCL needs one for each: use more GPUs, or dprun --device cuda "
+                    "without mpirun and without --transport nccl",
                     world_member_name(&world->config, first).text, world_member_name(&world->config, second).text);
     return STATUS_OK;
 }

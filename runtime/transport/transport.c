@@ -58,10 +58,11 @@ static Status load_mpi(const WorldTable **table, Error *error)
             break;
     }
     if (place == PLACES)
-        return error_set(
-            error, STATUS_RUN_FAILED,
-            "this dprun was built without MPI (no dprun-mpi.so in %.*s): install libopenmpi-dev and build again",
-            (int)(name - path), path);
+        return error_set(error, STATUS_RUN_FAILED,
+                         "no dprun-mpi.so in %.*s, the folder of dprun: run dprun where it was built or installed; if "
+                         "it was built without "
+                         "MPI, install libopenmpi-dev and build again",
+                         (int)(name - path), path);
     /* RTLD_GLOBAL, because MPI loads plugins that look up MPI's symbols in the global scope. */
     void *plugin = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
     if (!plugin)

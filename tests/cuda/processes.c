@@ -118,7 +118,7 @@ static void test_refusals(void **state)
     static const char *const command = "%s %s -n %d %s --device cuda-fp32 --steps 1 %s %s %s";
     compile("dualpipe", "--ranks 4 --microbatches 8");
     expect(finish(start(command, "MOCK_DEVICES=4", mpirun_command(), 3, dprun, "", small, program)), 2,
-           "this program has 4 ranks, but mpirun started 3 processes: use mpirun -n 4");
+           "this program has 4 ranks, but there are 3 processes: use mpirun -n 4");
     expect(finish(start(command, "MOCK_DEVICES=2", mpirun_command(), 4, dprun, "", small, program)), 3,
            "rank 0 and rank 2 are on the same GPU, and NCCL needs one for each");
     expect(finish(start(command, "MOCK_DEVICES=4", mpirun_command(), 4, dprun, "--transport mpi", small, program)), 2,

@@ -434,7 +434,7 @@ static void test_wrong_number(void **state)
     (void)state;
     need_mpirun();
     expect(finish(start("%s -n 3 %s --steps 1 %s %s", mpirun_command(), dprun, small, program)), 2,
-           "this program has 4 ranks, but mpirun started 3 processes");
+           "this program has 4 ranks, but there are 3 processes");
     expect(finish(start("%s -n 4 %s --rank-map 1,0 --steps 1 %s %s", mpirun_command(), dprun, small, program)), 2,
            "--rank-map names 2 ranks, but the program has 4");
 }
@@ -458,7 +458,7 @@ static void test_guard_of_careless_parent(void **state)
     need_mpirun();
     expect(finish(start("timeout -s KILL 300 %s -n 3 env --ignore-signal=CHLD %s --steps 1 %s %s", mpirun_command(),
                         dprun, small, program)),
-           2, "mpirun started 3 processes");
+           2, "there are 3 processes");
 }
 
 static void test_killed(void **state)

@@ -97,9 +97,9 @@ static void test_wrong_number(void **state)
     need_mpirun();
     static const char *const command = "%s -n %d %s %s --steps 1 %s %s";
     expect(finish(start(command, mpirun_command(), 3, dprun, "--replicas 2", small, program)), 2,
-           "2 replicas of this program's 2 ranks need 4 processes, but mpirun started 3 processes: use mpirun -n 4");
+           "2 replicas of this program's 2 ranks need 4 processes, but there are 3 processes: use mpirun -n 4");
     expect(finish(start(command, mpirun_command(), 4, dprun, "", small, program)), 2,
-           "this program has 2 ranks, but mpirun started 4 processes: use mpirun -n 2, or dprun --replicas 2");
+           "this program has 2 ranks, but there are 4 processes: use mpirun -n 2, or dprun --replicas 2");
     expect(finish(start(command, mpirun_command(), 4, dprun, "--replicas 2 --rank-map 0,1", small, program)), 2,
            "--rank-map names 2 ranks, but the replicas together have 4");
     expect(finish(start("%s --replicas 4096 %s", dprun, program)), 2, "4096 replicas of 2 ranks");
