@@ -510,5 +510,8 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
     if (shows)
         options_give(&table, &given, "emit", "text");
     options->input = options->input_count ? options->inputs[0] : NULL;
-    return check(options, &given, arena, error);
+    const Status checked = check(options, &given, arena, error);
+    if (checked != STATUS_OK && shows && options_given(&table, &given, "sweep"))
+        error_prefix(error, "dpc show is dpc --emit=text: ");
+    return checked;
 }

@@ -240,7 +240,6 @@ Status stage_open(const ModelConfig *config, Device *device, uint32_t number, ui
     if (status == STATUS_OK)
         status = stage_list_operations(stage, error);
     if (status != STATUS_OK) {
-        error_prefix(error, "stage %u: ", (unsigned)number);
         stage_close(stage);
         return status;
     }
