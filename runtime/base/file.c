@@ -60,11 +60,9 @@ Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Err
     jmp_buf *const exhausted = arena->exhausted;
     arena->exhausted = NULL; /* without memory, the arena returns NULL here: a jump would leave the stream open */
     *bytes = NULL;
-    Status status = read_all(stream, path, arena, bytes, size, error);
+    const Status status = read_all(stream, path, arena, bytes, size, error);
     fclose(stream);
     arena->exhausted = exhausted;
-    if (status == STATUS_RUN_FAILED && exhausted)
-        longjmp(*exhausted, 1);
     return status;
 }
 
