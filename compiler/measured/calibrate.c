@@ -55,12 +55,12 @@ static void put_stages(const Calibration *calibration, FILE *stream)
 }
 
 /* The times of the messages in all traces whose messages are as large as those in the first trace, or where one of the
-   two sizes is unknown (gives_passes). */
+   two sizes is unknown (is_of_model). */
 static Samples typical_messages(const Calibration *calibration)
 {
     Samples all = {0};
     for (int t = 0; t < calibration->count; t++)
-        for (size_t i = 0; calibration->inputs[t].gives_passes && i < calibration->inputs[t].messages.count; i++)
+        for (size_t i = 0; calibration->inputs[t].is_of_model && i < calibration->inputs[t].messages.count; i++)
             samples_add(&all, calibration->inputs[t].messages.values[i], calibration->arena);
     return all;
 }
@@ -109,7 +109,7 @@ static void put_input(const CalibrationInput *input, FILE *stream)
             counted(trace->step_count, "step").text);
     if (trace->replicas > 1)
         fprintf(stream, ", replica 0 of %u", trace->replicas);
-    if (!input->gives_passes)
+    if (!input->is_of_model)
         fputs("; its messages have another size, so its passes do not count", stream);
     putc('\n', stream);
     if (trace_is_crowded(trace))
@@ -137,7 +137,7 @@ static void note_speeds(const Calibration *calibration)
     static const double agree = 1.25;
     for (int t = 1; t < calibration->count; t++) {
         const CalibrationInput *input = &calibration->inputs[t];
-        if (input->gives_passes && (input->relative > agree || input->relative < 1 / agree))
+        if (input->is_of_model && (input->relative > agree || input->relative < 1 / agree))
             fprintf(stderr,
                     "dpc: note: the passes that %s and %s both have took %.3g times as long in %s: the costs are means "
                     "of both. Are they traces of one model? If so, measure again, or take the shortest steps with "

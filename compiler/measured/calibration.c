@@ -125,7 +125,7 @@ static void split_pairs(Calibration *calibration)
             missing[s][kind] = isnan(calibration_pass(calibration, s, kind));
     for (int t = 0; t < calibration->count; t++) {
         const Trace *trace = &calibration->inputs[t].trace;
-        for (size_t i = 0; calibration->inputs[t].gives_passes && i + 1 < trace->count; i++) {
+        for (size_t i = 0; calibration->inputs[t].is_of_model && i + 1 < trace->count; i++) {
             const TraceEvent *forward = &trace->events[i], *backward = forward + 1;
             const double part = backward->kind == ACTION_B ? 1.0 / 3 : 0.5;
             if (!forward->overlap)
@@ -157,7 +157,7 @@ static int compare_pairs(const void *left, const void *right)
     return (a->time > b->time) - (a->time < b->time);
 }
 
-/* Lists all F&Bs of the traces whose passes count (gives_passes), and returns their number. */
+/* Lists all F&Bs of the traces whose passes count (is_of_model), and returns their number. */
 static size_t list_pairs(const Calibration *calibration, Pair **listed)
 {
     size_t most = 0, count = 0;
@@ -166,7 +166,7 @@ static size_t list_pairs(const Calibration *calibration, Pair **listed)
     Pair *pairs = arena_array(calibration->arena, most, sizeof *pairs);
     for (int t = 0; t < calibration->count; t++) {
         const Trace *trace = &calibration->inputs[t].trace;
-        for (size_t i = 0; calibration->inputs[t].gives_passes && i + 1 < trace->count; i++) {
+        for (size_t i = 0; calibration->inputs[t].is_of_model && i + 1 < trace->count; i++) {
             const TraceEvent *forward = &trace->events[i], *backward = forward + 1;
             if (forward->overlap && backward->kind != ACTION_F) /* an F&F is no F&B */
                 pairs[count++] = (Pair){forward->stage, backward->stage,
@@ -266,15 +266,15 @@ static bool of_one_model(const Trace *trace, const Trace *other)
 }
 
 /* Selects steps of an input, whose trace has been read, and samples its messages. STATUS_BAD_INPUT: its passes count
-   (gives_passes), but its model is cut into another number of stages than in the first trace. */
+   (is_of_model), but its model is cut into another number of stages than in the first trace. */
 static Status take_input(Calibration *calibration, CalibrationInput *input, uint32_t fastest, Error *error)
 {
     const Trace *first = &calibration->inputs[0].trace;
     select_steps(&input->trace, fastest, calibration->arena);
     join_put_off(&input->trace);
     gather_messages(input, calibration->arena);
-    input->gives_passes = of_one_model(&input->trace, first);
-    if (input->gives_passes && input->trace.stages != first->stages)
+    input->is_of_model = of_one_model(&input->trace, first);
+    if (input->is_of_model && input->trace.stages != first->stages)
         return error_set(error, STATUS_BAD_INPUT,
                          "%s cuts the model into %s, %s into %s: calibrate each number of stages by itself",
                          first->path, counted(first->stages, "stage").text, input->trace.path,
@@ -292,7 +292,7 @@ static Status gather(Calibration *calibration, Error *error)
     calibration->shares = arena_array(arena, stages, sizeof *calibration->shares);
     calibration->pairs = arena_array(arena, stages, sizeof *calibration->pairs);
     for (int t = 0; t < calibration->count; t++)
-        if (calibration->inputs[t].gives_passes) {
+        if (calibration->inputs[t].is_of_model) {
             gather_passes(&calibration->inputs[t], arena);
             pool_passes(calibration, &calibration->inputs[t]);
         }

@@ -17,9 +17,9 @@ typedef struct Samples {
 
 typedef struct CalibrationInput {
     Trace trace;
-    /* the passes of the trace count, because it is of the model that the costs are for: its messages are as large as
-       those in the first trace, or one of the two sizes is unknown */
-    bool gives_passes;
+    /* the trace is of the model that the costs are for, so its passes count: its messages are as large as those in the
+       first trace, or one of the two sizes is unknown */
+    bool is_of_model;
     /* [stages][kind]: samples of this trace, of passes that ran alone; NULL: its passes do not count */
     Samples (*passes)[CALIBRATION_KINDS];
     /* the time of the passes that occur both in this trace and in the first one, relative to their time in the first
@@ -35,7 +35,7 @@ typedef struct Calibration {
     Arena *arena;
     uint32_t stages;
     Samples (*passes)
-        [CALIBRATION_KINDS]; /* [stages][kind]: samples of all traces of the first trace's model (gives_passes) */
+        [CALIBRATION_KINDS]; /* [stages][kind]: samples of all traces of the first trace's model (is_of_model) */
     /* [stages][kind]: the share of an F&B's time that was assumed for this half, if the samples are from F&Bs and the
        trace does not have the times of halves; otherwise 0 */
     double (*parts)[CALIBRATION_KINDS];

@@ -14,9 +14,9 @@ const Transport transports[] = {
     {.name = "local", .host_memory = true, .gpu_memory = true},
     {.name = "mpi", .processes = true, .host_memory = true, .own_deadline = true},
     {.name = "nccl", .gpu_memory = true, .gpu_each = true, .in_order = true, .own_deadline = true,
-     .load = nccl_load, .connect = nccl_connect, .ended = nccl_abort_all},
+     .load = nccl_load, .connect = nccl_connect, .abort_rest = nccl_abort_all},
     {.name = "nccl", .processes = true, .gpu_memory = true, .gpu_each = true, .in_order = true, .own_deadline = true,
-     .load = nccl_load, .connect = nccl_connect, .ended = nccl_abort_all},
+     .load = nccl_load, .connect = nccl_connect, .abort_rest = nccl_abort_all},
     {0},
 };
 /* clang-format on */
@@ -88,7 +88,7 @@ Status transport_open(const Transport *transport, const WorldConfig *config, Wor
             continue;
         if (transport->connect)
             members[i]->connect = transport->connect;
-        members[i]->ended = transport->ended;
+        members[i]->abort_rest = transport->abort_rest;
     }
     return STATUS_OK;
 }

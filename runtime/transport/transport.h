@@ -20,7 +20,7 @@ typedef struct Transport {
     bool own_deadline;
     Status (*load)(Error *error); /* loads the library that the transport needs; NULL: it needs none */
     Connect *connect;             /* makes communicators; NULL: World.run->connect does */
-    void (*ended)(void);          /* World.ended */
+    void (*abort_rest)(void);     /* World.abort_rest */
 } Transport;
 
 /* Ends with a NULL name. Two transports may have the same name if they differ in `processes`. */

@@ -13,8 +13,8 @@ void world_init(World *world, const WorldTable *run, const WorldConfig *config, 
 void world_abort(World *world, const char *reason)
 {
     world->run->abort(world, reason);
-    if (world->ended)
-        world->ended();
+    if (world->abort_rest)
+        world->abort_rest();
 }
 
 static int process_of(const WorldConfig *config, int member)

@@ -64,7 +64,7 @@ struct World {
     Connect *connect; /* makes communicators of the transport that opened the world */
     /* what world_abort calls after run->abort, and nothing else calls: it aborts what the world's own transport does
        not know of (communicators of NCCL); NULL: none */
-    void (*ended)(void);
+    void (*abort_rest)(void);
 };
 
 /* Aborts the run for all members: every wait of any member, now or later, fails with this member's name and `reason`,
