@@ -2,6 +2,8 @@
 
 #include "library/internal.h"
 
+#include "runtime/base/counted.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -47,8 +49,8 @@ typedef struct Opening {
 static Status check_ranks(const Program *program, uint32_t rank, uint32_t ranks, Error *error)
 {
     if (ranks && ranks != program->rank_count)
-        return error_set(error, STATUS_BAD_USAGE, "%s was compiled for %u ranks, but you run %u: compile it for %u",
-                         program->schedule, program->rank_count, ranks, ranks);
+        return error_set(error, STATUS_BAD_USAGE, "%s was compiled for %s, but you run %u: compile it for %u",
+                         program->schedule, counted(program->rank_count, "rank").text, ranks, ranks);
     if (rank < program->rank_count)
         return STATUS_OK;
     return error_set(error, STATUS_BAD_USAGE, "%s has ranks 0 to %u: there is no rank %u", program->schedule,

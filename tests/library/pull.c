@@ -350,6 +350,10 @@ static void a_program_for_another_number_of_ranks_is_refused(void **state)
     assert_int_equal(dps_rank_open(d, program, 0, &no_size, &rank), DPS_BAD_USAGE);
     assert_non_null(strstr(dps_error(d), "dps_rank_options"));
     dps_program_free(program);
+    program = compiled(d, "schedules/1f1b.dps", 1, 8);
+    assert_int_equal(dps_rank_open(d, program, 0, &eight, &rank), DPS_BAD_USAGE);
+    assert_string_equal(dps_error(d), "1f1b was compiled for 1 rank, but you run 8: compile it for 8");
+    dps_program_free(program);
     dps_free(d);
 }
 
