@@ -3,7 +3,9 @@
 #include "runtime/trainer/rank.h"
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/counted.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,36 +24,61 @@ static Status put_program(const Session *session, FILE *stream, Error *error)
        data. */
     const uint32_t checksum = good ? bytes_checksum(writer.bytes, writer.size - sizeof checksum) : 0;
     bytes_free(&writer);
-    fprintf(stream, "program %s (%u ranks, %u microbatches, checksum %08x)\n", program->source, program->rank_count,
-            program->microbatches, checksum);
+    fprintf(stream, "program %s (%s, ", program->source, counted(program->rank_count, "rank").text);
+    fprintf(stream, "%s, checksum %08x)\n", counted(program->microbatches, "microbatch").text, checksum);
     return good ? STATUS_OK : error_set(error, STATUS_RUN_FAILED, "no memory for the checksum of the program");
 }
 
-/* Writes the options that change the numbers of the run, or the collectives of its processes, and checksums of costs,
-   weights and data. */
+/* Writes an option that is 0 if it is not given. */
+static void put_number(const char *name, double value, FILE *stream)
+{
+    if (value)
+        fprintf(stream, "%s %.15g\n", name, value);
+    else
+        fprintf(stream, "%s not given\n", name);
+}
+
+static void put_link(const LinkModel *link, FILE *stream)
+{
+    if (!link->given) {
+        fprintf(stream, "--link not given\n");
+        return;
+    }
+    fprintf(stream, "--link latency=%.15gs", link->latency);
+    if (link->bandwidth > 0)
+        fprintf(stream, ",bandwidth=%.15g", link->bandwidth);
+    if (link->last != INT_MAX)
+        fprintf(stream, ",ranks=%d-%d", link->first, link->last);
+    fputc('\n', stream);
+}
+
+/* Writes the options that change the numbers of the run, or the collectives of its processes, and checksums of costs
+   and weights. */
 static void put_options(const Session *session, FILE *stream)
 {
     const RunOptions *options = session->options;
-    fprintf(stream, "--expert-parallel %u\n--expert-rows %g\n--in-turn %s\n", session->loaded->shards,
-            options->expert_rows, options->in_turn ? "given" : "not given");
-    fprintf(stream, "--expert-replicas %u\n--rebalance %u\n--moves %u\n", options->expert_replicas, options->rebalance,
-            options->moves);
-    fprintf(stream, "--replicas %d\n--transport %s\n--device %s\n--steps %llu\n--held-out %llu\n--trace-steps %llu\n",
-            session->mesh.replicas, options->transport->name, options->simulated ? "sim" : session->device,
-            (unsigned long long)options->steps, (unsigned long long)options->held_out,
-            (unsigned long long)options->trace_steps);
+    fprintf(stream, "--expert-parallel %u\n--in-turn %s\n", session->loaded->shards,
+            options->in_turn ? "given" : "not given");
+    put_number("--expert-rows", options->expert_rows, stream);
+    put_number("--expert-replicas", options->expert_replicas, stream);
+    put_number("--rebalance", options->rebalance, stream);
+    put_number("--moves", options->moves, stream);
+    fprintf(stream, "--replicas %d\n--transport %s\n--device %s\n--steps %llu\n", session->mesh.replicas,
+            options->transport->name, options->simulated ? "sim" : session->device, (unsigned long long)options->steps);
+    if (options->held_out == UINT64_MAX)
+        fprintf(stream, "--held-out all\n");
+    else
+        fprintf(stream, "--held-out %llu\n", (unsigned long long)options->held_out);
+    put_number("--trace-steps", (double)options->trace_steps, stream);
     const char *const files[] = {options->outputs, options->save, options->trace, options->profile, options->load};
     const char *const names[] = {"--outputs", "--save", "--trace", "--profile", "--load"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         fprintf(stream, "%s %s\n", names[i], files[i] ? "given" : "not given");
-    fprintf(stream, "--link latency=%g,bandwidth=%g,ranks=%d-%d\n", options->link.latency, options->link.bandwidth,
-            options->link.first, options->link.last);
+    put_link(&options->link, stream);
     if (options->simulated)
         fprintf(stream, "costs with checksum %08x\n", costs_checksum(&options->costs));
     if (options->load)
         fprintf(stream, "weights with checksum %08x\n", session->saved_checksum);
-    if (session->dataset)
-        fprintf(stream, "data with checksum %08x\n", dataset_checksum(session->dataset));
 }
 
 static Status write_terms(const Session *session, Terms *terms, Error *error)
@@ -64,6 +91,8 @@ static Status write_terms(const Session *session, Terms *terms, Error *error)
     put_options(session, stream);
     if (!session->options->simulated)
         model_config_write(&session->model, stream);
+    if (session->dataset)
+        fprintf(stream, "data with checksum %08x\n", dataset_checksum(session->dataset));
     fclose(stream);
     return status;
 }

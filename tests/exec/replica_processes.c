@@ -136,7 +136,12 @@ static void test_disagreement(void **state)
     snprintf(different, sizeof different, "--replicas 2 --steps 7 %s", program);
     expect_refusal(different, "rank 1 of replica 1 has --steps 7, but rank 0 of replica 0 has --steps 400");
     snprintf(different, sizeof different, "--replicas 2 --link latency=1ms %s", program);
-    expect_refusal(different, "rank 1 of replica 1 has --link latency=0.001,bandwidth=0,ranks=0-");
+    expect_refusal(different, "rank 1 of replica 1 has --link latency=0.001s, but rank 0 of replica 0 has --link not "
+                              "given: ");
+    snprintf(different, sizeof different, "--replicas 2 --model mlp %s", program);
+    expect_refusal(different, "rank 1 of replica 1 has model mlp, but rank 0 of replica 0 has model gpt: ");
+    snprintf(different, sizeof different, "--replicas 2 --held-out all %s", program);
+    expect_refusal(different, "rank 1 of replica 1 has --held-out all, but ");
     snprintf(different, sizeof different, "--replicas 2 --model moe --expert-parallel 2 %s", program);
     expect_refusal(different, "rank 1 of replica 1 has --expert-parallel 2, but rank 0 of replica 0 has "
                               "--expert-parallel 1");
