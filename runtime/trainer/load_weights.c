@@ -138,6 +138,9 @@ static Status read_numbers(Rank *rank, const StageWeights *weights, size_t offse
     const DeviceTable *run = rank->device->run;
     const bool master_weights = weights->master_weights != weights->parameters;
     float piece[PIECE];
+    if (at + elements > rank->session->saved_parameters)
+        return error_set(error, STATUS_BAD_INPUT, "%s has %llu parameters, but this model has more",
+                         rank->session->options->load, (unsigned long long)rank->session->saved_parameters);
     if (fseeko(file, rank->session->saved_begin + (off_t)(at * sizeof *piece), SEEK_SET) != 0)
         return unreadable(rank->session->options->load, error);
     for (size_t done = 0, count; done < elements; done += count) {

@@ -207,8 +207,8 @@ static void test_load_settings(void **state)
     assert_non_null(strstr(diagnostics, "router is softmax in the file, but sigmoid in this run"));
 }
 
-/* dprun refuses a file of weights with a changed byte, a weight that is not finite, a newer format, or a setting that
-   does not exist. It still reads the old format, which has no checksum. */
+/* dprun refuses a file of weights with a changed byte, a weight that is not finite, a newer format, a setting that
+   does not exist, or more or fewer weights than its model has. It still reads the old format, which has no checksum. */
 static void test_load_damaged(void **state)
 {
     (void)state;
@@ -228,6 +228,12 @@ static void test_load_damaged(void **state)
            "bad: format 3 of saved weights; this dprun reads 1 and 2");
     expect(finish(start("cd %s; sed 's/^hidden/hiden/' learned >bad; exec %s --load bad %s", folder, dprun, program)),
            1, "did you mean hidden?");
+    expect(
+        finish(start("cd %s; sed 's/^layers .*/layers 99/' first >bad; exec %s --load bad %s", folder, dprun, program)),
+        1, ", but this model has more");
+    expect(finish(start("cd %s; sed 's/^sequence .*/sequence 1/' first >bad; exec %s --load bad %s", folder, dprun,
+                        program)),
+           1, ", but this model has ");
 }
 
 /* A plan that does not fit into memory ends with a message, before the kernel kills the process. */
