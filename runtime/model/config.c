@@ -339,8 +339,8 @@ Status model_config_check(ModelConfig *config, uint32_t stages, Error *error)
     if (rows > message_most / config->hidden)
         return error_set(
             error, STATUS_BAD_INPUT,
-            "microbatch_size * sequence * hidden is %.4g; it can be %.4g at most, so make one of them smaller",
-            (double)rows * config->hidden, (double)message_most);
+            "microbatch_size * sequence * hidden is %llu; it must be at most %llu: make one of them smaller",
+            (unsigned long long)(rows * config->hidden), (unsigned long long)message_most);
     /* an upper estimate of what each layer saves between passes and gives to the next component, plus the logits and
        their gradient */
     const double kept =
@@ -348,9 +348,8 @@ Status model_config_check(ModelConfig *config, uint32_t stages, Error *error)
                         2.0 * config->vocabulary);
     if (kept > kept_most)
         return error_set(error, STATUS_BAD_INPUT,
-                         "this model is too large: it would save about %.4g numbers for each microbatch, and it can "
-                         "save %.4g at most; "
-                         "make layers, hidden, sequence or microbatch_size smaller",
+                         "a microbatch is too large: the model would save about %.4g numbers of it, and it can save "
+                         "%.4g at most; make sequence or microbatch_size smaller",
                          kept, (double)kept_most);
     return config->model->check ? config->model->check(config, error) : STATUS_OK;
 }

@@ -1,4 +1,5 @@
 #include "runtime/base/bytes.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/file.h"
 #include "runtime/model/random.h"
 #include "runtime/model/spec.h"
@@ -40,8 +41,8 @@ static Status open_text(Dataset *dataset, const char *path, Error *error)
     const size_t window = (size_t)dataset->config.sequence + 1;
     if (dataset->size < 2 * window)
         return error_set(error, STATUS_BAD_INPUT,
-                         "%s: %zu bytes are too few; training and evaluation with sequences of %u bytes need %zu bytes",
-                         path, dataset->size, (unsigned)dataset->config.sequence, 2 * window);
+                         "%s has %s; training and evaluation with sequence = %u need at least %zu bytes", path,
+                         counted(dataset->size, "byte").text, (unsigned)dataset->config.sequence, 2 * window);
     const size_t tenth = dataset->size / 10;
     dataset->training = dataset->size - (tenth > window ? tenth : window);
     return STATUS_OK;

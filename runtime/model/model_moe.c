@@ -6,7 +6,8 @@
 #include "runtime/model/experts.h"
 #include "runtime/model/spec.h"
 
-static const double weights_most = 0x1p44; /* the most weights of all experts: their bytes still fit in a size_t */
+/* the most weights of all experts, and the most numbers that they keep of a microbatch: bytes still fit in a size_t */
+static const double numbers_most = 0x1p44;
 
 static Status check_sizes(const ModelConfig *config, Error *error)
 {
@@ -16,11 +17,13 @@ static Status check_sizes(const ModelConfig *config, Error *error)
         return error_set(error, STATUS_BAD_INPUT,
                          "microbatch_size * sequence * experts_per_token is over %d: make one of them smaller",
                          INT32_MAX);
-    if (3 * widths * config->layers * ((double)config->experts + config->shared_experts) > weights_most ||
-        routed * config->layers * 8.0 * ((double)config->hidden + config->expert_hidden) > weights_most)
+    if (3 * widths * config->layers * ((double)config->experts + config->shared_experts) > numbers_most)
         return error_set(
             error, STATUS_BAD_INPUT,
-            "this model is too large: make experts, expert_hidden, hidden, layers or microbatch_size smaller");
+            "this model is too large: make experts, shared_experts, expert_hidden, hidden or layers smaller");
+    if (routed * config->layers * 8.0 * ((double)config->hidden + config->expert_hidden) > numbers_most)
+        return error_set(error, STATUS_BAD_INPUT,
+                         "a microbatch is too large: make microbatch_size, sequence or experts_per_token smaller");
     return STATUS_OK;
 }
 
@@ -39,9 +42,9 @@ static Status check(const ModelConfig *config, Error *error)
         return error_set(error, STATUS_BAD_INPUT, "experts_per_token = %u, but a layer has %s",
                          config->experts_per_token, counted(config->experts, "expert").text);
     if (config->experts_per_token > choice)
-        return error_set(error, STATUS_BAD_INPUT,
-                         "experts_per_token = %u, but a token chooses among only %u experts: %s of %s",
-                         config->experts_per_token, choice, counted(config->groups_per_token, "group").text,
+        return error_set(error, STATUS_BAD_INPUT, "experts_per_token = %u, but a token chooses among only %s: %s of %s",
+                         config->experts_per_token, counted(choice, "expert").text,
+                         counted(config->groups_per_token, "group").text,
                          counted(config->experts / groups, "expert").text);
     return check_sizes(config, error);
 }

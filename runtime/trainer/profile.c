@@ -272,10 +272,12 @@ static const Figure *figure_of(const Figures *figures, int part, int pass)
     return NULL;
 }
 
-static void put(FILE *stream, const char *key, double value, const Figure *figure, const char *what)
+/* `sample`: what a sample of the figure is, in the singular; `remark`: words after the number of samples. */
+static void put(FILE *stream, const char *key, double value, const Figure *figure, const char *sample,
+                const char *remark)
 {
-    fprintf(stream, "%-16s = %-11.5g # measured: %" PRIu64 " %s, %.4g to %.4g\n", key, value, figure->count, what,
-            figure->least * 1e-6, figure->most * 1e-6);
+    fprintf(stream, "%-16s = %-11.5g # measured: %s%s, %.4g to %.4g\n", key, value, counted(figure->count, sample).text,
+            remark, figure->least * 1e-6, figure->most * 1e-6);
 }
 
 static void put_parts(const Figures *figures, FILE *stream)
@@ -286,7 +288,7 @@ static void put_parts(const Figures *figures, FILE *stream)
             char key[32];
             snprintf(key, sizeof key, "%s.%c", part_names[part], part_pass_letters[pass]);
             if (figure)
-                put(stream, key, mean(figure) * 1e-6, figure, "times");
+                put(stream, key, mean(figure) * 1e-6, figure, "time", "");
         }
 }
 
@@ -319,11 +321,11 @@ static void put_messages(const Rank *rank, const Figures *figures, FILE *stream)
     const double slope = (mean(large) - mean(small)) / (bytes - fewer), latency = mean(large) - slope * bytes;
     fprintf(stream, "%-16s = %-11.0f # of a message\n", "bytes", bytes);
     if (slope > 0 && latency > 0) {
-        put(stream, "comm", latency * 1e-6, small, "messages");
+        put(stream, "comm", latency * 1e-6, small, "message", "");
         fprintf(stream, "%-16s = %-11.5g # bytes a second; measured: messages of %.0f and of %.0f bytes\n", "bandwidth",
                 1e9 / slope, fewer, bytes);
     } else {
-        put(stream, "comm", mean(large) * 1e-6, large, "messages, and those of fewer bytes take no less");
+        put(stream, "comm", mean(large) * 1e-6, large, "message", ", and those of fewer bytes take no less");
     }
 }
 

@@ -145,8 +145,8 @@ static Status check_link(const Session *session, Error *error)
                          "--link delays transfers in the host's memory, not those of device %s: use --device cpu",
                          session->device);
     if (link->given && link->last != INT_MAX && link->last >= members)
-        return error_set(error, STATUS_BAD_USAGE, "--link: ranks=%d-%d, but the last process is number %d", link->first,
-                         link->last, members - 1);
+        return error_set(error, STATUS_BAD_USAGE, "--link: ranks=%d-%d, but ranks have the numbers 0 to %d",
+                         link->first, link->last, members - 1);
     return STATUS_OK;
 }
 
@@ -167,8 +167,8 @@ static Status check_copies(const Session *session, Error *error)
     const uint64_t physical = (uint64_t)experts + copies, most = (uint64_t)experts * shards;
     if (physical > most)
         return error_set(error, STATUS_BAD_USAGE,
-                         "--expert-replicas %u: a rank would hold an expert twice; with %u experts over %u ranks at "
-                         "most %llu are possible",
+                         "--expert-replicas %u: a rank would hold an expert twice; with experts = %u and "
+                         "--expert-parallel %u it can be %llu at most",
                          copies, experts, shards, (unsigned long long)(most - experts));
     if (physical % shards != 0)
         return error_set(error, STATUS_BAD_USAGE,
@@ -194,8 +194,8 @@ static Status check_shards(const Session *session, Error *error)
     if (session->options->expert_replicas)
         return check_copies(session, error);
     if (model->experts % shards != 0)
-        return error_set(error, STATUS_BAD_USAGE, "--expert-parallel %u does not divide the %u experts of a layer",
-                         shards, model->experts);
+        return error_set(error, STATUS_BAD_USAGE, "--expert-parallel %u does not divide experts = %u", shards,
+                         model->experts);
     return STATUS_OK;
 }
 

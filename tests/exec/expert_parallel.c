@@ -154,14 +154,13 @@ static void what_cannot_be_divided_is_refused(void **state)
     char program[200];
     compile_schedule("1f1b", 2, program);
     assert_refused("--expert-parallel 2", 2, "--expert-parallel 2 does not divide --replicas 1");
-    assert_refused("--replicas 3 --expert-parallel 3", 2,
-                   "--expert-parallel 3 does not divide the 8 experts of a layer");
+    assert_refused("--replicas 3 --expert-parallel 3", 2, "--expert-parallel 3 does not divide experts = 8");
     assert_refused("--replicas 2 --expert-parallel 2 --model gpt", 2,
                    "--expert-parallel 2: model gpt has no experts; --model moe has");
     assert_refused("--replicas 2 --expert-parallel 2 --expert-rows 0", 2,
                    "a factor above 0 and at most 1e6, such as 1.5");
     assert_refused("--link ranks=0-1", 2, "--link: give a latency above 0, a bandwidth, or both");
-    assert_refused("--link latency=1us,ranks=0-2", 2, "--link: ranks=0-2, but the last process is number 1");
+    assert_refused("--link latency=1us,ranks=0-2", 2, "--link: ranks=0-2, but ranks have the numbers 0 to 1");
     compile_schedule("pipedream", 2, program);
     assert_refused("--replicas 2 --expert-parallel 2", 2, "--expert-parallel needs a synchronous schedule");
 }

@@ -134,10 +134,10 @@ static void copies_that_make_no_sense_are_refused(void **state)
     assert_refused(TOGETHER "--expert-replicas 6", 2,
                    "--expert-replicas 6: 14 physical experts do not divide among --expert-parallel 4 ranks; "
                    "--expert-replicas 8 would");
-    assert_refused(
-        TOGETHER "--expert-replicas 28", 2,
-        "--expert-replicas 28: a rank would hold an expert twice; with 8 experts over 4 ranks at most 24 are "
-        "possible");
+    assert_refused(TOGETHER "--expert-replicas 28", 2,
+                   "--expert-replicas 28: a rank would hold an expert twice; with experts = 8 and --expert-parallel 4 "
+                   "it can be 24 "
+                   "at most");
     assert_refused(TOGETHER "--rebalance 2 --steps 2", 2,
                    "--rebalance 2: a run of 2 steps ends before experts move; use more --steps");
     assert_refused(TOGETHER "--expert-replicas 4 --check", 2, "--check");

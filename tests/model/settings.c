@@ -159,7 +159,13 @@ static void test_check(void **state)
          "microbatch_size * sequence * experts_per_token is over 2147483647: make one of them smaller"},
         {"moe",
          {"experts=4096", "expert_hidden=65536", "hidden=65536"},
-         "this model is too large: make experts, expert_hidden, hidden, layers or microbatch_size smaller"},
+         "this model is too large: make experts, shared_experts, expert_hidden, hidden or layers smaller"},
+        {"moe",
+         {"experts=4096", "experts_per_token=4096", "expert_hidden=65536", "layers=140"},
+         "a microbatch is too large: make microbatch_size, sequence or experts_per_token smaller"},
+        {"moe",
+         {"experts=2", "expert_groups=2"},
+         "experts_per_token = 2, but a token chooses among only 1 expert: 1 group of 1 expert"},
         {"gpt", {"router=softmax"}, "router = softmax: model gpt has no experts; --model moe has"},
         {"mlp", {"bias_rate=0.25"}, "bias_rate = 0.25: model mlp has no experts; --model moe has"},
     };
@@ -181,8 +187,8 @@ static void test_check(void **state)
             OK(model_config_set(&config, huge[i], error));
         assert_int_equal(model_config_check(&config, 1, &failure), STATUS_BAD_INPUT);
         assert_string_equal(failure.text,
-                            "microbatch_size * sequence * hidden is 8.59e+09; it can be 4.295e+09 at most, "
-                            "so make one of them smaller");
+                            "microbatch_size * sequence * hidden is 8589934592; it must be at most 4294967296: "
+                            "make one of them smaller");
     }
     /* each value is within its own limit, but the sizes of the stages would overflow 64 bits */
     static const char *const deep[] = {"hidden=1", "heads=1", "sequence=65536", "microbatch_size=65536",
