@@ -98,8 +98,7 @@ static Status advise_body(dps *d, void *arguments)
     TRY(take_request(d, request, &options));
     if (!options.parameters.has_ranks || !options.parameters.has_microbatches)
         return error_set(&d->error, STATUS_BAD_USAGE,
-                         "dps_advise needs the numbers for which to compare the schedules: set dps_options.ranks and "
-                         "dps_options.microbatches");
+                         "dps_advise needs `ranks` and `microbatches`: the numbers for which to compare the schedules");
     const Status status = advise(&options, &control, &d->working, &advice, &d->error);
     if (status != STATUS_OK)
         return fail(d, status, advice.diagnostics);

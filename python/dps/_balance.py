@@ -5,6 +5,7 @@ from typing import List, NamedTuple
 
 from . import _library as c
 from ._errors import UsageError, session
+from ._program import check_number
 
 
 class Balance(NamedTuple):
@@ -20,11 +21,11 @@ class Balance(NamedTuple):
     moves: List[int]  # of each layer: number of physical experts on a GPU that did not hold this expert before
 
 
-def _rows(table, length, what):
-    rows = [list(row) for row in table]
+def _values(name, rows, length, same):
+    """The values of all rows. Raises UsageError if a row does not have this length. same: what has it, in errors."""
     for number, row in enumerate(rows):
         if len(row) != length:
-            raise UsageError(f"layer {number} has {len(row)} {what}, but must have {length}")
+            raise UsageError(f"{name}[{number}] has length {len(row)}, but {same} {length}")
     return [value for row in rows for value in row]
 
 
@@ -44,14 +45,20 @@ def balance(loads, *, replicas, gpus, groups=1, nodes=1, method="best", current=
     distinct        True: no expert is twice on a GPU"""
     if method not in ("best", "eplb"):
         raise UsageError(f"there is no method {method!r}; there are 'best' and 'eplb'")
+    for name, number, least in (("replicas", replicas, 1), ("gpus", gpus, 1), ("groups", groups, 0),
+                                ("nodes", nodes, 0), ("moves", moves or 0, 0)):
+        check_number(name, number, least, 2**32 - 1)
     loads = [list(layer) for layer in loads]
     layers, experts = len(loads), len(loads[0]) if loads else 0
-    flat = _rows(loads, experts, "loads")
+    flat = _values("loads", loads, experts, "loads[0] has length")
     request = c.Experts(layers=layers, experts=experts, replicas=replicas, gpus=gpus, groups=groups, nodes=nodes,
                         loads=(ctypes.c_double * len(flat))(*flat), threshold=threshold, distinct=distinct,
                         eplb=method == "eplb", limit_moves=moves is not None, most_moves=moves or 0)
     if current is not None:
-        placed = _rows(current, replicas, "physical experts")
+        current = [list(layer) for layer in current]
+        if len(current) != layers:
+            raise UsageError(f"current has length {len(current)}, but loads has length {layers}: one for each layer")
+        placed = _values("current", current, replicas, "replicas is")
         request.current = (ctypes.c_uint32 * len(placed))(*placed)
     doubles, numbers = ctypes.c_double * layers, ctypes.c_uint32 * layers
     slots = (ctypes.c_uint32 * (layers * replicas))()

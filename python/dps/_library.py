@@ -182,8 +182,8 @@ def _open():
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
-        raise ImportError(f"libdps was not loaded ({error}): install this package with pip, run `make install` in the "
-                          "project, or set DPS_LIBRARY to the path of libdps.so") from None
+        raise ImportError(f"libdps was not loaded ({error}): install this package with pip, or run `make all` in the "
+                          "project and set DPS_LIBRARY to the path of its build/libdps.so") from None
     for name, (result, arguments) in FUNCTIONS.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments

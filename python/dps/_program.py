@@ -131,7 +131,7 @@ class _Progress:
             return 1
 
 
-def _check_number(name, number, least, most):
+def check_number(name, number, least, most):
     if not isinstance(number, numbers.Integral) or not least <= number <= most:
         raise UsageError(f"{name} must be a whole number from {least} to {most}, not {number!r}")
 
@@ -149,12 +149,12 @@ def _path(path):
 def _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, progress=None, replicas=None):
     for name, number in (("ranks", ranks), ("microbatches", microbatches), ("replicas", replicas)):
         if number is not None:
-            _check_number(name, number, 1, 2**32 - 1)
+            check_number(name, number, 1, 2**32 - 1)
     texts, params = _cost_texts(costs), params or {}
     if not isinstance(params, Mapping):
         raise UsageError(f'params is a dict such as {{"chunks": 2}}, not {params!r}')
     for name, value in params.items():
-        _check_number(name, value, -2**63, 2**63 - 1)
+        check_number(name, value, -2**63, 2**63 - 1)
     parameters = [c.Parameter(name.encode(), value) for name, value in params.items()]
     return c.Options(ranks=ranks or 0, microbatches=microbatches or 0, parameter_count=len(parameters),
                      parameters=_array(c.Parameter, parameters), cost_count=len(texts),
@@ -337,6 +337,7 @@ class Program:
         width: of svg in pixels, of text in columns; 0: the default."""
         if kind not in c.FORMATS:
             raise UsageError(f"kind: there is no {kind!r}; there are {', '.join(c.FORMATS)}")
+        check_number("width", width, 0, 2**32 - 1)
         text, length = ctypes.c_void_p(), ctypes.c_size_t()
         with session() as s:
             made = self._predicted(s, costs)

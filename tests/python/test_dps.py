@@ -306,7 +306,13 @@ class Experts(unittest.TestCase):
             self.assertLessEqual(best.after[layer], best.bound[layer])
         again = dps.balance(self.LOADS, current=best.placement, moves=0, **shape)
         self.assertEqual((again.placement, again.moves), (best.placement, [0, 0]))
-        self.assertRaisesRegex(dps.UsageError, "layer 1 has 2", dps.balance, [[1, 2, 3], [1, 2]], replicas=4, gpus=2)
+        for loads, current, words in (
+                ([[1, 2, 3], [1, 2]], None, r"loads\[1\] has length 2, but loads\[0\] has length 3"),
+                ([[1, 2, 3]], [[0, 1, 2]], r"current\[0\] has length 3, but replicas is 4"),
+                ([[1, 2, 3]] * 2, [[0, 1, 2, 0]], "current has length 1, but loads has length 2: one for each layer")):
+            self.assertRaisesRegex(dps.UsageError, words, dps.balance, loads, replicas=4, gpus=2, current=current)
+        self.assertRaisesRegex(dps.UsageError, "gpus must be a whole number from 1 to 4294967295, not -2",
+                               dps.balance, self.LOADS, replicas=16, gpus=-2)
         self.assertRaises(dps.UsageError, dps.balance, self.LOADS, replicas=7, gpus=8)
         self.assertRaises(dps.ScheduleError, dps.balance, [[1, float("nan")]], replicas=2, gpus=2)
 
