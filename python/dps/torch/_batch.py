@@ -5,26 +5,28 @@ import torch
 from .._errors import UsageError
 
 
-def cut(value, count, dimension, what):
+def cut(value, count, dimension, what, which="microbatch"):
     """Cuts a tensor along `dimension` into a list of `count` parts, one for each microbatch. A list or tuple is not
-    cut: it must have `count` parts. For None, each part is None. what: the name of the value in errors."""
+    cut: it must have `count` parts. For None, each part is None. what: the name of the value in errors; which: what
+    has a part, in errors."""
     if value is None:
         return [None] * count
     if isinstance(value, (list, tuple)):
         if len(value) != count:
-            raise UsageError(f"{what} is a list of {len(value)} parts; this rank needs {count}, one for each "
-                             "microbatch")
+            raise UsageError(f"{what} is a {type(value).__name__} of length {len(value)}; it must have length {count}, "
+                             f"a part for each {which}")
         return list(value)
     if value.dim() <= dimension or value.shape[dimension] < count:
-        raise UsageError(f"{what} has shape {list(value.shape)}: its dimension {dimension} must have at least {count} "
-                         "entries, one for each microbatch")
+        raise UsageError(f"{what} has shape {list(value.shape)}: the size of dimension {dimension} must be at least "
+                         f"{count}, 1 for each {which}")
     return list(value.tensor_split(count, dim=dimension))
 
 
 def inputs_of(values, numbers, dimension):
     """Returns {microbatch: tuple of its inputs} for the microbatches `numbers`. values: the inputs. Each is one
     batch of all these microbatches, which is cut along `dimension`, or a list with one part for each microbatch."""
-    parts = [cut(value, len(numbers), dimension, f"input {i}") for i, value in enumerate(values)]
+    parts = [cut(value, len(numbers), dimension, f"input {i}", "microbatch whose first stage is on this rank")
+             for i, value in enumerate(values)]
     return dict(zip(numbers, zip(*parts)))
 
 
@@ -32,7 +34,8 @@ def targets_of(target, numbers, dimension):
     values = target if isinstance(target, tuple) else (target,)
     if not numbers or not values:
         return {number: () for number in numbers}
-    parts = [cut(value, len(numbers), dimension, "target") for value in values]
+    parts = [cut(value, len(numbers), dimension, "target", "microbatch whose last stage is on this rank")
+             for value in values]
     return dict(zip(numbers, zip(*parts)))
 
 

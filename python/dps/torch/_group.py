@@ -18,18 +18,19 @@ def start():
         if name not in os.environ and given in os.environ:
             os.environ[name] = os.environ[given]
     if "RANK" not in os.environ:
-        raise UsageError("torch.distributed is not initialized, and the environment names no rank: start the program "
-                         "with torchrun or mpirun, or call torch.distributed.init_process_group")
+        raise UsageError("torch.distributed is not initialized, and the environment has no RANK: start the program "
+                         "with torchrun or OpenMPI's mpirun, or call torch.distributed.init_process_group")
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29533")
     dist.init_process_group("gloo")
 
 
 def global_ranks(group):
-    """The global ranks of the processes of a group, in the order of the group. group None: of all processes."""
+    """The global ranks of the processes of a group, in the order of the group. group None: of all processes. A process
+    that is not in the group may get an empty list."""
     if group is None:
         return list(range(dist.get_world_size()))
-    table = dist.distributed_c10d._pg_group_ranks[group]
+    table = dist.distributed_c10d._pg_group_ranks.get(group, {})
     return sorted(table, key=table.get)
 
 
@@ -52,7 +53,8 @@ def connect(processes, store, deadline):
 def place_in(processes):
     """The number of this process in the group."""
     if dist.get_rank() not in processes:
-        raise UsageError("this process is not in the group of the pipeline")
+        raise UsageError("this process is not in the torch.distributed group that it gives: a process can give only "
+                         "groups that contain it")
     return processes.index(dist.get_rank())
 
 
@@ -60,8 +62,8 @@ def program_rank(program, processes, rank_mapping):
     """The rank of the program that this process runs."""
     place, count = place_in(processes), len(processes)
     if count != program.ranks:
-        raise UsageError(f"{program.schedule} is compiled for {program.ranks} ranks, and the group has {count} "
-                         f"processes: compile it with ranks={count}")
+        raise UsageError(f"{program.schedule} is compiled with ranks={program.ranks}, but the group has size {count}: "
+                         f"compile it with ranks={count}")
     if rank_mapping is not None and sorted(rank_mapping) != list(range(program.ranks)):
         raise UsageError(f"rank_mapping must have each of the ranks 0 to {program.ranks - 1} once, not {rank_mapping}")
     return place if rank_mapping is None else rank_mapping[place]

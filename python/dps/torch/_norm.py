@@ -14,7 +14,7 @@ def counted_parameters(program, rank, chunks, modules, tied):
     for number in sorted(range(len(chunks)), key=lambda number: chunks[number].stage, reverse=True):
         if isinstance(modules[number], torch.nn.Module):
             deciding.update(dict.fromkeys(modules[number].parameters(), number))
-    elsewhere = {p for p, group in tied if dist.get_rank() != min(_group.global_ranks(group))}
+    elsewhere = {p for p, group in tied if dist.get_rank() != min(_group.global_ranks(group), default=None)}
     return [p for p, number in deciding.items() if p not in elsewhere and _is_first(program, rank, number, chunks)]
 
 

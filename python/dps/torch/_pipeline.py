@@ -86,6 +86,7 @@ class Pipeline(Actions):
             self.plan = Plan(program, self.rank)
             self.modules = _modules(program, self.plan, self.rank, stages)
             replicas = _group.global_ranks(replicate_group) if replicate_group is not None else [dist.get_rank()]
+            _group.place_in(replicas)
             self._has_overlapped = any(self._overlapped_of(action.instruction) for action in self.plan.training)
             self.loss_scale = 1 / (program.microbatches * len(replicas)) if loss_scale is None else loss_scale
             self._stages = [self._stage(chunk) for chunk in range(len(self.modules))]
@@ -192,12 +193,18 @@ class Pipeline(Actions):
         store.set(f"replicas {self.rank}", ",".join(map(str, replicas)))
         order = [a.instruction.chunk for a in self.plan.training if a.instruction.opcode == "REDUCE"]
         parameters = owned_parameters(self.modules, order)
+        of_rank = [[int(process) for process in store.get(f"replicas {rank}").decode().split(",")]
+                   for rank in range(self.program.ranks)]
+        every = sum(of_rank, [])
+        if len(set(every)) != len(every):
+            raise UsageError("replicate_group must have the processes that run one rank, one in each replica; here "
+                             "two ranks have a process in common")
         made, sums = {}, [None] * len(self.modules)
         for chunk in order:
             group = self.plan.chunks[chunk].group
             copies = self.program.group(group) if group is not None and self.sum_copies else [(self.rank, chunk)]
             ranks = sorted({rank for rank, _ in copies})
-            members = sorted(int(p) for rank in ranks for p in store.get(f"replicas {rank}").decode().split(","))
+            members = sorted(process for rank in ranks for process in of_rank[rank])
             key = (group if group is not None else f"chunk {chunk}", tuple(members))
             made[key] = self._sum_group(members, key[0], chunk, parameters[chunk])
             if made[key] is not None:
@@ -209,9 +216,6 @@ class Pipeline(Actions):
     def _sum_group(self, members, name, chunk, parameters):
         if len(members) == 1:
             return None
-        if len(set(members)) != len(members):
-            raise UsageError("two replicas of the pipeline share a process: replicate_group must have one process of "
-                             "each replica")
         store = _group.store_of(members, f"sum {name}")
         serves = self._through_nccl and all(p.device.type == self.device.type for p in parameters)
         place, size = members.index(dist.get_rank()), len(members)
@@ -243,7 +247,8 @@ class Pipeline(Actions):
         this. caller: the name of the calling method, which needs at least `least` steps."""
         if len(self._recorded) < least:
             kind = "" if self.program.is_forward_only else " that trained"
-            raise UsageError(f"{caller}() needs {least} step{'s'[:least - 1]}{kind}; there were {len(self._recorded)}")
+            raise UsageError(f"{caller}() needs {least} step{'s'[:least - 1]}{kind}; this pipeline has run "
+                             f"{len(self._recorded)}")
         self._traces += 1
         key = f"trace {self._traces} {{}}"
         self._store.set(key.format(self.rank), json.dumps([_spans(*step) for step in self._recorded]))
@@ -289,7 +294,8 @@ class Pipeline(Actions):
         pass, and tensors that a torch.autograd.Function keeps without save_for_backward. profile() writes these bytes
         as memory_I and memory_W, from which `dpc --cost` predicts the memory of any schedule."""
         if self._bytes is None:
-            raise UsageError("memory() needs 1 step that trained; there were 0")
+            raise UsageError("memory() needs a step that trained, and a forward-only program does not train"
+                             if self.program.is_forward_only else "memory() needs 1 step that trained")
         return _memory.report(self.plan, self._bytes)
 
     # --- a step ---

@@ -88,7 +88,7 @@ class Stage:
         roots, given = [], []
         for y in outputs:
             if not isinstance(y, torch.Tensor):
-                raise UsageError(f"{self.name} returns a {type(y).__name__}; a stage must return tensors")
+                raise UsageError(f"an output of {self.name} is a {type(y).__name__}; a stage must return tensors")
             given.append(y.detach())
             if y.requires_grad:
                 given[-1].requires_grad_()

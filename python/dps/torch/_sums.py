@@ -1,13 +1,14 @@
 """Sums gradients over the copies of a stage and over replicas of the pipeline, and lets these copies begin equal."""
 
 import json
+import time
 from datetime import timedelta
 from itertools import zip_longest
 
 import torch
 
 from .._errors import UsageError
-from ._failure import MessageFailed
+from ._failure import STORE_ENDED, MessageFailed
 from ._links import HOST
 from ._nccl import bytes_of
 
@@ -49,9 +50,12 @@ def check_copies(module, stage, store, names, place, deadline):
     names   the names of the processes that have a copy; this process is names[place]"""
     mine = [(name, list(t.shape), str(t.dtype)) for name, t in _tensors(module).items()]
     store.set(str(place), json.dumps(mine))
+    begun = time.monotonic()
     try:
         store.wait([str(other) for other in range(len(names))], timedelta(seconds=deadline))
-    except RuntimeError:
+    except RuntimeError as error:
+        if time.monotonic() - begun < deadline / 2:
+            raise RuntimeError(f"{STORE_ENDED}: {error}") from None
         others = " and ".join(name for other, name in enumerate(names) if other != place)
         raise RuntimeError(f"{stage} is also on {others}; not all made a Pipeline within {deadline:g} s") from None
     for other in range(len(names)):

@@ -41,12 +41,15 @@ def main():
     if dist.get_rank() == 0:
         refused("needs their inputs", pipeline.step)
         refused("needs their target", pipeline.step, x)
-        refused("dimension 0 must have at least 4 entries", pipeline.step, x[:3], target=x)
-        refused("is a list of 2 parts; this rank needs 4", pipeline.step, [x, x], target=x)
+        refused("input 0 has shape [3, 4]: the size of dimension 0 must be at least 4, 1 for each microbatch whose "
+                "first stage is on this rank", pipeline.step, x[:3], target=x)
+        refused("input 0 is a list of length 2; it must have length 4, a part for each microbatch whose first stage",
+                pipeline.step, [x, x], target=x)
     refused("trace() needs 1 step", pipeline.trace, "t.json")
     losses, _ = pipeline.step(x, target=x)
     assert (losses is None) == (dist.get_rank() == 1)
-    refused("profile() needs 2 steps", pipeline.profile, "costs")
+    refused("profile() needs 2 steps that trained; this pipeline has run 1", pipeline.profile, "costs")
+    groups_of_the_wrong_processes()
     loss_of_many_numbers()
     small_messages()
     on_another_device()
@@ -57,6 +60,16 @@ def main():
     autocast()
     accumulated("dualpipe", tied=False)
     accumulated("1f1b", tied=True)
+
+
+def groups_of_the_wrong_processes():
+    """A process gives no group that does not contain it, and a replicate_group of processes that run its rank."""
+    program, alone = dps.compile(dps.schedule("1f1b"), ranks=2, microbatches=4), dist.new_group([0])
+    refused("two ranks have a process in common", dps.torch.Pipeline, program, [nn.Linear(4, 4)],
+            replicate_group=dist.group.WORLD)
+    if dist.get_rank() == 1:
+        refused("not in the torch.distributed group that it gives", dps.torch.Pipeline, program, [nn.Linear(4, 4)],
+                group=alone)
 
 
 def loss_of_many_numbers():
@@ -143,6 +156,12 @@ def forward_only():
     pipeline = dps.torch.Pipeline(program, [lambda x: x + 1])
     losses, outputs = pipeline.step(*[x][last:], return_outputs=True)
     assert losses is None and (outputs.shape == x.shape if last else outputs is None)
+    refused("a forward-only program does not train", pipeline.memory)
+    pipeline = dps.torch.Pipeline(program, [lambda x: (x, None)])
+    if last:
+        failed(pipeline.step)
+    else:
+        refused("an output of stage 0 of f on rank 0 is a NoneType; a stage must return tensors", pipeline.step, x)
 
 
 def forward_only_in_pairs(schedule):

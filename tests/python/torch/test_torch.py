@@ -328,8 +328,8 @@ class Failures(Ranks):
             self.assertNotRegex(output, "no failure|Traceback")
             told = "" if rank == 1 else "PipelineError: rank 1 made no Pipeline: "
             self.assertRegex(output, f"stages: {told}UsageError: rank 1 of 1f1b holds 1 stage .*, but you gave 2")
-            self.assertRegex(output, f"ranks: {told}UsageError: 1f1b is compiled for 2 ranks, and the group has 3 "
-                                     "processes")
+            self.assertRegex(output, f"ranks: {told}UsageError: 1f1b is compiled with ranks=2, but the group "
+                                     "has size 3")
             other = 0 if rank == 1 else 1
             self.assertRegex(output, f"program: UsageError: rank {rank} and rank {other} have different programs")
             if rank != 1:
