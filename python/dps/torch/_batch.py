@@ -16,6 +16,8 @@ def cut(value, count, dimension, what, which="microbatch"):
             raise UsageError(f"{what} is a {type(value).__name__} of length {len(value)}; it must have length {count}, "
                              f"a part for each {which}")
         return list(value)
+    if not isinstance(value, torch.Tensor):
+        raise UsageError(f"{what} is a {type(value).__name__}; it must be a tensor or a list")
     if value.dim() <= dimension or value.shape[dimension] < count:
         raise UsageError(f"{what} has shape {list(value.shape)}: the size of dimension {dimension} must be at least "
                          f"{count}, 1 for each {which}")

@@ -158,15 +158,18 @@ class Exchange:
         """If no form is known for this activation, sends its form; else raises UsageError if the form has changed."""
         form, known = form_of(tensors), self.forms.get(number)
         if known is None:
-            self._check_devices(tensors)
+            self._check_tensors(tensors)
             self.forms[number] = form
             self._header(self.group.send, _encode(form), peer, number)
         elif known != form:
             raise UsageError(f"the stage returns {say(form)} for this microbatch, but the shapes learnt for it are "
                              f"{say(known)}. If shapes change, call forget_shapes() on all ranks before the step")
 
-    def _check_devices(self, tensors):
+    def _check_tensors(self, tensors):
         for tensor in tensors:
+            if tensor.layout != torch.strided:
+                raise UsageError(f"the stage returns a tensor of layout {tensor.layout}; a stage can return only dense "
+                                 "tensors (to_dense() makes one)")
             if tensor.device.type != self.device.type:
                 raise UsageError(f"the stage returns a tensor on {tensor.device}, but this rank computes on "
                                  f"{self.device}: give Pipeline device=\"{tensor.device}\", or move the stage to "

@@ -45,6 +45,7 @@ def main():
                 "first stage is on this rank", pipeline.step, x[:3], target=x)
         refused("input 0 is a list of length 2; it must have length 4, a part for each microbatch whose first stage",
                 pipeline.step, [x, x], target=x)
+        refused("input 0 is a dict; it must be a tensor or a list", pipeline.step, {"x": x}, target=x)
     refused("trace() needs 1 step", pipeline.trace, "t.json")
     losses, _ = pipeline.step(x, target=x)
     assert (losses is None) == (dist.get_rank() == 1)
@@ -157,11 +158,14 @@ def forward_only():
     losses, outputs = pipeline.step(*[x][last:], return_outputs=True)
     assert losses is None and (outputs.shape == x.shape if last else outputs is None)
     refused("a forward-only program does not train", pipeline.memory)
-    pipeline = dps.torch.Pipeline(program, [lambda x: (x, None)])
-    if last:
-        failed(pipeline.step)
-    else:
-        refused("an output of stage 0 of f on rank 0 is a NoneType; a stage must return tensors", pipeline.step, x)
+    for stage, words in (
+            (lambda x: (x, None), "an output of stage 0 of f on rank 0 is a NoneType; a stage must return tensors"),
+            (lambda x: x.to_sparse(), "a tensor of layout torch.sparse_coo; a stage can return only dense tensors")):
+        pipeline = dps.torch.Pipeline(program, [stage])
+        if last:
+            failed(pipeline.step)
+        else:
+            refused(words, pipeline.step, x)
 
 
 def forward_only_in_pairs(schedule):
