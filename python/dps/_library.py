@@ -174,18 +174,20 @@ FUNCTIONS = {
 
 
 def _open():
-    """Loads libdps from the first of these files that exists: $DPS_LIBRARY, libdps.so in this package,
-    build/libdps.so in the checkout. If none exists, loads the system's libdps.so.0."""
+    """Loads libdps: the file $DPS_LIBRARY if this is set; else the first of libdps.so in this package and
+    build/libdps.so in the checkout that exists; else the system's libdps.so.0."""
     here = pathlib.Path(__file__).parent
-    places = [os.environ.get("DPS_LIBRARY"), here / "libdps.so", here.parent.parent / "build" / "libdps.so"]
-    path = next((str(place) for place in places if place and os.path.exists(place)), "libdps.so.0")
+    places = [here / "libdps.so", here.parent.parent / "build" / "libdps.so"]
+    path = os.environ.get("DPS_LIBRARY") or next((str(place) for place in places if place.exists()), "libdps.so.0")
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
         raise ImportError(f"libdps was not loaded ({error}): install this package with pip, or run `make all` in the "
                           "project and set DPS_LIBRARY to the path of its build/libdps.so") from None
     for name, (result, arguments) in FUNCTIONS.items():
-        function = getattr(library, name)
+        function = getattr(library, name, None)
+        if function is None:
+            raise ImportError(f"{path} is another version of libdps than this package needs: it has no {name}")
         function.restype, function.argtypes = result, arguments
     return library
 

@@ -358,6 +358,13 @@ class Wheel(unittest.TestCase):
             self.assertEqual(ran.stdout.split(), [str(there / "dps/__init__.py"), str(there / "dps/libdps.so"), "2"],
                              ran.stderr)
 
+    def test_another_library_is_refused(self):
+        for path, words in (("/nowhere/libdps.so", "cannot open shared object file"), ("libm.so.6", "it has no dps_")):
+            ran = subprocess.run([sys.executable, "-c", "import dps"], env={**os.environ, "DPS_LIBRARY": path},
+                                 capture_output=True, text=True)
+            self.assertIn(words, ran.stderr)
+            self.assertIn("ImportError", ran.stderr)
+
     def test_the_tag_is_that_of_the_symbols(self):
         """The wheel's tag names the newest glibc whose functions libdps needs, as readelf lists them, but at least
         2.28."""

@@ -65,6 +65,8 @@ class Stage:
         loss if the caller has computed it already, else None. Returns `held`, and the outputs as forward() does."""
         if self.is_last:
             held.loss = self.loss_of(outputs, targets) if loss is None else loss
+            if held.loss is not None and not isinstance(held.loss, torch.Tensor):
+                raise UsageError(f"{self.name}: the loss is a {type(held.loss).__name__}; it must be a tensor")
             held.roots = (held.loss,) if held.loss is not None and held.loss.requires_grad else ()
             return held, outputs
         held.loss = None
@@ -74,7 +76,7 @@ class Stage:
     def loss_of(self, outputs, targets):
         if self.loss_fn is not None:
             return self.loss_fn(*outputs, *targets) if targets is not None else None
-        if len(outputs) == 1 and outputs[0].dim() == 0:
+        if len(outputs) == 1 and isinstance(outputs[0], torch.Tensor) and outputs[0].dim() == 0:
             return outputs[0]
         if torch.is_grad_enabled():
             raise UsageError(f"{self.name} is the last stage, but does not return just the loss, a tensor of shape []: "

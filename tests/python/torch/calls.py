@@ -82,6 +82,12 @@ def loss_of_many_numbers():
         refused("the loss of a microbatch must be one number; this one has shape [2, 4]", pipeline.step, target=x)
     else:
         failed(lambda: pipeline.step(x))
+    for module, loss in ((nn.Linear(4, 4), lambda y, target: 1.5), (lambda x: (x, 1.5)[rank], None)):
+        pipeline = dps.torch.Pipeline(program, [module], loss)
+        if rank == 1:
+            refused("must be a tensor" if loss else "does not return just the loss", pipeline.step, target=x)
+        else:
+            failed(lambda: pipeline.step(x))
 
 
 def on_another_device():
