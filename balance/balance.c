@@ -184,6 +184,8 @@ Status balance_check_placement(const BalanceShape *shape, const uint32_t *placem
     *slot = 0;
     for (uint32_t e = 0; e < shape->experts; e++)
         if (!is_there[e])
-            return error_set(error, STATUS_BAD_INPUT, "expert %u is on no GPU", e);
+            return error_set(error, STATUS_BAD_INPUT,
+                             "expert %u is on no GPU: each expert needs at least one of the %u places", e,
+                             shape->replicas);
     return balance_is_hierarchical(shape) ? check_groups(shape, placement, slot, arena, error) : STATUS_OK;
 }

@@ -376,7 +376,7 @@ bool foreign_count(Reader *reader, const SyntaxError *error)
         return report_count(reader, (Span){error->span.begin, passes.end}, "the passes", text_of(reader, passes), text);
     diag_error(reader->diagnostics, (Span){error->span.begin, passes.end},
                "the number of repetitions comes after the passes");
-    diag_help(reader->diagnostics, "`nFB : M;` is M times one F and one B; a digit after a letter is the chunk");
+    diag_help(reader->diagnostics, "`nFB : 4;` is 4 times one F and one B; a digit after a letter is the chunk");
     return true;
 }
 

@@ -118,7 +118,8 @@ dps_status rank_fail(dps_rank *rank, dps_status status)
 Status rank_host_failed(dps_rank *rank)
 {
     return error_set(&rank->error, STATUS_RUN_FAILED, "%s",
-                     *rank->reason ? rank->reason : "the host reported an error without a reason (dps_reason)");
+                     *rank->reason ? rank->reason
+                                   : "the host reported a failure and gave no reason (dps_reason gives one)");
 }
 
 void rank_begin(dps_rank *rank)

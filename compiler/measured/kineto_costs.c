@@ -188,9 +188,12 @@ static void put_lanes(const KinetoProfile *profile, FILE *stream)
             all.busy[s] += group->busy[s];
     }
     const double each = 1e-6 / profile->group_count; /* from ns of all groups to ms of a group */
-    fprintf(stream, "%s of %s takes %.3f ms%s: compute is busy %.3f ms, ",
-            profile->has_pairs ? "an F&B" : "a GPU's part", counted(profile->layers, "layer").text,
-            (double)all.end * each, profile->group_count > 1 ? " (mean)" : "", (double)all.busy[RECIPE_COMPUTE] * each);
+    if (profile->has_pairs)
+        fprintf(stream, "an F&B of %s", counted(profile->layers, "layer").text);
+    else
+        fprintf(stream, "all that a GPU does, with %s of a component,", counted(profile->layers, "run").text);
+    fprintf(stream, " takes %.3f ms%s: compute is busy %.3f ms, ", (double)all.end * each,
+            profile->group_count > 1 ? " (mean)" : "", (double)all.busy[RECIPE_COMPUTE] * each);
     if (all.busy[RECIPE_COMM])
         fprintf(stream, "communication %.3f ms, of which %.3f ms (%.1f %%) are hidden behind compute; ",
                 (double)all.busy[RECIPE_COMM] * each, (double)all.both * each,
@@ -201,10 +204,15 @@ static void put_lanes(const KinetoProfile *profile, FILE *stream)
                 profile->trace->multiprocessors);
 }
 
-/* Prints notes about what the mean times do not show: kernels without a component, kernels without a launch, events
-   without a time. */
+/* Prints notes about what the mean times do not show: several passes in a trace without F&Bs, kernels without a
+   component, kernels without a launch, events without a time. */
 static void put_notes(const KinetoProfile *profile, FILE *stream)
 {
+    if (!profile->has_pairs)
+        fprintf(stream,
+                "note: without FB in the map, all of the trace counts as one pass: if it has more, set layers in the "
+                "costs to the layers of a stage, not to %u\n",
+                profile->layers);
     if (profile->foreign)
         fprintf(stream, "note: in no component of the map: %s, %.0f us\n", counted(profile->foreign, "kernel").text,
                 microseconds(profile->foreign_time));

@@ -290,7 +290,8 @@ static Status fail_unknown(const KinetoProfile *profile, Error *error)
                      shown                     ? "it has annotations such as "
                      : trace->annotation_count ? "its only annotations are those of steps (ProfilerStep)"
                                                : "it has no annotations",
-                     names, shown && profile->orphans ? "; not launched in it: " : "",
+                     names,
+                     shown && profile->orphans ? "; annotations name no kernel whose launch is not in the trace: " : "",
                      shown && profile->orphans ? counted(profile->orphans, "kernel").text : "");
 }
 

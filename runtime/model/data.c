@@ -30,7 +30,8 @@ static Status open_text(Dataset *dataset, const char *path, Error *error)
         path = default_text();
     if (!path)
         return error_set(error, STATUS_BAD_INPUT,
-                         "there is no text to train on: %s cannot be read; name a text file with --data FILE",
+                         "there is no text to train on: no usual one, such as %s, can be read; name a text file with "
+                         "--data FILE",
                          default_texts[0]);
     char *bytes;
     TRY(file_read(path, &dataset->arena, &bytes, &dataset->size, error));

@@ -158,7 +158,7 @@ static void wrong_placements(void **state)
         const char *words;
     } cases[] = {
         {{0, 1, 0, 2, 3, 4}, 5, "there is no expert 4: experts are numbered from 0 to 3"},
-        {{0, 1, 0, 2, 2, 2}, 0, "expert 3 is on no GPU"},
+        {{0, 1, 0, 2, 2, 2}, 0, "expert 3 is on no GPU: each expert needs at least one of the 6 places"},
         {{0, 1, 2, 2, 3, 3}, 3, "expert 2 is on node 1, but its group 1 is on node 0: a group must be on one node"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(balance_check_placement(&shape, cases[i].placement, &slot, &arena, &error), STATUS_BAD_INPUT);

@@ -174,7 +174,7 @@ static void rows_beyond_the_plan_end_the_run(void **state)
     compile_schedule("1f1b", 1, program);
     assert_runs("", "--steps 1 --replicas 2 --expert-parallel 2 --expert-rows 2");
     assert_refused("--steps 1 --replicas 2 --expert-parallel 2 --expert-rows 0.5", 3, ": dispatch of layer 1: ");
-    assert_prints("but --expert-rows has planned room for 8: --expert-rows ");
+    assert_prints("but --expert-rows has planned room for 8: these need --expert-rows ");
     assert_prints("rank 0 of replica ");
     assert_prints("instruction 0 (F m0");
 }

@@ -17,7 +17,8 @@ def cut(value, count, dimension, what, which="microbatch"):
                              f"a part for each {which}")
         return list(value)
     if not isinstance(value, torch.Tensor):
-        raise UsageError(f"{what} is a {type(value).__name__}; it must be a tensor or a list")
+        raise UsageError(f"{what} is a {type(value).__name__}; it must be a tensor, or a list or tuple with a "
+                         f"part for each {which}")
     if value.dim() <= dimension or value.shape[dimension] < count:
         raise UsageError(f"{what} has shape {list(value.shape)}: the size of dimension {dimension} must be at least "
                          f"{count}, 1 for each {which}")

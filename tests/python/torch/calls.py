@@ -45,7 +45,7 @@ def main():
                 "first stage is on this rank", pipeline.step, x[:3], target=x)
         refused("input 0 is a list of length 2; it must have length 4, a part for each microbatch whose first stage",
                 pipeline.step, [x, x], target=x)
-        refused("input 0 is a dict; it must be a tensor or a list", pipeline.step, {"x": x}, target=x)
+        refused("input 0 is a dict; it must be a tensor, or a list or tuple", pipeline.step, {"x": x}, target=x)
     refused("trace() needs 1 step", pipeline.trace, "t.json")
     losses, _ = pipeline.step(x, target=x)
     assert (losses is None) == (dist.get_rank() == 1)
