@@ -82,8 +82,7 @@ static Status refuse_commands(char *const *inputs, int count, Error *error)
     return STATUS_OK;
 }
 
-/* Reports that a command line without a command does not have exactly one file. The user may have misspelt a command.
-   */
+/* Reports that a command line without a command does not have exactly one file: a command may be misspelt. */
 static Status not_one_schedule(char *const *inputs, int count, Error *error)
 {
     if (count == 0)
