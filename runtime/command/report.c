@@ -68,7 +68,7 @@ static void print_walk(const Report *report)
     const Costs *costs = &report->options->costs;
     const bool follows = costs->follows_recipe || (costs->recipes && costs->with_recipes[0].follows_recipe);
     if (follows && !report->options->in_turn && used & (1u << COST_FB | 1u << COST_FF))
-        fprintf(report->words, "F&%c        simulated component by component, in the order of its recipe\n",
+        fprintf(report->words, "F&%c        component by component, in the order of its recipe\n",
                 used & 1u << COST_FF ? 'F' : 'B');
 }
 
