@@ -269,7 +269,7 @@ static Status set_value(void *context, const char *name, const char *text, Error
     case INDEX_LINK: return set_link(reading, key, name, name + length + 1, value, error);
     default:
         return error_set(error, STATUS_BAD_INPUT,
-                         "%s: %s has one value for all stages and ranks: write it without brackets", name, key->name);
+                         "%s: %s has one value for all stages and ranks: write it without an index", name, key->name);
     }
 }
 

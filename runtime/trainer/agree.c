@@ -112,7 +112,7 @@ static Status refuse(const Session *session, const Terms *all, int member, Error
     const char *text = all[member].text, *first = all[0].text;
     const size_t line = first_difference(text, first);
     return error_set(error, STATUS_BAD_USAGE,
-                     "%s has %.*s, but %s has %.*s: start all processes with the same program and options",
+                     "%s has %.*s, but %s has %.*s: start all processes with the same program, options and data",
                      mesh_name(session->mesh, member).text, (int)strcspn(text + line, "\n"), text + line,
                      mesh_name(session->mesh, 0).text, (int)strcspn(first + line, "\n"), first + line);
 }

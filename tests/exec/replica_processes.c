@@ -111,7 +111,7 @@ static void expect_refusal_of(const char *common, const char *different, const c
     expect(finish(start("%s -n 4 sh -c 'test $OMPI_COMM_WORLD_RANK = 3 && exec %s %s; exec %s %s'", mpirun_command(),
                         dprun, different, dprun, common)),
            2, words);
-    assert_non_null(strstr(diagnostics, ": start all processes with the same program and options"));
+    assert_non_null(strstr(diagnostics, ": start all processes with the same program, options and data"));
 }
 
 /* Calls expect_refusal_of for processes that train the small model; process 3 has the options `different`. */

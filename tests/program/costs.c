@@ -354,7 +354,7 @@ static void test_refused(void **state)
         {"bytes=1KB", "bytes = 1KB: it must be a number of bytes from 0 to 1.15292e+18, such as 4096, 64K or 1.5G"},
         {"bandwidth=0",
          "bandwidth = 0: it must be a number of bytes from 1e-12 to 1.15292e+18, such as 4096, 64K or 1.5G"},
-        {"bytes[1]=1", "bytes[1]: bytes has one value for all stages and ranks: write it without brackets"},
+        {"bytes[1]=1", "bytes[1]: bytes has one value for all stages and ranks: write it without an index"},
         {"F[]=1", "F[]: the brackets must hold a stage from 0 to 65535, as in F[3]"},
         {"F[-1]=1", "F[-1]: the brackets must hold a stage from 0 to 65535, as in F[3]"},
         {"F[1=1", "F[1: the brackets must hold a stage from 0 to 65535, as in F[3]"},
