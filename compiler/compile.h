@@ -12,7 +12,7 @@
 #include "compiler/tree/values.h"
 #include "runtime/program/costs_resolve.h"
 
-/* The forms of a schedule, in the order of the passes that make them. */
+/* The forms of a schedule, in the order in which the compiler makes them. */
 typedef enum Form {
     FORM_TOKENS,
     FORM_TREE,

@@ -43,7 +43,8 @@ typedef struct Work {
     uint32_t stages; /* number of stages of the combination that was placed last; 0: none has been placed */
     bool mixed;      /* combinations have different numbers of stages */
     bool no_memory;
-    uint64_t best; /* index of the combination with the least makespan among those proven so far */
+    /* index of the combination with the least makespan among those proven so far; of equal ones the smallest index */
+    uint64_t best;
     SweepResult *result;
 } Work;
 

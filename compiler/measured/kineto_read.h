@@ -38,7 +38,8 @@ typedef struct KinetoTrace {
     KinetoLaunch *launches;
     KinetoAnnotation *annotations;
     size_t kernel_count, launch_count, annotation_count;
-    const char **names; /* [name_count]: the names of kernels and annotations, each once, printable */
+    /* [name_count]: the names of kernels and annotations, each once; characters that cannot be printed are replaced */
+    const char **names;
     uint32_t name_count;
     size_t incomplete;   /* number of kernels, launches and annotations without a time, which are left out */
     int64_t rank, world; /* rank and number of ranks, from distributedInfo; -1: not given */

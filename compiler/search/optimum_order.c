@@ -1,4 +1,4 @@
-/* Turns the solver's order into actions. */
+/* Turns the solver's values into actions, in an order for each rank. */
 
 #include "compiler/search/optimum_model.h"
 

@@ -13,7 +13,9 @@
 typedef struct PartSpan {
     uint32_t layer;     /* number of the layer in the whole model; NO_LAYER: the component is outside the layers */
     uint8_t part, pass; /* ModelPart; RECIPE_F, B or W */
-    uint8_t half;       /* 0 or 1: the half of an F&B or F&F whose halves run together; otherwise 0 */
+    /* the half of an F&B or F&F whose halves run together: 0: the F, or the first F; 1: the backward, or the second F.
+       Otherwise 0 */
+    uint8_t half;
     int64_t start, end;
 } PartSpan;
 

@@ -12,7 +12,9 @@ enum { BLOCK_ROWS = 128 };
 
 typedef struct Block {
     size_t first, rows, keys; /* keys = first + rows */
-    size_t place;             /* offset of the block's probabilities in the context of its head, in floats */
+    /* offset of the block's probabilities in what the forward keeps of its head for the backward (o->context), in
+       floats */
+    size_t place;
 } Block;
 
 static Block block_at(size_t sequence, size_t index)

@@ -68,8 +68,9 @@ typedef struct CudaDevice {
     CudaKept *kept;
     Arena arena; /* host memory that lives as long as the device */
     CudaFusion *fusion;
-    CudaMap *maps; /* [CUDA_MAPS], a hash table by matrix */
-    bool library;  /* a library (NCCL) transfers messages by its own kernels, which need multiprocessors */
+    /* [CUDA_MAPS], a cache of tensor maps: a hash table by matrix, in which a new matrix may replace another one */
+    CudaMap *maps;
+    bool library; /* a library (NCCL) transfers messages by its own kernels, which need multiprocessors */
     CudaEvent **marks;
     size_t mark_count;
 } CudaDevice;

@@ -175,7 +175,7 @@ static const char magic[8] = "DPCUBIN";
 
 static uint64_t check_of(const void *image, size_t bytes) { return crc32_z(0, image, bytes); }
 
-/* Loads a cache file. False: it does not exist, is damaged, or there is no memory for it. */
+/* Loads a cache file. False: it cannot be opened, is damaged or for another key, or there is no memory for it. */
 static bool load(const char *path, const Key *key, JitImage *image)
 {
     Head head;

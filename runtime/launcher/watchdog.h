@@ -20,7 +20,9 @@ typedef struct RankThreads {
     Status (*work)(void *rank, Error *error);
     void (*abort)(void *rank, const char *reason); /* aborts the run on all ranks; called by any thread */
     ProgressWords words;
-    double deadline; /* the run fails if no rank makes progress for this many seconds; <= 0: no limit */
+    /* the run fails if no rank makes progress (reaches another instruction or uses processor time) for this many
+       seconds; <= 0: no limit */
+    double deadline;
 } RankThreads;
 
 /* Runs `work` for each rank in its own thread until all have returned. The first failure ends the other ranks, and is

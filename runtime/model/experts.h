@@ -79,8 +79,8 @@ size_t experts_room(const Component *component);
    layer 3). `back`: as in GroupExchange. `pass`: RECIPE_F or RECIPE_B, the pass whose all-to-all it is.
    STATUS_RUN_FAILED: out of memory. */
 Status experts_exchange(Component *component, int number, const char *what, bool back, RecipePass pass, Error *error);
-/* Appends two operations: the post of an all-to-all that sends rows from x to y, and its wait. Appends nothing without
-   a group. */
+/* Appends two operations to the list: the post of an all-to-all that sends rows from x to y, and its wait. Appends
+   nothing without a group. */
 void experts_send_rows(const Component *component, const ExpertsFrame *frame, int exchange, Address x, Address y,
                        OpList *list);
 

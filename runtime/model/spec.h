@@ -14,8 +14,8 @@ struct ModelSpec {
     /* layer: the components of a layer in the order of its forward; NULL after the last one, unless there are
        LAYER_COMPONENTS */
     const ComponentKind *first, *layer[LAYER_COMPONENTS], *last;
-    /* A second kind of layer, such as dense layers among layers with experts. is_other: whether layer `layer` is of
-       this kind; NULL if there is no second kind. */
+    /* A second kind of layer, such as dense layers among layers with experts; its components are listed as in `layer`.
+       is_other: whether layer `layer` is of this kind; NULL if there is no second kind. */
     const ComponentKind *other_layer[LAYER_COMPONENTS];
     bool (*is_other)(const ModelConfig *config, uint32_t layer);
     const DataSource *data;

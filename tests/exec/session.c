@@ -528,8 +528,8 @@ static void test_files(void **state)
     arena_free(&arena);
 }
 
-/* A file of weights cannot be written. If its folder does not exist, this is reported before the training; otherwise at
-   the end. */
+/* A file of weights cannot be written. If it cannot be opened, for example because its folder does not exist, this is
+   reported before the training. If a write fails, for example because the disk is full, this is reported at the end. */
 static void test_unwritable(void **state)
 {
     (void)state;

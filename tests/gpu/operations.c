@@ -65,7 +65,7 @@ static size_t bytes_of(const Tensor *t) { return t->count * (t->type == F32 ? 4 
 static Tensor filled(Type type, size_t count, double deviation, double offset)
 {
     Tensor t = {type, count, NULL, malloc(count * sizeof(double) + 1)};
-    /* allocates only one byte more than needed, so that the address sanitizer finds reads past the end */
+    /* allocates only one byte more than needed, so that the address sanitizer finds accesses past the end */
     if (posix_memalign(&t.device, 64, bytes_of(&t) + 1))
         fail();
     next_key++;

@@ -333,7 +333,7 @@ void simt_group_products_begin() { machine.running->products_begun = true; }
 
 void simt_group_products_commit() { machine.running->product_groups++; }
 
-/* Performs all products except the last `groups` groups. */
+/* Performs all committed products except those of the last `groups` committed groups. */
 static void perform_products(Fiber &me, unsigned groups)
 {
     std::vector<GroupProduct> rest;

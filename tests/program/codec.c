@@ -286,7 +286,8 @@ static void forgeries_are_refused(void **state)
     (void)state;
     /* The bytes of a program: name "", source "", full, 1 stage, 1 microbatch, 1 pipe of 1 from 0 without versions, no
        recipe, no group, 1 rank of 1 chunk (pipe 0 stage 0) with no slots, peak 0, 1 instruction, which is END on line
-       1. Those without a reason decode, though they are not complete steps. Each of the others has one mistake. */
+       1. Those without a reason decode, though they are not complete steps. The others are refused for the given
+       reason; after it, some have further mistakes, for example are cut off. */
     enum {
         ATTENTION_W = RECIPE_ATTENTION * RECIPE_PASSES + RECIPE_W,
         MLP_W = RECIPE_MLP * RECIPE_PASSES + RECIPE_W,

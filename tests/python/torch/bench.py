@@ -24,7 +24,7 @@ STEPS, MICROBATCHES = 200, 20
 
 
 def actions(pipeline):
-    """Number of passes of this rank in a step."""
+    """Number of passes of this rank in a training step. An F&B counts as two."""
     passes = {"FORWARD": 1, "BACKWARD": 1, "BACKWARD_INPUT": 1, "BACKWARD_WEIGHT": 1, "OVERLAP": 2}
     return sum(passes.get(action.instruction.opcode, 0) for action in pipeline.plan.training)
 
