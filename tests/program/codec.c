@@ -278,8 +278,17 @@ static void the_format_before_is_refused(void **state)
 typedef struct Forgery {
     const char *why;
     size_t size;
-    uint8_t body[40];
+    uint8_t body[64];
 } Forgery;
+
+/* The body of a program with a recipe of `entries` equal entries in its first list. REST: where the part after the
+   recipe begins. */
+#define REST(entries) (15 + (entries) + 2)
+#define RECIPE_OF(entries)                                                                                         \
+    {                                                                                                              \
+        [3] = 1, [4] = 1, [5] = 1, [6] = 1, [9] = 1, [14] = (entries), [REST(entries) + 1] = 1,                    \
+        [REST(entries) + 2] = 1, [REST(entries) + 11] = 1, [REST(entries) + 12] = OP_END, [REST(entries) + 13] = 2 \
+    }
 
 static void forgeries_are_refused(void **state)
 {
@@ -317,10 +326,12 @@ static void forgeries_are_refused(void **state)
         {"an instruction", 24, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 1}},
         {"an instruction", 27, {0, 0, 0, 1, 1, 1, 1, 0, 0,       0,    0,    1, 1, 0,
                                 0, 0, 0, 0, 0, 0, 0, 1, OP_WAIT, 0xff, 0xff, 3, 2}},
-        /* one after the other: more recipes than bytes; too many entries; no such entry; a chunk of one half only; a
-           recipe after the one for all other pairs of chunks; a chunk above the limit */
+        /* one after the other: as many entries in a recipe as there can be; one more; more recipes than bytes; no such
+           entry; a chunk of one half only; a recipe after the one for all other pairs of chunks; a chunk above the
+           limit */
+        {NULL, REST(RECIPE_ENTRIES) + 14, RECIPE_OF(RECIPE_ENTRIES)},
+        {"its recipes", REST(RECIPE_ENTRIES + 1) + 14, RECIPE_OF(RECIPE_ENTRIES + 1)},
         {"its recipes", 17, {0, 0, 0, 1, 1, 1, 1, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0}},
-        {"its recipes", 29, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 17, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
         {"its recipes", 29, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 1, 24, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
         {"its recipes", 28, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
         {"its recipes", 32, {0, 0, 0, 1, 1, 1, 1, 0, 0, 2, 0, 0, 0, 0, 0, 0,
