@@ -60,8 +60,7 @@ static Status load_mpi(const WorldTable **table, Error *error)
     if (place == PLACES)
         return error_set(error, STATUS_RUN_FAILED,
                          "no dprun-mpi.so in %.*s, the folder of dprun: run dprun where it was built or installed; if "
-                         "it was built without "
-                         "MPI, install libopenmpi-dev and build again",
+                         "it was built without MPI, install libopenmpi-dev and run make all",
                          (int)(name - path), path);
     /* RTLD_GLOBAL, because MPI loads plugins that look up MPI's symbols in the global scope. */
     void *plugin = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
