@@ -32,7 +32,7 @@ static Status put_program(const Session *session, FILE *stream, Error *error)
 /* Writes an option that is 0 if it is not given. */
 static void put_number(const char *name, double value, FILE *stream)
 {
-    if (value)
+    if (value != 0)
         fprintf(stream, "%s %.15g\n", name, value);
     else
         fprintf(stream, "%s not given\n", name);
