@@ -25,7 +25,7 @@
 
 typedef struct BalanceShape {
     uint32_t experts, replicas, gpus;
-    uint32_t groups, nodes; /* each at least 1; 1 and 1: the experts have no groups */
+    uint32_t groups, nodes; /* each at least 1; both are 1 if the experts have no groups */
 } BalanceShape;
 
 /* BALANCE_REPLICAS_MAX: most physical experts of a layer; BALANCE_LOAD_MAX: the largest load of an expert. */

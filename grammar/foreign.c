@@ -209,7 +209,7 @@ static bool add_digit(int64_t *number, int digit)
     return !__builtin_mul_overflow(*number, 10, number) && !__builtin_add_overflow(*number, digit, number);
 }
 
-/* Reads a number such as 12.5e3, 1_000 or 0x1f as the fraction digits / scale. False: overflow. */
+/* Reads a number such as 12.5e3, 1_000 or 0x1f. Its value is digits / scale. False: overflow. */
 static bool read_fraction(const char *text, int64_t *digits, int64_t *scale)
 {
     bool good = true, fraction = false;

@@ -80,8 +80,8 @@ static Status unknown_parameter(const Ast *ast, const char *name, const char *op
     if (!used)
         return error_set(error, STATUS_BAD_USAGE, "%s %s: schedule %s has no parameters of its own%s%s%s", option, name,
                          ast->schedule, before, meant, after);
-    return error_set(error, STATUS_BAD_USAGE, "%s %s: no such parameter%s%s%s; schedule %s has: %s%s", option, name,
-                     before, meant, after, ast->schedule, list, more);
+    return error_set(error, STATUS_BAD_USAGE, "%s %s: schedule %s has no such parameter, only %s%s%s%s%s", option, name,
+                     ast->schedule, list, more, before, meant, after);
 }
 
 Status parameters_check(const Ast *ast, const Parameters *parameters, const char *option, Error *error)

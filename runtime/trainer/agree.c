@@ -52,7 +52,7 @@ static void put_link(const LinkModel *link, FILE *stream)
     fputc('\n', stream);
 }
 
-/* Writes the options that change the numbers of the run, or the collectives of its processes, and checksums of costs
+/* Writes the options on which the results of the run or the collectives of its processes depend, and checksums of costs
    and weights. */
 static void put_options(const Session *session, FILE *stream)
 {

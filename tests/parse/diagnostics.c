@@ -374,7 +374,8 @@ static void parameters(void **state)
     assert_int_equal(parameters_check(front.ast, &given, "-D", &error), STATUS_OK);
     parameters_set(&given, &front.arena, "chunk", 1);
     assert_int_equal(parameters_check(front.ast, &given, "-D", &error), STATUS_BAD_USAGE);
-    assert_string_equal(error.text, "-D chunk: no such parameter; did you mean chunks?; schedule t has: chunks, depth");
+    assert_string_equal(error.text,
+                        "-D chunk: schedule t has no such parameter, only chunks, depth; did you mean chunks?");
     given = (Parameters){0};
     parameters_set(&given, &front.arena, "P", 1);
     assert_int_equal(parameters_check(front.ast, &given, "-D", &error), STATUS_BAD_USAGE);
