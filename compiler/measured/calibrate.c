@@ -26,13 +26,14 @@ static void put_pass(const Calibration *calibration, uint32_t stage, uint8_t kin
     const double part = calibration->parts[stage][kind];
     const char *pair = calibration->pairs[stage] ? "F&B" : "F&F";
     put_cost(action_names[kind], stage, samples_typical(samples), stream);
-    if (part > 0)
+    if (part > 0) {
         fprintf(stream, "derived: %.2g of an %s, as it never ran alone; %s", part, pair,
                 counted(samples->count, "sample").text);
-    else
+    } else {
         fprintf(stream, "measured: %s", counted(samples->count, "sample").text);
-    if (!(part > 0) && calibration->paired[stage][kind])
-        fprintf(stream, " in %ss, as it never ran alone,", pair);
+        if (calibration->paired[stage][kind])
+            fprintf(stream, " in %ss, as it never ran alone,", pair);
+    }
     put_range(samples, stream);
     putc('\n', stream);
 }

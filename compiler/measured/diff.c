@@ -76,8 +76,7 @@ Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule
                 action_text(schedule, before, first, sizeof first);
                 return error_set(error, STATUS_BAD_INPUT,
                                  "%s: step %u runs %s before %s on rank %u: is the trace of another schedule than %s, "
-                                 "or of other -D "
-                                 "or --cost?",
+                                 "or of other -D or --cost?",
                                  trace->path, step, name, first, r, schedule->name);
             }
             before = pass;

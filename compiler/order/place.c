@@ -16,9 +16,7 @@ typedef struct Placer {
 
 static void help_values(const Placer *p, const Expression *expression)
 {
-    const char *help = values_help(p->ast, expression, p->values, p->arena);
-    if (help)
-        diag_help(p->diagnostics, "%s", help);
+    values_explain(p->ast, expression, p->values, p->arena, p->diagnostics);
 }
 
 /* Evaluates an expression whose value must be in low..high. what: what the value is, for the error. False, with a

@@ -133,9 +133,7 @@ static void report_fault(const Ast *ast, const Fault *fault, const int64_t *valu
                          Diagnostics *diagnostics)
 {
     diag_error(diagnostics, fault->expression->span, "%s", fault_text(fault, arena));
-    const char *help = values_help(ast, fault->expression, values, arena);
-    if (help)
-        diag_help(diagnostics, "%s", help);
+    values_explain(ast, fault->expression, values, arena, diagnostics);
 }
 
 static bool report_limit(const Item *item, const int64_t *values, Diagnostics *diagnostics)
@@ -154,9 +152,7 @@ static void report_failed(const Ast *ast, const Item *item, const Parameters *pa
     diag_refuses(diagnostics);
     if (diag_full(diagnostics))
         return;
-    const char *help = values_help(ast, item->value, values, arena);
-    if (help)
-        diag_help(diagnostics, "%s", help);
+    values_explain(ast, item->value, values, arena, diagnostics);
     const uint8_t depends = item->value->depends;
     if (depends & DEPENDS_ON_PARAMETERS && suggest_given(ast, parameters, values, arena, diagnostics))
         return;

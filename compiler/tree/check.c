@@ -631,8 +631,8 @@ static void check_recipe_used(const Ast *ast, Diagnostics *diagnostics)
             name_of(ast->microbatches, "M"));
     else
         diag_help(diagnostics,
-                  "write F&B in a step, or `overlap` after a step with F and B: nFB : 4 overlap; or remove "
-                  "the recipe");
+                  "write F&B in a step, or `overlap` after a step with F and B: nFB : 4 overlap; or remove the "
+                  "recipe");
 }
 
 bool check(Ast *ast, Arena *arena, Diagnostics *diagnostics)

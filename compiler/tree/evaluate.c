@@ -141,3 +141,11 @@ const char *values_help(const Ast *ast, const Expression *expression, const int6
     const char *text = values_text(ast, expression, values, arena);
     return *text ? arena_format(arena, "here %s", text) : NULL;
 }
+
+void values_explain(const Ast *ast, const Expression *expression, const int64_t *values, Arena *arena,
+                    Diagnostics *diagnostics)
+{
+    const char *help = values_help(ast, expression, values, arena);
+    if (help)
+        diag_help(diagnostics, "%s", help);
+}

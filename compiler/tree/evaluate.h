@@ -20,7 +20,10 @@ bool evaluate(const Expression *expression, const int64_t *values, int64_t *resu
 const char *fault_text(const Fault *fault, Arena *arena);
 /* The first 8 names in the expression with their values as text: "P = 8, r = 3"; "" if the expression has no names. */
 const char *values_text(const Ast *ast, const Expression *expression, const int64_t *values, Arena *arena);
-/* The same as a help: "here P = 8, r = 3"; NULL if the expression has no names. */
+/* The text of a help with these values: "here P = 8, r = 3". NULL if the expression has no names. */
 const char *values_help(const Ast *ast, const Expression *expression, const int64_t *values, Arena *arena);
+/* Adds this help to the diagnostic before it. Adds nothing if the expression has no names. */
+void values_explain(const Ast *ast, const Expression *expression, const int64_t *values, Arena *arena,
+                    Diagnostics *diagnostics);
 
 #endif

@@ -96,17 +96,25 @@ static void processes_give_the_same_bits(void **state)
     assert_same_files("threads", "processes");
 }
 
+/* Runs the program on two replicas with divided experts, without `option` and with it. Both write the same file; what:
+   the option that names the file. */
+static void assert_same_bits_with(const char *option, const char *options, const char *what)
+{
+    char arguments[300];
+    for (int with = 0; with < 2; with++) {
+        snprintf(arguments, sizeof arguments, "%s --replicas 2 --expert-parallel 2 %s %s %s/%s", options,
+                 with ? option : "", what, folder, with ? "with" : "without");
+        assert_runs("", arguments);
+    }
+    assert_same_files("with", "without");
+}
+
 static void in_turn_gives_the_same_bits(void **state)
 {
     (void)state;
-    char program[200], arguments[300];
+    char program[200];
     compile_schedule("dualpipe", 2, program);
-    for (int in_turn = 0; in_turn < 2; in_turn++) {
-        snprintf(arguments, sizeof arguments, "--steps 2 --replicas 2 --expert-parallel 2 %s --save %s/%s",
-                 in_turn ? "--in-turn" : "", folder, in_turn ? "in-turn" : "overlapped");
-        assert_runs("", arguments);
-    }
-    assert_same_files("in-turn", "overlapped");
+    assert_same_bits_with("--in-turn", "--steps 2", "--save");
 }
 
 /* With any --link the saved weights are the same, and the times include the delays of the link. Of the 8 layers 7 have
@@ -138,14 +146,9 @@ static void a_network_changes_only_times(void **state)
 static void an_asynchronous_schedule_runs_forward_only(void **state)
 {
     (void)state;
-    char program[200], arguments[300];
+    char program[200];
     compile_schedule("pipedream", 2, program);
-    for (int reference = 0; reference < 2; reference++) {
-        snprintf(arguments, sizeof arguments, "--forward-only --replicas 2 --expert-parallel 2 %s --outputs %s/%s",
-                 reference ? "--reference" : "", folder, reference ? "reference" : "divided");
-        assert_runs("", arguments);
-    }
-    assert_same_files("divided", "reference");
+    assert_same_bits_with("--reference", "--forward-only", "--outputs");
 }
 
 static void what_cannot_be_divided_is_refused(void **state)

@@ -127,26 +127,22 @@ static void test_disagreement(void **state)
 {
     (void)state;
     need_mpirun();
-    char different[PATH_MAX];
+    static const char *const differences[][2] = {
+        {"--set learning_rate=0.5", "learning_rate 0.5, but rank 0 of replica 0 has learning_rate 0.004: start"},
+        {"--steps 7", "--steps 7, but rank 0 of replica 0 has --steps 400"},
+        {"--link latency=1ms", "--link latency=0.001s, but rank 0 of replica 0 has --link not given: "},
+        {"--model mlp", "model mlp, but rank 0 of replica 0 has model gpt: "},
+        {"--held-out all", "--held-out all, but "},
+        {"--model moe --expert-parallel 2", "--expert-parallel 2, but rank 0 of replica 0 has --expert-parallel 1"},
+        {"--data README.md", "data with checksum "}};
+    char different[PATH_MAX], words[200];
     compile("--ranks 2 --microbatches 2 schedules/gpipe.dps", "gpipe.bin");
     compile("--ranks 4 --microbatches 4 schedules/gpipe.dps", "four.bin");
-    snprintf(different, sizeof different, "--replicas 2 --set learning_rate=0.5 %s", program);
-    expect_refusal(different, "rank 1 of replica 1 has learning_rate 0.5, but rank 0 of replica 0 has learning_rate "
-                              "0.004: start");
-    snprintf(different, sizeof different, "--replicas 2 --steps 7 %s", program);
-    expect_refusal(different, "rank 1 of replica 1 has --steps 7, but rank 0 of replica 0 has --steps 400");
-    snprintf(different, sizeof different, "--replicas 2 --link latency=1ms %s", program);
-    expect_refusal(different, "rank 1 of replica 1 has --link latency=0.001s, but rank 0 of replica 0 has --link not "
-                              "given: ");
-    snprintf(different, sizeof different, "--replicas 2 --model mlp %s", program);
-    expect_refusal(different, "rank 1 of replica 1 has model mlp, but rank 0 of replica 0 has model gpt: ");
-    snprintf(different, sizeof different, "--replicas 2 --held-out all %s", program);
-    expect_refusal(different, "rank 1 of replica 1 has --held-out all, but ");
-    snprintf(different, sizeof different, "--replicas 2 --model moe --expert-parallel 2 %s", program);
-    expect_refusal(different, "rank 1 of replica 1 has --expert-parallel 2, but rank 0 of replica 0 has "
-                              "--expert-parallel 1");
-    snprintf(different, sizeof different, "--replicas 2 --data README.md %s", program);
-    expect_refusal(different, "rank 1 of replica 1 has data with checksum ");
+    for (size_t i = 0; i < sizeof differences / sizeof *differences; i++) {
+        snprintf(different, sizeof different, "--replicas 2 %s %s", differences[i][0], program);
+        snprintf(words, sizeof words, "rank 1 of replica 1 has %s", differences[i][1]);
+        expect_refusal(different, words);
+    }
     snprintf(different, sizeof different, "--replicas 2 %s/gpipe.bin", folder);
     expect_refusal(different, "rank 1 of replica 1 has program gpipe.dps (2 ranks, 2 microbatches, checksum ");
     snprintf(different, sizeof different, "%s/four.bin", folder);

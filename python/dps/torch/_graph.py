@@ -26,7 +26,7 @@ import torch
 from torch.autograd import graph
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from ._split import UNSPLIT, Reporter, Splitter
+from ._split import UNSPLIT, Halves, Splitter
 from ._stage import Stage
 
 _Function = torch.autograd.function.BackwardCFunction
@@ -187,16 +187,15 @@ class _Graph:
                 start.node.register_prehook(partial(_replace, start.output_nr, gradient_of[start]))
 
     def unsplit(self):
-        """What a node of the graph comes from that cannot be split (UNSPLIT); None: there is no such node."""
+        """What makes a node of this graph that cannot be split (UNSPLIT). None: there is no such node."""
         return next((UNSPLIT[node.name()] for node in self.next_edges if node.name() in UNSPLIT), None)
 
 
-class GraphSplitter(Reporter):
+class GraphSplitter(Halves):
     """Runs the backwards of one stage in two halves, split at the forks of the graph."""
 
     def __init__(self, module, name, run_backward):
-        super().__init__(module, name)
-        self.run_backward = run_backward
+        super().__init__(module, name, run_backward)
         # Whether the stage uses non-reentrant checkpoints: an I finds that out. None: it is not known.
         self.has_checkpoint = None
 
@@ -223,9 +222,9 @@ class GraphSplitter(Reporter):
         made = _Graph(held.roots, [edge.node for edge in inputs.values()] + held.units)
         unsplit = "non-reentrant checkpoints" if self.has_checkpoint else made.unsplit()
         if unsplit:
-            self.run_backward(held.roots, gradients)
+            halves = self.full_backward(held, gradients)
             self.report_unsplit(unsplit)
-            return Stage.input_gradients(held), []
+            return halves
         late, ends = made.parameters()
         starts = [start for group in late for fork in group.forks for start in fork.starts]
         leaves = {x: edge for x, edge in inputs.items() if x.is_leaf}

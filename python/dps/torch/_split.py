@@ -25,8 +25,8 @@ from ._store import WeightGradStore
 _LAYERS = {layer.forward for layer in (nn.Linear, nn.Embedding, nn.LayerNorm, nn.GroupNorm, nn.Conv1d, nn.Conv2d,
                                        nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)}
 
-# Nodes of a graph that only a full backward can run, and what they come from. The backward of compiled code computes
-# all gradients at once, and may free what it reads.
+# The names of graph nodes whose backward cannot be split, and what makes such nodes. Compiled code computes all its
+# gradients in one backward, which may free the tensors that the forward saved.
 UNSPLIT = {"CheckpointFunctionBackward": "reentrant checkpoints", "CompiledFunctionBackward": "torch.compile"}
 
 
@@ -93,13 +93,18 @@ def _outside(roots, calls):
     return found
 
 
-class Reporter:
-    """Warns once, for a stage, about work that is not split between the halves. Does not warn if layers deferred weight
-    gradients through WeightGradStore."""
+class Halves:
+    """What both kinds of splitters share: the backward that is not split, and one warning for each stage about work
+    that is not split between the halves. No warning if layers deferred weight gradients through WeightGradStore."""
 
-    def __init__(self, module, name):
-        self.name, self.reported = name, False
+    def __init__(self, module, name, run_backward):
+        self.name, self.run_backward, self.reported = name, run_backward, False
         self.names = {parameter: path for path, parameter in module.named_parameters()}
+
+    def full_backward(self, held, gradients):
+        """Runs a full backward as I. Returns what backward_input() returns: W then has nothing to do."""
+        self.run_backward(held.roots, gradients)
+        return Stage.input_gradients(held), []
 
     def report(self, words):
         if not self.reported and not WeightGradStore.cache:
@@ -116,12 +121,11 @@ class Reporter:
                     "takes longer than predicted, and W less")
 
 
-class Splitter(Reporter):
+class Splitter(Halves):
     """Runs the backwards of one stage in two halves, split at the outputs of its layers."""
 
     def __init__(self, module, name, run_backward):
-        super().__init__(module, name)
-        self.run_backward = run_backward
+        super().__init__(module, name, run_backward)
         self.units = None  # between begin() and end(), the list of the _Calls so far; None at other times
         for layer in module.modules():
             if _is_layer(layer):
@@ -167,16 +171,16 @@ class Splitter(Reporter):
         try:
             together = self._together(held)
         except _Unsplit as error:
-            dx = self._full_backward(held, gradients)
+            halves = self.full_backward(held, gradients)
             self.report_unsplit(error)
-            return dx, []
+            return halves
         inputs = tuple(x for x in held.inputs if isinstance(x, torch.Tensor) and x.requires_grad and x.is_leaf)
         put_off = [(call.output, [p for p in call.parameters if p not in together]) for call in held.units]
         put_off = [(output, parameters) for output, parameters in put_off if parameters]
         if not put_off:
-            dx = self._full_backward(held, gradients)
+            halves = self.full_backward(held, gradients)
             self._report(self.names)
-            return dx, []
+            return halves
         direct = tuple(together.difference(inputs))
         outputs = tuple(output for output, _ in put_off)
         found = self.run_backward(held.roots, gradients, True, inputs + outputs + direct, False)
@@ -187,10 +191,6 @@ class Splitter(Reporter):
         dx = tuple(torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found))
         return dx, [partial(self.run_backward, (output,), (gradient,), False, tuple(parameters))
                     for (output, parameters), gradient in zip(put_off, found[len(inputs):]) if gradient is not None]
-
-    def _full_backward(self, held, gradients):
-        self.run_backward(held.roots, gradients)
-        return Stage.input_gradients(held)
 
     def _report(self, parameters):
         if parameters:
