@@ -48,7 +48,25 @@ CUDART    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(wildcard
 NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
 
 # --- CaDiCaL, a SAT solver: dpc --prove needs it; without it dpc says so ---
-CADICAL := $(if $(wildcard /usr/include/ccadical.h /usr/local/include/ccadical.h),-lcadical -lstdc++)
+CADICAL_HOME ?= /usr /usr/local
+CADICAL      := $(if $(wildcard $(CADICAL_HOME:=/include/ccadical.h)),-lcadical -lstdc++)
+
+# --- MPI: dprun-mpi.so is built if there is an mpicc ---
+MPICC := $(shell command -v mpicc 2>/dev/null)
+
+# --- settings: a file of the build folder has the flags, others what was found. What depends on one is built anew if it changes ---
+SETTING_flags   := $(CC), $(shell LC_ALL=C $(CC) --version 2>/dev/null | head -n 1): $(filter-out -I$(BUILD),$(COMPILING)) $(LDFLAGS)
+SETTING_cadical := $(CADICAL)
+SETTING_cuda    := $(if $(CUDART),$(CUDA_HOME))
+SETTING_mpi     := $(realpath $(MPICC))
+settings         = $(BUILD)/settings/$(1)
+same             = $(and $(findstring <$(1)>,<$(2)>),$(findstring <$(2)>,<$(1)>))
+written          = $(call same,$(SETTING_$(1)),$(file <$(call settings,$(1))))
+.PHONY: FORCE
+$(foreach name,flags cadical cuda mpi,$(if $(call written,$(name)),,$(eval $(call settings,$(name)): FORCE)))
+$(BUILD)/settings/%:
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$(SETTING_$*))' >$@
 
 # --- sources: each folder becomes a library, without its main.c ---
 sources = $(filter-out %/main.c,$(wildcard $(1)/*.c))
@@ -75,7 +93,7 @@ library    = $(BUILD)/lib$(1).a
 $(call library,base):      $(BASE)
 $(call library,balance):   $(BALANCE)
 $(call library,program):   $(PROGRAM)
-$(call library,device):    $(DEVICE)
+$(call library,device):    $(DEVICE) $(call settings,cuda)
 $(call library,transport): $(TRANSPORT)
 $(call library,model):     $(MODEL)
 $(call library,executor):  $(EXECUTOR)
@@ -83,11 +101,11 @@ $(call library,simulator): $(SIMULATOR)
 $(call library,trainer):   $(TRAINER)
 $(call library,launcher):  $(LAUNCHER)
 $(call library,command):   $(COMMAND)
-$(call library,compiler):  $(COMPILER)
+$(call library,compiler):  $(COMPILER) $(call settings,cadical)
 $(call library,mock):   $(call objects,$(wildcard tests/cuda/mock/*.c))
 $(BUILD)/lib%.a:
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(AR) rcs $@ $(filter %.o,$^)
 
 # In the order in which they are linked: a library may use those after it.
 COMPILER_LIBRARIES := compiler balance program base
@@ -97,7 +115,6 @@ libraries = $(foreach name,$(1),$(call library,$(name)))
 
 DPC_LIBS   := -lz -lm
 DPRUN_LIBS := -ldnnl $(if $(CUDART),$(CUDART) -lrt) -lz -ldl -lm
-MPICC      := $(shell command -v mpicc 2>/dev/null)
 
 .PHONY: all
 all: $(BUILD)/dpc $(BUILD)/dprun $(BUILD)/libdps.so $(BUILD)/libdps.a $(if $(MPICC),$(BUILD)/dprun-mpi.so)
@@ -126,7 +143,7 @@ $(BUILD)/libdps.a: $(LIBRARY) $(call libraries,$(LIBDPS_LIBRARIES))
 # The MPI transport is a shared object, which dprun loads if mpirun has started it.
 MPI_SOURCES := $(wildcard runtime/transport/mpi*.c) $(addprefix runtime/,base/counted.c base/mesh.c launcher/launched.c transport/communicator.c \
                    transport/limit.c transport/world.c)
-$(BUILD)/dprun-mpi.so: $(MPI_SOURCES) $(wildcard runtime/transport/*.h runtime/base/*.h)
+$(BUILD)/dprun-mpi.so: $(MPI_SOURCES) $(wildcard runtime/transport/*.h runtime/base/*.h) $(call settings,flags) $(call settings,mpi)
 	@mkdir -p $(@D)
 	OMPI_CC=$(CC) $(MPICC) $(COMPILING) $(LDFLAGS) -shared -o $@ $(filter %.c,$^)
 
@@ -163,6 +180,7 @@ $(BUILD)/runtime/device/cuda_images.c: runtime/device/kernels/embed.sh $(KERNELS
 	@mkdir -p $(@D)
 	@sh $^ > $@
 $(BUILD)/runtime/device/cuda_runtime.o: COMPILING += -isystem $(CUDA_HOME)/include
+$(BUILD)/runtime/device/cuda_runtime.o $(BUILD)/tests/gpu/runtime.o: $(call settings,cuda)
 
 # --- generated sources, only in the build folder ---
 $(BUILD)/grammar/schedule.tab.c $(BUILD)/grammar/schedule.tab.h &: grammar/schedule.y
@@ -181,10 +199,10 @@ $(BUILD)/compiler/output/emit_html.o: $(wildcard compiler/output/page/*)
 # With these flags gcc vectorizes the loops of the CPU device. Sums keep the order in which they are written.
 $(call objects,$(wildcard runtime/device/cpu*.c)): OPTIMIZE := -O3 -fno-math-errno
 
-$(BUILD)/%.o: %.c
+$(BUILD)/%.o: %.c $(call settings,flags)
 	@mkdir -p $(@D)
 	$(CC) $(COMPILING) -c -o $@ $<
-$(BUILD)/%.o: $(BUILD)/%.c
+$(BUILD)/%.o: $(BUILD)/%.c $(call settings,flags)
 	@mkdir -p $(@D)
 	$(CC) $(COMPILING) -c -o $@ $<
 
@@ -239,7 +257,7 @@ CXX       := $(if $(findstring clang,$(CC)),clang++,g++)
 CXXFLAGS   = $(subst -std=c11,-std=c++17,$(COMPILING)) -DKERNELS_EMULATED -Itests/gpu -Wno-psabi
 EMULATION := $(patsubst %,$(BUILD)/tests/gpu/%.o,simt simt_warp simt_hopper kernels $(if $(SANITIZE),,accesses))
 $(call tests_of,gpu): $(EMULATION)
-$(BUILD)/tests/gpu/%.o: tests/gpu/%.cpp
+$(BUILD)/tests/gpu/%.o: tests/gpu/%.cpp $(call settings,flags)
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS) -c -o $@ $<
 ifeq ($(SANITIZE),)
@@ -257,7 +275,7 @@ $(BUILD)/tests/gpu/runtime.o: COMPILING += -isystem $(CUDA_HOME)/include
 $(BUILD)/tests/gpu/runtime: LINKING += -Wl,--wrap=cudaLaunchKernelExC,--wrap=cudaGetDriverEntryPointByVersion,--wrap=cudaKernelSetAttributeForDevice
 
 # A fake NCCL, which runs on the streams of the mock CUDA runtime.
-$(BUILD)/tests/cuda/fake/libnccl.so.2: tests/cuda/fake/nccl.c tests/cuda/fake/nccl.h tests/cuda/mock/mock.h
+$(BUILD)/tests/cuda/fake/libnccl.so.2: tests/cuda/fake/nccl.c tests/cuda/fake/nccl.h tests/cuda/mock/mock.h $(call settings,flags)
 	@mkdir -p $(@D)
 	$(CC) $(COMPILING) $(LDFLAGS) -shared -o $@ $<
 FINDING_FAKES := -Wl,--disable-new-dtags,-rpath,$(BUILD)/tests/cuda/fake
@@ -288,7 +306,7 @@ check-python-torch: all $(if $(SANITIZE),,$(BUILD)/tests/python/torch/late.so)
 	    else echo "no PyTorch here (Debian: python3-torch): the tests of dps.torch are skipped"; fi)
 
 # Threads that end late, for tests of dps.torch.
-$(BUILD)/tests/python/torch/late.so: tests/python/torch/late.c
+$(BUILD)/tests/python/torch/late.so: tests/python/torch/late.c $(call settings,flags)
 	@mkdir -p $(@D)
 	$(CC) $(COMPILING) $(LDFLAGS) -shared -o $@ $<
 
