@@ -232,6 +232,12 @@ TEST_LIBRARIES_gpu       := device base
 TEST_LINK_search         := $(CADICAL)
 TEST_LINK_library        := -L$(BUILD) -ldps -Wl,-rpath,'$$$$ORIGIN/../..'
 TEST_LINK_gpu            := -lstdc++
+# Each program runs under a limit of time, TEST_LIMIT seconds (limit.h); those that start many others, under a longer one.
+$(BUILD)/tests/limit/limit: %: %.o
+	$(CC) $(LINKING) -o $@ $<
+$(TEST_FOLDERS:%=check-%) check-gpu-code check-python check-python-torch check-torch check-fuzz: $(BUILD)/tests/limit/limit
+LIMITED  = $(BUILD)/tests/limit/limit 1
+LIMITED4 = $(BUILD)/tests/limit/limit 4
 tests_of = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/*.c))
 TESTS := $(foreach folder,$(TEST_FOLDERS),$(call tests_of,$(folder)))
 
@@ -240,7 +246,7 @@ $(call tests_of,$(1)): $(BUILD)/tests/$(1)/%: $(BUILD)/tests/$(1)/%.o $(call lib
 	$$(CC) $$(LINKING) -rdynamic -o $$@ $$^ $(DPRUN_LIBS) $(TEST_LINK_$(1)) -lcmocka
 .PHONY: check-$(1)
 check-$(1): $(call tests_of,$(1)) $(if $(filter golden picture exec executor transport cuda,$(1)),all)
-	@for test in $(call tests_of,$(1)); do BUILD=$(BUILD) CUDA_VISIBLE_DEVICES= $$$$test || exit 1; done
+	@for test in $(call tests_of,$(1)); do BUILD=$(BUILD) CUDA_VISIBLE_DEVICES= $(if $(filter golden,$(1)),$(LIMITED4),$(LIMITED)) $$$$test || exit 1; done
 endef
 $(foreach folder,$(TEST_FOLDERS),$(eval $(call test_folder,$(folder))))
 
@@ -267,8 +273,8 @@ endif
 # Checks the machine code of the kernels: spilled registers, loads that may be stale.
 .PHONY: check-gpu-code
 check-gpu-code: gpu-code $(BUILD)/tests/gpu/registers $(BUILD)/tests/gpu/loads
-	$(BUILD)/tests/gpu/registers
-	$(BUILD)/tests/gpu/loads
+	$(LIMITED) $(BUILD)/tests/gpu/registers
+	$(LIMITED) $(BUILD)/tests/gpu/loads
 
 # This test replaces functions of NVIDIA's CUDA runtime to see which arguments the project's calls pass.
 $(BUILD)/tests/gpu/runtime.o: COMPILING += -isystem $(CUDA_HOME)/include
@@ -300,9 +306,9 @@ TESTING_PYTHON := DPS_LIBRARY=$(BUILD)/libdps.so BUILD=$(BUILD) PYTHONPATH=pytho
 FIND_TORCH     := $$(for python in python3 /usr/bin/python3; do $$python -c 'import torch' 2>/dev/null && echo $$python && break; done)
 check-python: all check-python-torch
 	$(if $(SANITIZE),@echo "Python does not load a library with sanitizers: the tests of its package are skipped", \
-	    $(TESTING_PYTHON) python3 -m unittest -q tests/python/test_dps.py)
+	    $(TESTING_PYTHON) $(LIMITED) python3 -m unittest -q tests/python/test_dps.py)
 check-python-torch: all $(if $(SANITIZE),,$(BUILD)/tests/python/torch/late.so)
-	$(if $(SANITIZE),,@python=$(FIND_TORCH); if [ "$$python" ]; then $(TESTING_PYTHON) $$python -m unittest -q tests/python/torch/test_torch.py; \
+	$(if $(SANITIZE),,@python=$(FIND_TORCH); if [ "$$python" ]; then $(TESTING_PYTHON) $(LIMITED4) $$python -m unittest -q tests/python/torch/test_torch.py; \
 	    else echo "no PyTorch here (Debian: python3-torch): the tests of dps.torch are skipped"; fi)
 
 # Threads that end late, for tests of dps.torch.
@@ -320,7 +326,7 @@ check-torch: all $(BUILD)/tests/python/torch/late.so
 	@[ -x $(TORCH_VENV)/bin/python ] || python3 -m venv $(TORCH_VENV)
 	@$(TORCH_VENV)/bin/python -c 'import torch' 2>/dev/null || $(TORCH_VENV)/bin/pip install -q torch==$(TORCH_VERSION) numpy
 	@[ "$(DUALPIPE)" ] || echo "DeepSeek's examples are skipped: git clone https://github.com/deepseek-ai/DualPipe, and add DUALPIPE=FOLDER"
-	$(TESTING_PYTHON) DUALPIPE=$(DUALPIPE) $(TORCH_VENV)/bin/python -W ignore -m unittest -q tests/python/torch/test_torch.py tests/python/torch/test_peers.py
+	$(TESTING_PYTHON) DUALPIPE=$(DUALPIPE) $(LIMITED4) $(TORCH_VENV)/bin/python -W ignore -m unittest -q tests/python/torch/test_torch.py tests/python/torch/test_peers.py
 
 # --- fuzzing: of schedules, of programs, of loads and placements of experts ---
 FUZZ_SEEDS   := $(wildcard schedules/*.dps tests/fuzz/corpus/*)
@@ -331,9 +337,9 @@ $(FUZZ_CHECKED): %: %.o $(BUILD)/tests/fuzz/corpus.o $(call libraries,$(COMPILER
 	$(CC) $(LINKING) -o $@ $^ $(DPC_LIBS) -lcmocka
 .PHONY: check-fuzz
 check-fuzz: $(FUZZ_CHECKED)
-	$< $(FUZZ_SEEDS)
-	$(BUILD)/tests/fuzz/balance $(wildcard tests/fuzz/placements/*)
-	$(BUILD)/tests/fuzz/kineto $(wildcard tests/fuzz/traces/*)
+	$(LIMITED) $(BUILD)/tests/fuzz/compile $(FUZZ_SEEDS)
+	$(LIMITED) $(BUILD)/tests/fuzz/balance $(wildcard tests/fuzz/placements/*)
+	$(LIMITED) $(BUILD)/tests/fuzz/kineto $(wildcard tests/fuzz/traces/*)
 
 FUZZ := $(BUILD)/fuzz
 .PHONY: fuzz fuzzers
@@ -466,7 +472,7 @@ test-torch:
 	TORCH_TESTS=all $(TESTING) check-python-torch
 
 .PHONY: tests
-tests: $(TESTS) $(FUZZ_CHECKED) $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%.o)
+tests: $(TESTS) $(BUILD)/tests/limit/limit $(FUZZ_CHECKED) $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%.o)
 
 # For changes that must not change results: checks that every number of a training is the same as at the commit BEFORE.
 .PHONY: equal

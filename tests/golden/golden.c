@@ -3,12 +3,16 @@
 
      # words about the test
      --- file NAME          a file that the command finds in its folder; any number of them
-     --- command            one line for sh; dpc and dprun are found, $TOP is the project's top folder
+     --- needs              one line for sh: if it fails, the test is skipped (left out: the test always runs)
+     --- command            lines for sh; dpc and dprun are found, $TOP is the project's top folder
      --- status N           what the command must return (left out: 0)
      --- stdout             what it must print (left out: nothing)
      --- stderr             what it must print there (left out: nothing)
 
+   A command that does not end within TEST_LIMIT seconds is ended, and its test fails.
    REBASE=1 writes what really came instead (make rebase); read the difference before you commit it. */
+
+#include "tests/limit/limit.h"
 
 #include <glob.h>
 #include <setjmp.h>
@@ -20,8 +24,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 static char *read_text(const char *path)
 {
@@ -56,7 +58,7 @@ static const char *next_section(const char *text)
 }
 
 typedef struct Expected {
-    char *command;
+    char *needs, *command; /* NULL: nothing */
     int status;
     char *out, *error;
     size_t kept; /* how many bytes of the .test file a rebase keeps: up to the end of the command */
@@ -74,6 +76,8 @@ static Expected read_test(const char *text, const char *folder)
         const size_t size = (size_t)(end - body);
         if (strncmp(name, "file ", 5) == 0) {
             write_text(folder, name + 5, body, size);
+        } else if (strcmp(name, "needs") == 0) {
+            expected.needs = strndup(body, size);
         } else if (strcmp(name, "command") == 0) {
             expected.command = strndup(body, size);
             expected.kept = (size_t)(end - text);
@@ -100,29 +104,46 @@ static void put_section(FILE *file, const char *name, const char *text)
         fprintf(file, "--- %s\n%s%s", name, text, text[strlen(text) - 1] == '\n' ? "" : "\n");
 }
 
-static void golden(void **state)
+/* Runs lines for sh in the folder. Returns the exit status. *late: they were ended. */
+static int run(const char *lines, const char *folder, bool *late)
 {
-    const char *path = *state;
-    char folder[] = "/tmp/golden.XXXXXX", command[8192], output[64], top[4096];
-    assert_non_null(mkdtemp(folder));
-    assert_non_null(getcwd(top, sizeof top));
-    char *text = read_text(path);
-    Expected expected = read_test(text, folder);
+    char command[8192], top[4096];
     const char *build = getenv("BUILD");
     char *absolute = realpath(build ? build : "build", NULL);
     assert_non_null(absolute);
-    snprintf(command, sizeof command,
-             "cd %s && TOP=%s PATH=%s:$PATH && export TOP PATH && { %s\n} >.stdout 2>.stderr </dev/null", folder, top,
-             absolute, expected.command);
-    const int ended = system(command);
-    const int status = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
-    snprintf(output, sizeof output, "%s/.stdout", folder);
-    char *out = read_text(output);
-    snprintf(output, sizeof output, "%s/.stderr", folder);
-    char *error = read_text(output);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    assert_int_equal(system(command), 0);
-    if (getenv("REBASE")) {
+    assert_non_null(getcwd(top, sizeof top));
+    const int length = snprintf(command, sizeof command,
+                                "cd %s && TOP=%s PATH=%s:$PATH && export TOP PATH && { %s\n} >.stdout 2>.stderr",
+                                folder, top, absolute, lines);
+    assert_in_range(length, 0, sizeof command - 1);
+    free(absolute);
+    char shell[] = "sh", option[] = "-c";
+    return exit_status(run_limited((char *[]){shell, option, command, NULL}, test_limit(), late));
+}
+
+static void golden(void **state)
+{
+    const char *path = *state;
+    char folder[] = "/tmp/golden.XXXXXX", name[64];
+    assert_non_null(mkdtemp(folder));
+    char *text = read_text(path);
+    Expected expected = read_test(text, folder);
+    bool late = false;
+    const bool skipped = expected.needs && run(expected.needs, folder, &late) != 0;
+    const int status = skipped ? 0 : run(expected.command, folder, &late);
+    snprintf(name, sizeof name, "%s/.stdout", folder);
+    char *out = read_text(name);
+    snprintf(name, sizeof name, "%s/.stderr", folder);
+    char *error = read_text(name);
+    snprintf(name, sizeof name, "rm -rf %s", folder);
+    assert_int_equal(system(name), 0);
+    if (late) {
+        print_error("%s: ended, because it ran for %ld s (TEST_LIMIT); until then it printed:\n%s%s", path,
+                    (long)test_limit(), out, error);
+        fail();
+    } else if (skipped) {
+        print_message("%s: skipped, because this fails: %s", path, expected.needs);
+    } else if (getenv("REBASE")) {
         FILE *file = fopen(path, "wb");
         assert_non_null(file);
         fwrite(text, 1, expected.kept, file);
@@ -138,13 +159,15 @@ static void golden(void **state)
         assert_string_equal(error, expected.error);
         assert_int_equal(status, expected.status);
     }
-    free(absolute);
     free(text);
     free(out);
     free(error);
+    free(expected.needs);
     free(expected.command);
     free(expected.out);
     free(expected.error);
+    if (skipped)
+        skip();
 }
 
 /* golden [PATTERN]: runs the golden tests whose paths match, such as tests/docs/[a-m]*.test; without a pattern, all. */
