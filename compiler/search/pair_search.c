@@ -27,7 +27,7 @@ typedef struct Searcher {
     PairProblem problem;
     PairOrder current, best, made;
     PairOrder apart; /* the best order without F&Bs that was tried as a start */
-    PairLine trial;
+    PairOrder trial; /* room for a change of any line */
     uint64_t random;
     /* The cost of an order is its makespan * `ends` + PairOrder.ends, because ranks that end earlier leave room for
        changes. */
@@ -83,16 +83,13 @@ static void keep_if_better(Searcher *s, const PairOrder *order) { keep_better(s,
 static void open_searcher(Searcher *s, const SearchProblem *base, const Schedule *schedule, const Costs *costs,
                           Arena *arena)
 {
-    uint32_t longest = 0;
-    for (uint32_t r = 0; r < base->rank_count; r++)
-        longest = base->ranks[r].passes > longest ? base->ranks[r].passes : longest;
     s->base = base;
     s->problem = pair_problem_new(base, schedule, costs, arena);
     s->current = pair_order_new(base, arena);
     s->best = pair_order_new(base, arena);
     s->made = pair_order_new(base, arena);
     s->apart = pair_order_new(base, arena);
-    s->trial.passes = arena_array(arena, longest, sizeof *s->trial.passes);
+    s->trial = pair_order_new(base, arena);
 }
 
 /* --- published orders --- */
@@ -180,15 +177,15 @@ static void keep_filled(Searcher *s)
 static uint64_t step(Searcher *s, int64_t temperature)
 {
     const uint32_t rank = random_of(&s->random, s->base->rank_count);
-    PairLine *line = &s->current.lines[rank];
+    PairLine *line = &s->current.lines[rank], *trial = &s->trial.lines[rank];
     const uint32_t draw = random_of(&s->random, sizeof logarithms / sizeof *logarithms);
     const int64_t worse = temperature / 1024 * logarithms[draw];
     const int64_t makespan = s->current.makespan, ends = s->current.ends, cost = cost_of(s, &s->current) + worse;
-    if (!pair_move(line, s->problem.has_full && !s->problem.fills, &s->random, &s->trial))
+    if (!pair_move(line, s->problem.has_full && !s->problem.fills, &s->random, trial))
         return 1;
-    if (!pair_line_check(&s->problem, rank, &s->trial))
-        return s->trial.count;
-    swap_lines(line, &s->trial);
+    if (!pair_line_check(&s->problem, rank, trial))
+        return trial->count;
+    swap_lines(line, trial);
     ++*s->tried;
     tell(s);
     if (pair_run(&s->problem, &s->current, makespan + worse / s->ends) && cost_of(s, &s->current) <= cost) {
@@ -197,7 +194,7 @@ static uint64_t step(Searcher *s, int64_t temperature)
         else
             keep_if_better(s, &s->current);
     } else {
-        swap_lines(line, &s->trial);
+        swap_lines(line, trial);
         s->current.makespan = makespan;
         s->current.ends = ends;
     }

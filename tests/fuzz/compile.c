@@ -13,7 +13,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { PASSES_MAX = 100000 }; /* larger schedules only take time */
+/* larger schedules only take time; `order auto` of schedules of more than SEARCHED_MAX ends at once */
+enum { PASSES_MAX = 100000, SEARCHED_MAX = 200, TRIED = 30 };
 
 static void demand(bool good, const char *what)
 {
@@ -25,9 +26,18 @@ static void demand(bool good, const char *what)
 
 static Status stop_large(const Compilation *c, Form form)
 {
-    const bool large =
-        form == FORM_SCHEDULE && (uint64_t)c->schedule.microbatches * c->schedule.pipes[0].stages > PASSES_MAX;
-    return large ? STATUS_RUN_FAILED : STATUS_OK;
+    const uint64_t passes =
+        form == FORM_SCHEDULE ? (uint64_t)c->schedule.microbatches * c->schedule.pipes[0].stages : 0;
+    if (passes > SEARCHED_MAX)
+        *(atomic_int *)c->context = 1;
+    return passes > PASSES_MAX ? STATUS_RUN_FAILED : STATUS_OK;
+}
+
+/* Ends a search with F&Bs at its first report, which comes after 1024 orders, and one without after TRIED orders. */
+static void stop_soon(void *stop, const SearchProgress *progress)
+{
+    if (progress->overlap || progress->tried >= TRIED)
+        *(atomic_int *)stop = 1;
 }
 
 /* Checks that formatting a source changes no token, and that formatting the result changes nothing. */
@@ -62,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     Source source = {
         .path = is_order ? "fuzz.csv" : "fuzz.dps", .text = arena_text(&arena, (const char *)data, size), .size = size};
     source_lines(&source, &arena);
-    static const atomic_int stopped = 1;
+    atomic_int stop = 0;
     const Parameters parameters = {0};
     /* `overlap F&B auto` needs times of components: the costs of components are given for sources with an odd number of
        bytes; the others test the error without them. */
@@ -74,7 +84,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                .parameters = &parameters,
                                .costs = size % 2 ? &costs : NULL,
                                .reached = stop_large,
-                               .search = &(const SearchControl){.stop = &stopped}};
+                               .search = &(const SearchControl){&stop, stop_soon, &stop},
+                               .context = &stop};
     Error error = {""};
     const Status status = compile(&compilation, &error);
     demand(!*error.text, error.text);

@@ -1,5 +1,5 @@
-/* Random placements with random legal orders: one pipe or several, stages on one rank or several, with messages of
-   their own or without. dpc accepts the orders and compiles them to verified programs. A .dps that spells out an order
+/* Random placements with random legal orders: one pipe or several with different numbers of microbatches, stages on one
+   rank or several, forward-only or not, with messages of their own or without. dpc accepts the orders and compiles them to verified programs. A .dps that spells out an order
    without messages gives the same order. Mutations are accepted or rejected exactly as an independent, naive check of
    the same rules says. */
 
@@ -32,9 +32,10 @@ typedef struct Cell {
 } Cell;
 
 typedef struct Orders {
-    int ranks, pipes, stages, microbatches;
+    int ranks, pipes, stages, microbatches[PIPES];
     bool messages; /* true: the orders have messages; false: dpc derives them */
     bool replicas; /* a stage may be on several ranks */
+    bool forward_only;
     int counts[RANKS];
     Cell cells[RANKS][CELLS];
 } Orders;
@@ -175,6 +176,14 @@ static bool is_legal(const Orders *given)
     memset(counts, 0, sizeof counts);
     memset(seen, 0, sizeof seen);
     orders.messages = false;
+    orders.forward_only = true;
+    while (orders.ranks && !orders.counts[orders.ranks - 1]) /* empty lines at the end are no ranks */
+        orders.ranks--;
+    if (!orders.ranks)
+        return false;
+    for (int r = 0; r < orders.ranks; r++)
+        for (int i = 0; i < orders.counts[r]; i++)
+            orders.forward_only &= is_message(&orders.cells[r][i]) || orders.cells[r][i].kind == 'F';
     for (int r = 0; r < orders.ranks; r++) {
         if (!orders.counts[r])
             return false;
@@ -198,7 +207,8 @@ static bool is_legal(const Orders *given)
             counts[strchr("FBIW", cell->kind) - "FBIW"][p][cell->stage][cell->microbatch]++;
             if (cell->overlap) {
                 const Cell *next = &orders.cells[r][i + 1];
-                if (i + 1 == orders.counts[r] || cell->kind != 'F' || (next->kind != 'B' && next->kind != 'I') ||
+                const char *const seconds = orders.forward_only ? "F" : "BI";
+                if (i + 1 == orders.counts[r] || cell->kind != 'F' || !strchr(seconds, next->kind) || next->overlap ||
                     (next->pipe == p && next->microbatch == cell->microbatch))
                     return false;
             }
@@ -219,7 +229,7 @@ static bool is_legal(const Orders *given)
             for (int m = 0; m < MICROBATCH_LIMIT; m++) {
                 const int f = counts[0][p][s][m], b = counts[1][p][s][m], i = counts[2][p][s][m],
                           w = counts[3][p][s][m];
-                const bool whole = f == 1 && ((b == 1 && !i && !w) || (!b && i == 1 && w == 1));
+                const bool whole = f == 1 && (orders.forward_only || (b == 1 && !i && !w) || (!b && i == 1 && w == 1));
                 if (m < microbatches[p] ? !whole : f + b + i + w > 0)
                     return false;
             }
@@ -229,6 +239,8 @@ static bool is_legal(const Orders *given)
 }
 
 /* --- dpc's result --- */
+
+static const char *overlap_name(bool forward) { return forward ? ")OVERLAP_F_F" : ")OVERLAP_F_B"; }
 
 static char *as_csv(const Orders *orders)
 {
@@ -247,7 +259,7 @@ static char *as_csv(const Orders *orders)
                 fprintf(stream, "p%d:", cell->pipe);
             fprintf(stream, "%d%s%d%s", cell->stage, names[(int)cell->kind], cell->microbatch,
                     cell->overlap ? ";"
-                    : second      ? ")OVERLAP_F_B"
+                    : second      ? overlap_name(cell->kind == 'F')
                                   : "");
         }
         putc('\n', stream);
@@ -289,8 +301,10 @@ static bool accepts(const char *text)
     Schedule schedule;
     PassTable table;
     Timeline timeline;
-    bool good =
-        csv_read(&source, &arena, diagnostics, &schedule) && prove_passes(&schedule, &arena, diagnostics, &table);
+    bool good = csv_read(&source, &arena, diagnostics, &schedule);
+    if (good)
+        schedule.forward_only = schedule_runs_forward_only(&schedule);
+    good = good && prove_passes(&schedule, &arena, diagnostics, &table);
     if (good)
         copies_find(&schedule, &table, &arena);
     good = good && prove_order(&schedule, &table, &arena, diagnostics, &timeline);
@@ -338,14 +352,16 @@ static char *as_dps(const Orders *orders, const Done *done)
     char *text = NULL;
     size_t size;
     FILE *stream = open_memstream(&text, &size);
-    fprintf(stream, "schedule t;\nranks P = %d;\nmicrobatches M = %d;\n", orders->ranks,
-            orders->pipes * orders->microbatches);
+    int microbatches = 0;
+    for (int p = 0; p < orders->pipes; p++)
+        microbatches += orders->microbatches[p];
+    fprintf(stream, "schedule t;\nranks P = %d;\nmicrobatches M = %d;\n", orders->ranks, microbatches);
     for (int p = 0; p < orders->pipes; p++) {
         fprintf(stream, "pipe p%d: %d stages, stage s of m on ", p, orders->stages);
         for (int s = 0; s < orders->stages; s++)
-            for (int m = 0; m < orders->microbatches; m++)
+            for (int m = 0; m < orders->microbatches[p]; m++)
                 fprintf(stream, "s == %d && m == %d ? %d : ", s, m, done->home[p][s][m]);
-        fprintf(stream, "-1, %d microbatches;\n", orders->microbatches);
+        fprintf(stream, "-1, %d microbatches;\n", orders->microbatches[p]);
     }
     for (int r = 0; r < orders->ranks; r++) {
         fprintf(stream, "if r == %d {", r);
@@ -372,9 +388,11 @@ static void check_dps(const Orders *orders, const Done *done, const char *expect
     Schedule schedule;
     PassTable table;
     Ast *tree = parse(&source, &arena, diagnostics);
-    if (!tree || !check(tree, &arena, diagnostics) || !place(tree, &parameters, &arena, diagnostics, &schedule) ||
-        !expand(tree, &parameters, &arena, diagnostics, &schedule) ||
-        !prove_passes(&schedule, &arena, diagnostics, &table)) {
+    const bool good = tree && check(tree, &arena, diagnostics) &&
+                      place(tree, &parameters, &arena, diagnostics, &schedule) &&
+                      expand(tree, &parameters, &arena, diagnostics, &schedule);
+    schedule.forward_only = good && schedule_runs_forward_only(&schedule);
+    if (!good || !prove_passes(&schedule, &arena, diagnostics, &table)) {
         diag_print(diagnostics, stderr);
         fail_msg("rejected:\n%s", text);
     }
@@ -387,7 +405,7 @@ static void check_dps(const Orders *orders, const Done *done, const char *expect
             action_text(&schedule, action, cell, sizeof cell);
             fprintf(stream, "%s%s%s%s", i && !second ? "," : "", action->overlap ? "(" : "", cell,
                     action->overlap ? ";"
-                    : second        ? ")OVERLAP_F_B"
+                    : second        ? overlap_name(action->kind == ACTION_F)
                                     : "");
         }
         putc('\n', stream);
@@ -401,12 +419,12 @@ static void check_dps(const Orders *orders, const Done *done, const char *expect
 
 /* --- random orders --- */
 
-/* Places the microbatches of a stage at random on rank `first` (microbatch 0 always) and, if stages may have replicas,
-   on ranks first + pipes, first + 2 * pipes, ..., where no other pipe has the stage. */
-static void place_copies(const Orders *orders, int first, int home[MICROBATCH_LIMIT])
+/* Places the microbatches of a stage of a pipe at random on rank `first` (microbatch 0 always) and, if stages may have
+   replicas, on ranks first + pipes, first + 2 * pipes, ..., where no other pipe has the stage. */
+static void place_copies(const Orders *orders, int pipe, int first, int home[MICROBATCH_LIMIT])
 {
     const int copies = orders->replicas ? 1 + below(orders->ranks / orders->pipes) : 1;
-    for (int m = 0; m < orders->microbatches; m++)
+    for (int m = 0; m < orders->microbatches[pipe]; m++)
         home[m] = (first + (m && copies > 1 ? below(copies) : 0) * orders->pipes) % orders->ranks;
 }
 
@@ -423,7 +441,7 @@ static void random_placement(const Orders *orders, Done *done)
     }
     for (int s = 0; s < orders->stages; s++)
         for (int p = 0; p < orders->pipes; p++)
-            place_copies(orders, first[s] + p, done->home[p][s]);
+            place_copies(orders, p, first[s] + p, done->home[p][s]);
 }
 
 static void random_orders(Orders *orders, Done *done)
@@ -436,21 +454,25 @@ static void random_orders(Orders *orders, Done *done)
     orders->ranks = 1 + below(RANKS);
     orders->pipes = 1 + below(orders->ranks < PIPES ? orders->ranks : PIPES);
     orders->stages = orders->ranks + below(STAGES - orders->ranks + 1);
-    orders->microbatches = 1 + below(MICROBATCHES);
+    for (int p = 0; p < orders->pipes; p++)
+        orders->microbatches[p] = 1 + below(MICROBATCHES);
+    orders->forward_only = below(4) == 0;
     orders->messages = below(2);
     orders->replicas = below(2);
     random_placement(orders, done);
     for (int p = 0; p < orders->pipes; p++)
         for (int s = 0; s < orders->stages; s++)
-            for (int m = 0; m < orders->microbatches; m++) {
-                const bool split = below(2);
+            for (int m = 0; m < orders->microbatches[p]; m++) {
+                const bool split = !orders->forward_only && below(2);
                 todo[left++] = (Cell){'F', p, s, m, false};
-                todo[left++] = (Cell){split ? 'I' : 'B', p, s, m, false};
+                if (!orders->forward_only)
+                    todo[left++] = (Cell){split ? 'I' : 'B', p, s, m, false};
                 if (split)
                     todo[left++] = (Cell){'W', p, s, m, false};
                 if (orders->messages && s + 1 < orders->stages && done->home[p][s][m] != done->home[p][s + 1][m])
                     todo[left++] = (Cell){SEND_F, p, s, m, false};
-                if (orders->messages && s > 0 && done->home[p][s][m] != done->home[p][s - 1][m])
+                if (orders->messages && !orders->forward_only && s > 0 &&
+                    done->home[p][s][m] != done->home[p][s - 1][m])
                     todo[left++] = (Cell){SEND_B, p, s, m, false};
             }
     while (left) {
@@ -470,13 +492,13 @@ static void random_orders(Orders *orders, Done *done)
     }
 }
 
-/* Joins some F and the backward after it to an F&B, where this is legal. */
+/* Joins some F and the pass after it to an F&B or F&F, where this is legal. */
 static void pair_up(Orders *orders)
 {
     for (int r = 0; r < orders->ranks; r++)
         for (int i = 0; i + 1 < orders->counts[r]; i++) {
             Cell *cell = &orders->cells[r][i];
-            if (cell->kind != 'F' || (cell[1].kind != 'B' && cell[1].kind != 'I') || below(2))
+            if (cell->kind != 'F' || is_message(&cell[1]) || (i && cell[-1].overlap) || below(2))
                 continue;
             cell->overlap = true;
             cell->overlap = is_legal(orders);
@@ -534,7 +556,7 @@ static void mutate(Orders *orders)
         break;
     case 4:
         if (below(2))
-            cell->microbatch = below(orders->microbatches + 2);
+            cell->microbatch = below(orders->microbatches[cell->pipe] + 2);
         else
             cell->kind = is_message(cell) ? "fgbc"[below(4)] : "FBIW"[below(4)];
         break;

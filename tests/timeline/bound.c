@@ -1,9 +1,9 @@
 /* The lower bound is never above the makespan of an order, and is not too low. Tests random placements (loops, waves,
-   arbitrary ones, several pipes, replicas), random costs and random orders, some of which reach the bound; bounds known
-   from papers; and schedules known to be optimal. */
+   arbitrary ones, several pipes, copies of stages), random costs and random orders, also forward-only, some of which
+   reach the bound; bounds known from papers; and schedules known to be optimal. */
 
 #include "compiler/schedule/bound.h"
-#include "tests/timeline/compiled.h"
+#include "tests/timeline/random_costs.h"
 
 #include <math.h>
 
@@ -26,14 +26,15 @@ static void put_stage(Schedule *schedule, PlacedPipe *pipe, uint32_t p, uint32_t
     pipe->homes[pipe->replicated ? stage * pipe->written + microbatch : stage] = (Home){(uint16_t)rank, (uint8_t)chunk};
 }
 
-typedef enum Shape { LOOP, WAVES, ANYWHERE, REPLICAS, SHAPES } Shape;
+/* REPLICAS: the ranks take the microbatches of a stage in turns; SCATTERED: each of them is on any rank */
+typedef enum Shape { LOOP, WAVES, ANYWHERE, REPLICAS, SCATTERED, SHAPES } Shape;
 
 static uint32_t rank_of(Shape shape, uint32_t ranks, uint32_t pipe, uint32_t stage, uint32_t microbatch)
 {
     const uint32_t at = stage % ranks;
     if (shape == REPLICAS)
         return (stage + microbatch) % ranks;
-    if (shape == ANYWHERE)
+    if (shape == ANYWHERE || shape == SCATTERED)
         return below(ranks);
     return (shape == WAVES && stage / ranks % 2) != (pipe % 2) ? ranks - 1 - at : at;
 }
@@ -42,7 +43,9 @@ static Schedule placed(Arena *arena)
 {
     const Shape shape = (Shape)below(SHAPES);
     Schedule schedule = {.name = "random", .ranks = 1 + below(RANKS), .pipe_count = 1 + below(PIPES)};
-    const uint32_t stages = shape == ANYWHERE ? 1 + below(STAGES) : schedule.ranks * (1 + below(STAGES / RANKS + 1));
+    schedule.forward_only = below(4) == 0;
+    const uint32_t stages =
+        shape == ANYWHERE || shape == SCATTERED ? 1 + below(STAGES) : schedule.ranks * (1 + below(STAGES / RANKS + 1));
     schedule.pipes = arena_array(arena, schedule.pipe_count, sizeof *schedule.pipes);
     schedule.chunk_counts = arena_array(arena, schedule.ranks, sizeof *schedule.chunk_counts);
     schedule.chunks = arena_array(arena, schedule.ranks, sizeof *schedule.chunks);
@@ -57,7 +60,7 @@ static Schedule placed(Arena *arena)
                              .microbatches = microbatches,
                              .written = microbatches,
                              .first = schedule.microbatches,
-                             .replicated = shape == REPLICAS,
+                             .replicated = shape >= REPLICAS,
                              .homes = arena_array(arena, stages * microbatches, sizeof *pipe->homes)};
         for (uint32_t s = 0; s < stages; s++)
             for (uint32_t m = 0; m < (pipe->replicated ? microbatches : 1); m++)
@@ -65,32 +68,6 @@ static Schedule placed(Arena *arena)
         schedule.microbatches += microbatches;
     }
     return schedule;
-}
-
-/* --- random costs --- */
-
-static double random_time(bool whole) { return whole ? 1 + below(3) : (1 + below(300)) / 100.0; }
-
-static Costs random_costs(uint32_t stages, Arena *arena)
-{
-    static const double overlaps[] = {-1, 1, 0.8, 0.7, 0.55, 0.2, 1.3};
-    const bool whole = below(3), each = below(4) == 0;
-    Costs costs = costs_unit;
-    for (StageCost kind = COST_F; kind <= COST_W; kind++)
-        if (kind != COST_B || below(4) == 0)
-            costs.all[kind] = below(2) ? random_time(whole) : 1;
-    if (below(2))
-        costs.all[COST_FB] = costs_pass(&costs, 0, COST_F) + costs_pass(&costs, 0, COST_B) * (50 + below(60)) / 100;
-    costs.overlap = overlaps[below(sizeof overlaps / sizeof *overlaps)];
-    costs.latency = below(2) ? 0 : random_time(whole) / 2;
-    if (!each)
-        return costs;
-    costs.stage_count = stages;
-    costs.stages = arena_array(arena, stages, sizeof *costs.stages);
-    for (uint32_t s = 0; s < stages; s++)
-        for (StageCost kind = 0; kind < STAGE_COSTS; kind++)
-            costs.stages[s][kind] = kind <= COST_FB && kind != COST_U && below(2) ? random_time(whole) : -1;
-    return costs;
 }
 
 /* --- a random order: passes are appended one by one, each after its inputs, so there is no deadlock --- */
@@ -111,7 +88,7 @@ typedef struct Maker {
 } Maker;
 
 typedef struct Candidate {
-    Action first, second; /* second: the backward of an F&B */
+    Action first, second; /* second: the second half of an F&B or F&F */
     bool pair;
     uint32_t rank;
     double start, end;
@@ -160,11 +137,11 @@ static bool best_candidate(const Maker *maker, Candidate *best)
     const Schedule *schedule = maker->schedule;
     double best_value = INFINITY;
     for (uint32_t r = 0; r < schedule->ranks; r++) {
-        Candidate forwards[64], backwards[64];
-        uint32_t forward_count = 0, backward_count = 0;
+        Candidate forwards[64], seconds[64]; /* that may be the halves of an F&B or F&F */
+        uint32_t forward_count = 0, second_count = 0;
         for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++) {
             const PlacedChunk *chunk = &schedule->chunks[r][c];
-            for (uint8_t kind = ACTION_F; kind <= ACTION_W; kind++) {
+            for (uint8_t kind = ACTION_F; kind <= (schedule->forward_only ? ACTION_F : ACTION_W); kind++) {
                 if ((kind == ACTION_B && !maker->wholes) || (kind == ACTION_I && !maker->halves) ||
                     (kind == ACTION_F && maker->held[r] >= maker->limit[r]))
                     continue;
@@ -180,15 +157,15 @@ static bool best_candidate(const Maker *maker, Candidate *best)
                     consider(maker, best, &best_value, next);
                     if (kind == ACTION_F && forward_count < 64)
                         forwards[forward_count++] = next;
-                    if ((kind == ACTION_B || kind == ACTION_I) && backward_count < 64)
-                        backwards[backward_count++] = next;
+                    if ((schedule->forward_only || kind == ACTION_B || kind == ACTION_I) && second_count < 64)
+                        seconds[second_count++] = next;
                     found++;
                 }
             }
         }
-        for (uint32_t i = 0; maker->pairs && i < forward_count * backward_count; i++) {
-            Candidate pair = forwards[i / backward_count];
-            const Candidate *other = &backwards[i % backward_count];
+        for (uint32_t i = 0; maker->pairs && i < forward_count * second_count; i++) {
+            Candidate pair = forwards[i / second_count];
+            const Candidate *other = &seconds[i % second_count];
             if (pair.first.pipe == other->first.pipe && pair.first.microbatch == other->first.microbatch)
                 continue;
             pair.second = other->first;
@@ -211,7 +188,7 @@ static void add(Maker *maker, uint32_t rank, const Action *pass, double end)
     if (pass->kind == ACTION_F)
         maker->forward_end[pass->pipe][here] = end;
     if (pass->kind == ACTION_F)
-        maker->held[rank]++;
+        maker->held[rank] += !maker->schedule->forward_only;
     else if (pass->kind != ACTION_I)
         maker->held[rank]--;
     maker->free_at[rank] = end;
@@ -220,7 +197,7 @@ static void add(Maker *maker, uint32_t rank, const Action *pass, double end)
 static void make_order(Schedule *schedule, const Costs *costs, Arena *arena)
 {
     Maker maker = {.schedule = schedule, .costs = costs, .arena = arena, .likes = below(32), .pairs = below(3)};
-    const uint32_t backward = below(3), limit = 1 + below(12);
+    const uint32_t backward = below(3), limit = below(3) ? 1 + below(12) : 0;
     Candidate next;
     maker.halves = backward != 1;
     maker.wholes = backward != 0;
@@ -231,7 +208,7 @@ static void make_order(Schedule *schedule, const Costs *costs, Arena *arena)
         maker.forward_end[p] = arena_array(arena, cells, sizeof *maker.forward_end[p]);
     }
     for (uint32_t r = 0; r < schedule->ranks; r++) {
-        maker.limit[r] = limit;
+        maker.limit[r] = limit ? limit : 1 + below(12);
         schedule->orders[r] = (Order){.count = 0};
     }
     for (;;) {
@@ -286,7 +263,7 @@ static void never_above_a_makespan(void **state)
     for (uint32_t i = 0; i < CASES; i++) {
         Arena arena = {0};
         Schedule schedule = placed(&arena);
-        const Costs costs = random_costs(schedule.pipes[0].stages, &arena);
+        const Costs costs = random_costs(&seed, schedule.pipes[0].stages, &arena);
         PassTable table = pass_table_new(&schedule, &arena);
         bool meets = false;
         for (uint32_t j = 0; j < ORDERS; j++) {
