@@ -159,7 +159,8 @@ typedef struct dps_options {
     /* Costs of passes and messages: each text is what follows `dpc --cost`, such as "F=1,I=1,W=0.8,comm=0.1", or
        "@FILE" for a file of costs. Later ones override earlier ones. None: F, I and W take 1, messages nothing. */
     const char *const *costs;
-    /* sizes of buffers, as for `dpc --slot-bytes`: "message=8M,context=64M,..."; NULL: not known */
+    /* sizes of buffers, as for `dpc --slot-bytes`: "message=8M,context=64M,..."; NULL: not known. A memory_limit in
+       bytes needs all sizes of the program, and the message names those that are missing */
     const char *slot_bytes;
     const char *memory_limit; /* as for `dpc --memory-limit`: "40G", or "activations=8"; NULL: none */
     /* Called repeatedly during the search of an `order auto`. Return a nonzero value to end the search with the best
@@ -497,7 +498,7 @@ typedef struct dps_rank_prediction {
     double busy, idle; /* busy: time in passes; idle: time without one, between start and end */
     double bytes_sent; /* bytes of the messages that the rank sends; 0: the costs do not say how large a message is */
     /* in bytes: slots and weights if dps_options.slot_bytes was given, else saved activations by the sizes in the costs
-       (memory_I, memory_W); 0: neither is given */
+       (memory_I, memory_W); 0: neither is given, or dps_options.slot_bytes lacks a size that the program needs */
     double peak_memory;
 } dps_rank_prediction;
 

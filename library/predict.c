@@ -78,13 +78,13 @@ dps_status dps_get_rank_prediction(const dps_prediction *prediction, uint32_t ra
     const Memory *sizes = &prediction->program->sizes;
     const RankTimes times = timeline_rank(&c->schedule, &prediction->times, rank);
     const RankLoad load = rank_load(&c->schedule, &c->resolved, rank);
-    const dps_rank_prediction found = {
-        .start = times.start,
-        .end = times.end,
-        .busy = times.busy,
-        .idle = times.end - times.start - times.busy,
-        .bytes_sent = load.bytes_sent,
-        .peak_memory = sizes->has_sizes ? (double)memory_bytes(sizes, &c->program->ranks[rank]) : load.peak_memory};
+    const double needed = sizes->given ? (double)memory_bytes(sizes, &c->program->ranks[rank]) : load.peak_memory;
+    const dps_rank_prediction found = {.start = times.start,
+                                       .end = times.end,
+                                       .busy = times.busy,
+                                       .idle = times.end - times.start - times.busy,
+                                       .bytes_sent = load.bytes_sent,
+                                       .peak_memory = sizes->given && memory_missing(sizes, c->program) ? 0 : needed};
     return STRUCT_OUT(info, &found) ? DPS_OK : DPS_BAD_USAGE;
 }
 

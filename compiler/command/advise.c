@@ -36,7 +36,7 @@ enum { UNTRIED_NAMED = 3, CHUNKS_MAX = 8, COPIES_MAX = 2 };
 /* The result of all attempts with one file. */
 typedef struct Outcome {
     const CompareRow *best;    /* NULL: no attempt can be advised */
-    const CompareRow *exceeds; /* the attempt that exceeds the memory limit least, if any exceeds it */
+    const CompareRow *exceeds; /* of the attempts that do not fit into the memory limit, the one that needs least */
     const char *excluded;      /* why this schedule may not be advised, such as that it needs --allow; NULL: it may */
     /* why the file cannot be read, or why the first attempt without figures has none; NULL: neither is the case */
     const char *reason;
@@ -74,11 +74,13 @@ static double needs(const Options *options, const CompareRow *row)
 static const char *excess_text(const Options *options, const CompareRow *row, Arena *arena)
 {
     const Memory *limits = &options->memory;
+    if (row->fit == FIT_UNKNOWN)
+        return arena_format(arena, "may exceed the limit: " MEMORY_LACKS, memory_names(row->missing).text);
     if (!limits->limit)
         return arena_format(arena, "needs %.4g activations on a rank, more than %u", needs(options, row),
                             limits->limit_activations);
-    return arena_format(arena, "needs %s on a rank, more than %s", bytes_text(row->memory, arena),
-                        bytes_text((double)limits->limit, arena));
+    return arena_format(arena, "needs %s%s on a rank, more than %s", row->missing ? "at least " : "",
+                        bytes_text(row->memory, arena), bytes_text((double)limits->limit, arena));
 }
 
 /* Whether an attempt with other parameter values than the file's own has more than CHUNKS_MAX stages per rank or more
@@ -116,7 +118,7 @@ static void judge(const Options *options, const Attempt *attempt, Arena *arena, 
         outcome->excluded = exclusion(options, attempt);
     else if (is_extreme(options, attempt))
         return;
-    else if (!row->fits)
+    else if (row->fit != FITS)
         outcome->exceeds =
             outcome->exceeds && needs(options, outcome->exceeds) <= needs(options, row) ? outcome->exceeds : row;
     else if (!outcome->best || by_merit(row, outcome->best) < 0)

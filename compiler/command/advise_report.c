@@ -86,7 +86,8 @@ static void put_row(const Options *options, const CompareRow *row, Arena *arena,
     compare_put_parameters(row, stream);
     fprintf(stream, ",\n   \"makespan\": %.17g, \"bound\": %.17g, \"gap\": %.17g, \"bubble_rate\": %.17g, \"memory\": ",
             row->makespan, row->gap.bound, row->gap.gap, row->bubble.rate);
-    fprintf(stream, row->memory > 0 ? "%.17g" : "null", row->memory);
+    fprintf(stream, row->memory > 0 && !row->missing ? "%.17g" : "null", row->memory);
+    memory_put_missing(row->missing, stream);
     if (options->replicas)
         compare_put_sums(&row->sums, stream);
     fprintf(stream,

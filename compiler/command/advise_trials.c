@@ -149,7 +149,7 @@ static Status try_parameters(Trials *trials, Attempt *attempt, const Parameters 
    need, because they do not depend on the order. If the factor is not between 0 and 1, the result is told / 2. */
 static int64_t less_memory(const Memory *given, const CompareRow *row, int64_t told)
 {
-    const double fixed = given->has_sizes ? (double)given->weights * row->copies : 0;
+    const double fixed = given->given ? (double)given->weights * row->copies : 0;
     const double share = given->limit_activations
                              ? (double)given->limit_activations * row->stages / row->ranks / row->peak
                              : ((double)given->limit - fixed) / (row->memory - fixed);
@@ -180,9 +180,9 @@ static void fit_memory(Trials *trials, Attempt *attempt)
         const bool runs = try_parameters(trials, attempt, &parameters, &row) == STATUS_OK && !row.reason;
         /* an attempt without figures counts as keeping the limit: its memory was too small for any order, so the next
            value is larger */
-        *(runs && !row.fits ? &exceeds : &fits) = next;
-        next = tries ? fits + (exceeds - fits) / 2 : runs && !row.fits ? next - 1 : next + 1;
-        if (runs && (row.fits || !attempt->row.fits))
+        *(runs && row.fit == EXCEEDS ? &exceeds : &fits) = next;
+        next = tries ? fits + (exceeds - fits) / 2 : runs && row.fit == EXCEEDS ? next - 1 : next + 1;
+        if (runs && (row.fit == FITS || attempt->row.fit != FITS))
             attempt->row = row;
     }
 }
@@ -271,7 +271,8 @@ static void add_fitting(Trials *trials)
     for (size_t i = 0; i < count; i++) {
         const Attempt *attempt = &trials->attempts[i];
         const Item *knob = is_searched(attempt->contender) ? memory_parameter(attempt->contender->tree) : NULL;
-        if (knob && attempt->finished && attempt->status == STATUS_OK && !attempt->row.reason && !attempt->row.fits &&
+        if (knob && attempt->finished && attempt->status == STATUS_OK && !attempt->row.reason &&
+            attempt->row.fit == EXCEEDS && !attempt->row.missing &&
             !parameters_has(&attempt->contender->candidates.all[attempt->candidate], knob->name.symbol->text)) {
             Attempt *added = add_attempt(trials, attempt->contender, attempt->candidate);
             added->fits_memory = true;

@@ -55,10 +55,11 @@ static void put_figures(const CompareTable *table, const CompareRow *row, FILE *
         fprintf(stream, ", \"bytes_sent\": %.17g", row->bytes);
     if (table->replicas)
         compare_put_sums(&row->sums, stream);
-    if (row->memory > 0)
+    if (row->memory > 0 && !row->missing)
         fprintf(stream, ", \"peak_memory\": %.17g", row->memory);
+    memory_put_missing(row->missing, stream);
     if (memory_is_limited(table->memory))
-        fprintf(stream, ", \"fits\": %s", row->fits ? "true" : "false");
+        fprintf(stream, ", \"fits\": %s", row->fit == FITS ? "true" : row->fit == EXCEEDS ? "false" : "null");
     if (row->has_published)
         put_published(&row->published, stream);
 }

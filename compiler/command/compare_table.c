@@ -78,7 +78,7 @@ static double value_of(const CompareRow *row, Column column)
     case BYTES: return row->bytes;
     case SUMMED: return row->sums.bytes;
     case MEMORY: return row->memory;
-    case LIMIT: return !row->fits;
+    case LIMIT: return row->fit;
     default: return 0;
     }
 }
@@ -213,6 +213,15 @@ static bool any(const CompareTable *table, Column column)
     return false;
 }
 
+/* The sizes that some row with figures lacks (CompareRow.missing). */
+static uint32_t missing_sizes(const CompareTable *table)
+{
+    uint32_t missing = 0;
+    for (size_t i = 0; i < table->count; i++)
+        missing |= table->rows[i].reason ? 0 : table->rows[i].missing;
+    return missing;
+}
+
 /* Whether the table shows a column. It leaves out some columns if they are 0 in all rows, if they repeat another
    column, or if the option that they belong to is not given; the brief form leaves out more. */
 static bool shows(const CompareTable *table, Column column)
@@ -226,7 +235,7 @@ static bool shows(const CompareTable *table, Column column)
     case STAGES: return !table->by_stages;
     case MESSAGES:
     case IMBALANCE:
-    case MEMORY: return any(table, column);
+    case MEMORY: return any(table, column) || (column == MEMORY && missing_sizes(table));
     case SUMS:
     case HIDDEN:
     case SUMMED: return table->replicas > 0;
@@ -297,7 +306,9 @@ static void put_figures(const CompareTable *table, Arena *arena, FILE *stream)
         if (shows(table, HIDDEN) && row->sums.time <= 0)
             cells[HIDDEN] = "-";
         if (shows(table, LIMIT))
-            cells[LIMIT] = row->fits ? "fits" : "over";
+            cells[LIMIT] = row->fit == FITS ? "fits" : row->fit == EXCEEDS ? "over" : "unknown";
+        if (shows(table, MEMORY) && row->missing)
+            cells[MEMORY] = "unknown";
     }
     if (grid.rows > 1)
         put_grid(&grid, stream);
@@ -413,7 +424,9 @@ static void put_words(const CompareTable *table, FILE *stream)
             table->replicas ? " without the sums" : "",
             limited ? "within the memory limit" : "with as much memory on each rank",
             limited && any_searched(table) ? "; with order auto, also within its memory" : "",
-            limited && any(table, LIMIT) ? "; if over the limit, with as much memory on each rank" : "");
+            !limited || !any(table, LIMIT) ? ""
+            : missing_sizes(table)         ? "; if over the limit or unknown, with as much memory on each rank"
+                                           : "; if over the limit, with as much memory on each rank");
     if (any(table, MESSAGES))
         fputs("messages: time that they add to the makespan\n", stream);
     else if (table->brief)
@@ -429,9 +442,11 @@ static void put_words(const CompareTable *table, FILE *stream)
     else if (shows(table, MODELS))
         fputs("models: most activations that a rank holds, counted in microbatches of the whole model\n", stream);
     fputs("copies: of the model's weights on all ranks, versions included; sent: messages of all ranks\n", stream);
-    if (any(table, MEMORY))
+    if (any(table, MEMORY) || missing_sizes(table))
         fprintf(stream, "memory: of the rank that needs most, %s\n",
-                table->memory->has_sizes ? "weights and messages included" : "what its microbatches hold");
+                table->memory->given ? "weights and messages included" : "what its microbatches hold");
+    if (missing_sizes(table))
+        fprintf(stream, "unknown: " MEMORY_LACKS "\n", memory_names(missing_sizes(table)).text);
     put_unit(table, stream);
     costs_put_derived(table->costs, compare_derived_costs(table->rows, table->count), "derived cost: ", stream);
 }

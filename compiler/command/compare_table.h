@@ -55,7 +55,8 @@ void compare_put_sums(const GradientSums *sums, FILE *stream);
    refused, the reason. Otherwise it has ranks, stages, microbatches, makespan, bound, gap, cost, bubble (cost - work),
    bubble_rate, imbalance, order_bubble and messages_time (BubbleCauses), peak_activations, weight_copies,
    messages_sent; bytes_sent if the costs have bytes; with --replicas the keys of compare_put_sums; peak_memory (bytes
-   of the rank that needs most) if the costs or --slot-bytes have bytes; fits, if there is a --memory-limit; published,
+   of the rank that needs most) if the costs or --slot-bytes have bytes; missing_sizes (and no peak_memory), the sizes
+   that --slot-bytes lacks; fits, if there is a --memory-limit: null if the limit needs a missing size; published,
    if there is a closed form: formula, source, bound (whether it is only a bound), bubble, outside_domain (why sizes or
    times lie outside the formula's domain; null: they lie in it). */
 void compare_put_json(const CompareTable *table, FILE *stream);

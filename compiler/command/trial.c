@@ -217,13 +217,15 @@ static void fill_figures(const Attempt *attempt, CompareRow *row)
         row->copies += rank->slots[SLOT_WEIGHTS];
         row->messages += load.messages;
         row->bytes += load.bytes_sent;
-        row->memory = fmax(row->memory, given->has_sizes ? (double)memory_bytes(&sizes, rank) : load.peak_memory);
+        row->memory = fmax(row->memory, given->given ? (double)memory_bytes(&sizes, rank) : load.peak_memory);
     }
-    row->fits =
-        (!given->limit || row->memory <= (double)given->limit) &&
-        (!given->limit_activations || (uint64_t)row->peak * parts <= (uint64_t)given->limit_activations * stages);
+    row->missing = given->given ? memory_missing(given, c->program) : 0;
+    const bool exceeds =
+        (given->limit && row->memory > (double)given->limit) ||
+        (given->limit_activations && (uint64_t)row->peak * parts > (uint64_t)given->limit_activations * stages);
+    row->fit = exceeds ? EXCEEDS : given->limit && row->missing ? FIT_UNKNOWN : FITS;
     row->gap = gap_of(schedule, &c->resolved, times.makespan, c->limits.most ? &c->limits : NULL,
-                      row->fits ? &sizes : NULL, c->arena);
+                      row->fit == FITS ? &sizes : NULL, c->arena);
     row->copies /= stages;
     row->derived = (schedule_costs_used(schedule) | (attempt->trial->replicas ? 1u << COST_GRADIENTS : 0)) &
                    costs_derived(&c->resolved);

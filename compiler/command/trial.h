@@ -24,10 +24,17 @@ typedef struct Trial {
     const Costs *costs;
     /* number of replicas that sum their gradients; 0: sums of gradients are not counted */
     uint32_t replicas;
-    /* sizes of slots, and memory limits; the row of a program that exceeds a limit has fits = false */
+    /* sizes of slots, and memory limits; see CompareRow.fit */
     const Memory *memory;
     const SearchControl *search; /* controls the search of `order auto`; NULL: search to the end */
 } Trial;
+
+/* Whether a program keeps the memory limits, if there are any. */
+typedef enum Fit {
+    FITS,
+    FIT_UNKNOWN, /* sizes of slots that the program has are missing; the given ones alone keep the limit */
+    EXCEEDS
+} Fit;
 
 typedef struct CompareRow {
     const char *path, *name;     /* path: of the file; name: of the schedule, or the path if the name is unknown */
@@ -41,8 +48,8 @@ typedef struct CompareRow {
     double makespan;
     GradientSums sums; /* what the sums of gradients over replicas cost; `makespan` includes sums.added */
     /* gap between the makespan without the sums of gradients and its lower bound over all orders within the memory
-       limits. Limits of `memory` do not count if the row exceeds them. If no limit counts: over all orders that hold no
-       more activations than the orders of the row */
+       limits. Limits of `memory` count only if the row is known to keep them. If no limit counts: over all orders that
+       hold no more activations than the orders of the row */
     Gap gap;
     Bubble bubble;
     BubbleCauses causes;
@@ -51,8 +58,11 @@ typedef struct CompareRow {
     uint64_t messages; /* number of messages that all ranks send in a step */
     /* bytes of all messages of a step; 0: there are none, or the costs do not give the size of a message */
     double bytes;
-    double memory;     /* bytes of the rank that needs most, at its peak; 0: neither costs nor slots have sizes */
-    bool fits;         /* the program keeps the memory limits, if there are any */
+    /* bytes of the rank that needs most, at its peak, missing sizes counted as 0; 0: neither costs nor slots have sizes
+     */
+    double memory;
+    uint32_t missing; /* if slots have sizes: those that the program needs and nobody gave (memory_missing) */
+    Fit fit;
     uint32_t derived;  /* the derived costs that the schedule uses, as bits 1 << StageCost */
     bool asynchronous; /* the schedule updates weights within the step */
     bool forward_only; /* the schedule has no backward passes */

@@ -50,10 +50,14 @@ Status memory_set_sizes(Memory *memory, const char *text, Error *error)
 {
     for (const char *next = text; *next;) {
         const size_t length = strcspn(next, ","), name = strcspn(next, "=,");
-        uint64_t *size = is_name("weights", next, name) ? &memory->weights : NULL;
+        const bool weights = is_name("weights", next, name);
+        uint64_t *size = weights ? &memory->weights : NULL;
+        uint32_t bit = MEMORY_WEIGHTS;
         for (int class = 0; class < SLOT_CLASSES; class ++)
-            if (is_name(class_names[class], next, name) || is_name(clear_names[class], next, name))
+            if (is_name(class_names[class], next, name) || is_name(clear_names[class], next, name)) {
                 size = &memory->slot[class];
+                bit = 1u << class;
+            }
         if (!size || next[name] != '=')
             return error_set(error, STATUS_BAD_USAGE,
                              "--slot-bytes: '%.*s' is not NAME=BYTES with NAME one of message, saved_for_dgrad (or "
@@ -64,9 +68,9 @@ Status memory_set_sizes(Memory *memory, const char *text, Error *error)
             return error_set(error, STATUS_BAD_USAGE,
                              "--slot-bytes: '%.*s' needs a whole number of bytes up to 16T, such as 4096, 64K or 1G",
                              (int)length, next);
+        memory->given |= bit;
         next += length + (next[length] == ',');
     }
-    memory->has_sizes = true;
     return STATUS_OK;
 }
 
@@ -92,7 +96,7 @@ Status memory_set_limit(Memory *memory, const char *text, Error *error)
 
 Status memory_check_options(const Memory *memory, Error *error)
 {
-    if (memory->limit && !memory->has_sizes)
+    if (memory->limit && !memory->given)
         return error_set(error, STATUS_BAD_USAGE,
                          "--memory-limit in bytes needs sizes: --slot-bytes message=N,...; or limit activations: "
                          "--memory-limit activations=N");
@@ -131,6 +135,38 @@ uint64_t memory_bytes(const Memory *memory, const RankProgram *rank)
     for (int class = 0; class < SLOT_WEIGHTS; class ++)
         bytes += slots[class] * memory->slot[class];
     return bytes;
+}
+
+uint32_t memory_missing(const Memory *memory, const Program *program)
+{
+    uint32_t needed = MEMORY_WEIGHTS;
+    for (uint32_t r = 0; r < program->rank_count; r++)
+        for (int class = 0; class < SLOT_CLASSES; class ++)
+            if (program->ranks[r].slots[class] > (class == SLOT_WEIGHTS ? program->ranks[r].chunk_count : 0))
+                needed |= 1u << class;
+    return needed & ~memory->given;
+}
+
+static MemoryNames names_between(uint32_t sizes, const char *separator)
+{
+    MemoryNames names = {""};
+    const char *next = "";
+    for (int i = 0; i <= SLOT_CLASSES; i++)
+        if (sizes & 1u << i) {
+            const size_t used = strlen(names.text);
+            snprintf(names.text + used, sizeof names.text - used, "%s%s", next,
+                     i == SLOT_CLASSES ? "weights" : clear_names[i]);
+            next = separator;
+        }
+    return names;
+}
+
+MemoryNames memory_names(uint32_t sizes) { return names_between(sizes, ", "); }
+
+void memory_put_missing(uint32_t sizes, FILE *stream)
+{
+    if (sizes)
+        fprintf(stream, ", \"missing_sizes\": [\"%s\"]", names_between(sizes, "\", \"").text);
 }
 
 static uint64_t needed(const Memory *memory, const RankProgram *rank, bool activations)
@@ -186,8 +222,15 @@ static void check(const Memory *memory, uint64_t limit, bool activations, const 
         if (needed(memory, &program->ranks[r], activations) > needed(memory, &program->ranks[most], activations))
             most = r;
     const uint64_t needs = needed(memory, &program->ranks[most], activations);
-    if (needs <= limit)
+    const uint32_t missing = activations ? 0 : memory_missing(memory, program);
+    if (needs <= limit) {
+        if (missing) {
+            diag_error(diagnostics, (Span){0, 0}, "the limit of %s needs more sizes: " MEMORY_LACKS, memory->limit_text,
+                       memory_names(missing).text);
+            diag_refuses(diagnostics);
+        }
         return;
+    }
     for (uint32_t r = 0; r < schedule->ranks; r++)
         above += needed(memory, &program->ranks[r], activations) > limit;
     const RankProgram *rank = &program->ranks[most];
@@ -204,7 +247,7 @@ static void check(const Memory *memory, uint64_t limit, bool activations, const 
     if (further)
         snprintf(versions, sizeof versions, ", with %s", counted(further, "further version").text);
     const Span span = peak ? peak->span : (Span){0, 0};
-    diag_error(diagnostics, span, "rank %u needs %s%s, more than the limit of %s", most,
+    diag_error(diagnostics, span, "rank %u needs %s%s%s, more than the limit of %s", most, missing ? "at least " : "",
                counted(needs, activations ? "activation" : "byte").text, at,
                activations ? most_allowed : memory->limit_text);
     diag_refuses(diagnostics);

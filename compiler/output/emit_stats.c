@@ -22,7 +22,7 @@ static void put_rank(const Picture *picture, const Memory *memory, uint32_t rank
     fprintf(stream,
             "   \"slots\": {\"message\": %u, \"context\": %u, \"stash\": %u, \"gradient\": %u, \"weights\": %u}",
             slots[SLOT_MESSAGE], slots[SLOT_CONTEXT], slots[SLOT_STASH], slots[SLOT_GRADIENT], slots[SLOT_WEIGHTS]);
-    if (memory->has_sizes)
+    if (memory->given && !memory_missing(memory, picture->program))
         fprintf(stream, ", \"bytes\": %llu", (unsigned long long)memory_bytes(memory, program));
     fprintf(stream, ", \"messages_sent\": %llu", (unsigned long long)load.messages);
     if (costs->bytes > 0)
@@ -141,6 +141,7 @@ void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE
         put_pass(picture, &path[i], stream);
     }
     putc(']', stream);
+    memory_put_missing(memory->given ? memory_missing(memory, picture->program) : 0, stream);
     put_overlap(schedule, picture->times->costs, arena, stream);
     put_derived(picture, stream);
     put_chosen(schedule, stream);

@@ -434,7 +434,7 @@ static bool use(dps *d, const void *bytes, size_t length)
                                  .microbatches = 6,
                                  .costs = costs,
                                  .cost_count = 2,
-                                 .slot_bytes = "message=1M",
+                                 .slot_bytes = "message=1M,context=0,stash=0,gradient=0,weights=0",
                                  .memory_limit = "1G"};
     const dps_experts experts = {
         .size = sizeof experts, .layers = 2, .experts = 4, .replicas = 6, .gpus = 2, .loads = loads};

@@ -164,6 +164,9 @@ class Errors(unittest.TestCase):
         self.assertIn("nowhere.dps", str(caught.exception))
         self.assertRaisesRegex(dps.UsageError, "fast", dualpipe, costs="F=fast")
         self.assertRaisesRegex(dps.UsageError, "--slot-bytes", dualpipe, memory_limit="1G")
+        some = {"message": "1M", "context": "2M", "stash": 0, "gradient": 0}
+        self.assertRaisesRegex(dps.ScheduleError, "lacks weights", dualpipe, memory_limit="1G", slot_bytes=some)
+        self.assertEqual(dualpipe(slot_bytes=some).predict().ranks[0].peak_memory, 0)
 
 
 class Pictures(unittest.TestCase):
@@ -192,7 +195,7 @@ class Pictures(unittest.TestCase):
         self.assertEqual(fitting.predict(), fitting.predict(costs))
 
     def test_memory(self):
-        sizes = {"message": "1M", "context": 10, "stash": 10}
+        sizes = {"message": "1M", "context": 10, "stash": 10, "gradient": 0, "weights": 0}
         program = dualpipe(slot_bytes=sizes, memory_limit="1G")
         slots = program.rank(0).slots
         self.assertEqual(program.predict().ranks[0].peak_memory,
