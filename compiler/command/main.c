@@ -16,6 +16,7 @@
 #include "compiler/output/terminal.h"
 #include "compiler/placement/balance_command.h"
 #include "compiler/tree/parse.h"
+#include "runtime/base/text.h"
 #include "runtime/base/file.h"
 #include "runtime/base/version.h"
 
@@ -185,7 +186,7 @@ static Status write_proof(const Job *job, Error *error)
 {
     const Options *options = &job->options;
     const bool described = !options->output && !options->emit_count && !options->dumps;
-    const char *const path = options->prove.file;
+    const char *const path = options->prove.file ? text_printable(options->prove.file, job->compilation.arena) : NULL;
     const bool writes = path && job->proof.found;
     const Status status = writes ? write_found(job, error) : STATUS_OK;
     fprintf(described ? stdout : stderr, "%s%s%s%s\n",

@@ -1,5 +1,6 @@
 #include "compiler/measured/kineto_map.h"
 
+#include "runtime/base/text.h"
 #include "runtime/base/file.h"
 #include "runtime/base/names.h"
 #include "runtime/base/settings.h"
@@ -99,7 +100,7 @@ Status kineto_map_read(const char *path, Arena *arena, KinetoMap *map, Error *er
     MapReading *reading = arena_allocate(arena, sizeof *reading);
     char *text;
     size_t size;
-    *map = (KinetoMap){.path = path};
+    *map = (KinetoMap){.path = text_printable(path, arena)};
     reading->map = map;
     reading->arena = arena;
     list_keys(reading);

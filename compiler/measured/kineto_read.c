@@ -384,7 +384,7 @@ static void add_base(KinetoTrace *trace, int64_t base)
 
 Status kineto_read(const char *path, Arena *arena, KinetoTrace *trace, Error *error)
 {
-    *trace = (KinetoTrace){.path = path, .rank = -1, .world = -1, .device = ""};
+    *trace = (KinetoTrace){.path = text_printable(path, arena), .rank = -1, .world = -1, .device = ""};
     Reader *reader = arena_allocate(arena, sizeof *reader);
     reader->arena = arena;
     reader->trace = trace;

@@ -372,10 +372,10 @@ static Status read_top(Reader *reader)
     return STATUS_OK;
 }
 
-static Status parse(Reader *reader)
+static Status parse(Reader *reader, const char *path)
 {
     JsonReader *json = &reader->json;
-    TRY(json_open(json, reader->trace->path, reader->arena, reader->error));
+    TRY(json_open(json, path, reader->arena, reader->error));
     const Status status = read_top(reader);
     if (status != STATUS_OK)
         json_stop(json);
@@ -423,13 +423,13 @@ void trace_sort_by_step(Trace *trace, Arena *arena)
 
 Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error)
 {
-    *trace = (Trace){.path = path, .schedule = "", .source = ""};
+    *trace = (Trace){.path = text_printable(path, arena), .schedule = "", .source = ""};
     *error = (Error){""};
     Reader *reader = arena_allocate(arena, sizeof *reader);
     reader->trace = trace;
     reader->arena = arena;
     reader->error = error;
-    TRY(parse(reader));
+    TRY(parse(reader, path));
     if (!trace->count)
         return error_set(error, STATUS_BAD_INPUT,
                          "%s: no passes in it: is this a trace of dprun --trace or dpc --emit=trace? A trace of the "

@@ -55,6 +55,7 @@ static const char *format_text(Arena *arena, const char *format, va_list argumen
     char *text = arena_allocate(arena, length < 0 ? 1 : (size_t)length + 1);
     if (length > 0)
         vsnprintf(text, (size_t)length + 1, format, again);
+    text_make_message(text);
     va_end(again);
     return text;
 }
@@ -225,8 +226,7 @@ static void put_line(const char *text, FILE *stream)
 
 static void print_entry(const Source *source, Span span, const char *what, const char *text, FILE *stream)
 {
-    text_print(source->path, strlen(source->path), stream);
-    fprintf(stream, ":%u:%u: %s: ", source_line(source, span.begin), source_column(source, span.begin), what);
+    fprintf(stream, "%s:%u:%u: %s: ", source->path, source_line(source, span.begin), source_column(source, span.begin), what);
     put_line(text, stream);
     print_line(source, span, stream);
 }

@@ -1,6 +1,7 @@
 #include "compiler/source/source.h"
 
 #include "runtime/base/file.h"
+#include "runtime/base/text.h"
 
 #include <string.h>
 
@@ -14,14 +15,14 @@ Status source_read(const char *path, Arena *arena, Source *source, Error *error)
 {
     char *text;
     size_t size;
-    *source = (Source){.path = path};
+    *source = (Source){.path = text_printable(path, arena)};
     TRY(file_read(path, arena, &text, &size, error));
     return source_of_text(path, text, size, arena, source, error);
 }
 
 Status source_of_text(const char *path, const char *text, size_t size, Arena *arena, Source *source, Error *error)
 {
-    *source = (Source){.path = path, .text = text, .size = size};
+    *source = (Source){.path = text_printable(path, arena), .text = text, .size = size};
     if (source->size > UINT32_MAX / 2)
         return error_set(error, STATUS_BAD_INPUT, "%s: the file is too large: it must be smaller than 2 GiB", path);
     if (strlen(text) < source->size)

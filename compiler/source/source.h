@@ -15,7 +15,7 @@ typedef struct Span {
 } Span;
 
 typedef struct Source {
-    const char *path; /* path as the user gave it */
+    const char *path; /* path as the user gave it, made printable: for messages */
     const char *text;
     size_t size;
     uint32_t *line_starts; /* [line_count]: offset of the first byte of each line; set by source_lines */

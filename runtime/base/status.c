@@ -1,5 +1,7 @@
 #include "runtime/base/status.h"
 
+#include "runtime/base/text.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +12,7 @@ Status error_set(Error *error, Status status, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(error->text, sizeof error->text, format, arguments);
     va_end(arguments);
+    text_make_message(error->text);
     return status;
 }
 
@@ -20,6 +23,7 @@ void error_prefix(Error *error, const char *format, ...)
     va_start(arguments, format);
     int length = vsnprintf(words, sizeof words, format, arguments);
     va_end(arguments);
+    text_make_message(words);
     size_t used = length < 0 ? 0 : (size_t)length;
     if (used >= sizeof words)
         used = sizeof words - 1;

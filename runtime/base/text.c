@@ -49,14 +49,24 @@ void text_print(const char *text, size_t length, FILE *stream)
     }
 }
 
-void text_make_printable(char *text)
+static void make_printable(char *text, const char *further_line)
 {
     for (size_t length = strlen(text), bytes; length > 0; text += bytes, length -= bytes) {
         bytes = text_character(text, length);
-        if (!bytes)
+        if (!bytes && !(further_line && strncmp(text, further_line, strlen(further_line)) == 0))
             *text = *text == '\t' ? ' ' : '?';
         bytes += bytes == 0;
     }
+}
+
+void text_make_printable(char *text) { make_printable(text, NULL); }
+void text_make_message(char *text) { make_printable(text, "\n  "); }
+
+const char *text_printable(const char *text, Arena *arena)
+{
+    char *copy = arena_text(arena, text, strlen(text));
+    text_make_printable(copy);
+    return copy;
 }
 
 void json_put_text(const char *text, size_t length, FILE *stream)
@@ -65,10 +75,11 @@ void json_put_text(const char *text, size_t length, FILE *stream)
     for (size_t i = 0, bytes; i < length; i += bytes) {
         const unsigned char c = (unsigned char)text[i];
         bytes = utf8_length(text + i, length - i);
+        const bool is_control = bytes && !text_character(text + i, length - i);
         if (c == '"' || c == '\\')
             fprintf(stream, "\\%c", c);
-        else if (c < 0x20 || c == '<')
-            fprintf(stream, "\\u%04x", c);
+        else if (is_control || c == '<')
+            fprintf(stream, "\\u%04x", bytes == 2 ? (unsigned char)text[i + 1] : c);
         else if (bytes)
             fwrite(text + i, 1, bytes, stream);
         else

@@ -4,6 +4,8 @@
 /* Prints text that the program has not made itself (file names, names in a program, lines of a source) on a terminal or
    as JSON. Such text may have any bytes. */
 
+#include "runtime/base/arena.h"
+
 #include <stddef.h>
 #include <stdio.h>
 
@@ -15,6 +17,11 @@ size_t text_character(const char *text, size_t left);
 void text_print(const char *text, size_t length, FILE *stream);
 /* Replaces in place what text_print would replace, for text of one line: a newline becomes ? too. */
 void text_make_printable(char *text);
+/* The same for a message. Its own further lines are indented, so a newline stays before two spaces. Every Error and
+   every diagnostic goes through this function: a message may contain a file name with any bytes. */
+void text_make_message(char *text);
+/* A copy after text_make_printable, in the arena: of a file's name as messages and tables show it. */
+const char *text_printable(const char *text, Arena *arena);
 
 /* Writes a JSON string with its quotes. A byte that is not UTF-8 becomes U+FFFD, and < is escaped, so that the string
    may be in the script of a page. */

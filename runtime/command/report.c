@@ -1,5 +1,6 @@
 #include "runtime/command/report.h"
 
+#include "runtime/base/text.h"
 #include "runtime/base/counted.h"
 #include "runtime/program/costs_resolve.h"
 #include "runtime/simulator/simulator.h"
@@ -7,6 +8,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -359,8 +361,13 @@ Status report_close(Report *report, Status status, Error *error)
     if (!report->line->json)
         print_results(report);
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
-        if (paths[i] && strcmp(paths[i], "-") != 0)
-            fprintf(report->words, "wrote      %s\n", paths[i]);
+        if (paths[i] && strcmp(paths[i], "-") != 0) {
+            char *const shown = strdup(paths[i]);
+            if (shown)
+                text_make_printable(shown);
+            fprintf(report->words, "wrote      %s\n", shown ? shown : "");
+            free(shown);
+        }
     flush_output(report);
     if (report->output_error && report->output_error != EPIPE)
         return error_set(error, STATUS_RUN_FAILED, "cannot write standard output: %s", strerror(report->output_error));

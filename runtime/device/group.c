@@ -84,7 +84,7 @@ static Status post(GroupExchange *exchange, const void *send, void *receive, Err
     const Status status = exchange->group->post(exchange->group->context, &exchange->posted, error);
     flights_release(exchange->group->flights, exchange->number);
     if (status != STATUS_OK)
-        error_prefix(error, "%s: ", exchange->name);
+        error_prefix(error, "%s of layer %u: ", exchange->what, exchange->flight.layer);
     return status;
 }
 
@@ -94,7 +94,7 @@ static Status await(GroupExchange *exchange, Error *error)
     const Status status = exchange->group->wait(exchange->group->context, &exchange->posted, error);
     flights_end(exchange->group->flights, exchange->number, exchange->posted.arrival);
     if (status != STATUS_OK)
-        error_prefix(error, "%s: ", exchange->name);
+        error_prefix(error, "%s of layer %u: ", exchange->what, exchange->flight.layer);
     return status;
 }
 
@@ -123,9 +123,9 @@ EXCHANGE(counts_wait)
     if (rows > op->exchange->room)
         return error_set(
             error, STATUS_RUN_FAILED,
-            "%s: the experts of this rank get %zu rows, but --expert-rows has planned room for %zu: "
+            "%s of layer %u: the experts of this rank get %zu rows, but --expert-rows has planned room for %zu: "
             "these need --expert-rows %.10g, and others may need more; without it there is room for the worst case",
-            op->exchange->name, rows, op->exchange->room, ceil(100 * (double)rows / (double)op->exchange->equal) / 100);
+            op->exchange->what, op->exchange->flight.layer, rows, op->exchange->room, ceil(100 * (double)rows / (double)op->exchange->equal) / 100);
     return STATUS_OK;
 }
 

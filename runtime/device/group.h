@@ -52,7 +52,7 @@ void group_place_copies(ExpertCopies *copies, const uint32_t *placement);
 /* One all-to-all of a list of operations, with its tables. All runs of the list use the same GroupExchange. */
 struct GroupExchange {
     const ExpertGroup *group;
-    char name[40];    /* its name in errors: "dispatch of layer 3" */
+    const char *what; /* its name in errors, which add "of layer N": "dispatch"; must live as long */
     size_t experts;   /* number of physical experts of the layer, all members together */
     size_t row_bytes; /* bytes of a token's row */
     size_t room;      /* the most rows that the experts of this member together may get */

@@ -129,8 +129,9 @@ Status experts_exchange(Component *component, int number, const char *what, bool
     const ModelConfig *config = &component->config;
     if (!config->expert_group)
         return STATUS_OK;
-    GroupExchange fields = {
+    const GroupExchange fields = {
         .group = config->expert_group,
+        .what = what,
         .experts = experts_physical(config),
         .row_bytes = config->hidden * component->device->run->size[COMPUTE_TYPE],
         .room = experts_room(component),
@@ -138,7 +139,6 @@ Status experts_exchange(Component *component, int number, const char *what, bool
         .back = back,
         .flight = {.layer = component->layer, .component = (uint8_t)component->kind->part, .pass = (uint8_t)pass},
     };
-    snprintf(fields.name, sizeof fields.name, "%s of layer %u", what, component->layer);
     component->exchanges[number] = group_make_exchange(&fields);
     return component->exchanges[number] ? STATUS_OK : error_set(error, STATUS_RUN_FAILED, "out of memory");
 }

@@ -213,6 +213,10 @@ static void terminals_are_shown_characters_only(void **state)
     assert_written(text_print, text, "a?[31m b?\nc??1m \xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80");
     text_make_printable(text);
     assert_string_equal(text, "a?[31m b??c??1m \xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80");
+    Error error;
+    error_set(&error, STATUS_OK, "%s: deadlock\n  rank 0", "a\nb\033");
+    error_prefix(&error, "%s: ", "\xc2\x9b" "c");
+    assert_string_equal(error.text, "??c: a?b?: deadlock\n  rank 0");
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
         assert_written(text_print, no_characters[i], marks[i]);
 }
@@ -220,7 +224,8 @@ static void terminals_are_shown_characters_only(void **state)
 static void json_is_utf_8(void **state)
 {
     (void)state;
-    assert_written(json_put_text, "a\"b\\c\n<\033 \xc3\xbc", "\"a\\\"b\\\\c\\u000a\\u003c\\u001b \xc3\xbc\"");
+    assert_written(json_put_text, "a\"b\\c\n<\033\177\xc2\x9b \xc3\xbc",
+                   "\"a\\\"b\\\\c\\u000a\\u003c\\u001b\\u007f\\u009b \xc3\xbc\"");
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
         char expected[64] = "\"";
         for (const char *mark = marks[i]; *mark; mark++)

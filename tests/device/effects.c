@@ -326,8 +326,31 @@ static void effects_are_as_said(void **state)
     }
 }
 
+static Status no_answer(void *context, AllToAll *all_to_all, Error *problem)
+{
+    (void)context, (void)all_to_all;
+    return error_set(problem, STATUS_RUN_FAILED, "no answer");
+}
+
+/* The longest name of an all-to-all is whole in a message. */
+static void failures_name_the_exchange(void **state)
+{
+    (void)state;
+    const ExpertGroup silent = {.members = 2, .post = no_answer, .wait = no_answer};
+    GroupExchange *exchange = group_make_exchange(&(GroupExchange){
+        .group = &silent, .what = "the gradient's dispatch from combine", .experts = EXPERTS, .flight.layer = 1200});
+    const Op op = {.kind = OPERATION_rows_wait, .exchange = exchange};
+    float rows[2];
+    const OpMemory memory = {.operands = {&rows[0], &rows[1]}};
+    Error error;
+    assert_int_equal(op_run_one(devices[0], &op, &memory, &error), STATUS_RUN_FAILED);
+    assert_string_equal(error.text, "the gradient's dispatch from combine of layer 1200: no answer");
+    free(exchange);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(effects_are_as_said)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(effects_are_as_said),
+                                       cmocka_unit_test(failures_name_the_exchange)};
     return cmocka_run_group_tests(tests, open_cpu_and_oracle, close_pair);
 }
