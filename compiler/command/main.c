@@ -18,6 +18,7 @@
 #include "compiler/tree/parse.h"
 #include "runtime/base/text.h"
 #include "runtime/base/file.h"
+#include "runtime/base/text.h"
 #include "runtime/base/version.h"
 
 #include <inttypes.h>
@@ -258,6 +259,7 @@ static Status predict(Job *job, const Trace *measured, Comparison *comparison, E
     if (sscanf(job->source.text, " %c", &first) == 1 && first == '{') {
         Trace trace;
         TRY(trace_read(job->options.input, c->arena, &trace, error));
+        text_put_lines("dpc: note: ", trace.notes, stderr);
         const uint32_t step = trace_typical_step(&trace, c->arena);
         job->source = diff_order(&trace, step, c->arena);
         TRY(compile(c, error));
@@ -338,6 +340,7 @@ static Status run_diff_inside(Job *job, const KinetoMap *map, Error *error)
             map->path);
     TRY(kineto_read(job->options.inputs[1], c->arena, &trace, error));
     TRY(kineto_profile(&trace, map, c->arena, &profile, error));
+    text_put_lines("dpc: note: ", kineto_notes(&trace, c->arena), stderr);
     TRY(source_read(job->options.input, c->arena, &job->source, error));
     TRY(compile(c, error));
     const Recipe *recipe = c->schedule.recipes.common;
@@ -371,6 +374,7 @@ static Status run_diff(Job *job, Error *error)
     } else {
         TRY(trace_read(options->inputs[1], c->arena, &trace, error));
     }
+    text_put_lines("dpc: note: ", trace.notes, stderr);
     comparison.step = trace_typical_step(&trace, c->arena);
     if (job->options.step) {
         uint32_t i = 0;

@@ -5,6 +5,7 @@
 #include "compiler/measured/kineto_passes.h"
 #include "runtime/base/counted.h"
 #include "runtime/base/file.h"
+#include "runtime/base/text.h"
 
 #include <math.h>
 
@@ -150,6 +151,8 @@ static void note_speeds(const Calibration *calibration)
 static Status write_costs(const Calibration *calibration, const char *output, Error *error)
 {
     OutputFile file;
+    for (int t = 0; t < calibration->count; t++)
+        text_put_lines("dpc: note: ", calibration->inputs[t].trace.notes, stderr);
     note_speeds(calibration);
     TRY(file_begin(output, &file, error));
     put_costs(calibration, file.stream);

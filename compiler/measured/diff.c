@@ -148,7 +148,12 @@ void diff_scale(Comparison *comparison, Arena *arena)
 
 /* --- the table --- */
 
-static double percent(double error, double of) { return error == 0 ? 0 : 100 * error / of; }
+/* 0 instead of what would be printed as -0.00. */
+static double percent(double error, double of)
+{
+    const double share = error == 0 ? 0 : 100 * error / of;
+    return fabs(share) < 5e-3 ? 0 : share;
+}
 
 /* Replaces amounts below 0.0005 by 0, so that inexact sums are not printed as -0.000. */
 static double rounded(double time) { return fabs(time) < 5e-4 ? 0 : time; }

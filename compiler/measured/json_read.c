@@ -39,10 +39,21 @@ Status json_open(JsonReader *reader, const char *path, Arena *arena, Error *erro
 
 static const char cut_short[] = "the file ends in the middle", zero_byte[] = "it has a zero byte";
 
+static uint64_t offset(const JsonReader *reader) { return reader->end_offset - (uint64_t)(reader->end - reader->next); }
+
+/* Counts the line end that is the next byte. */
+static void end_line(JsonReader *reader)
+{
+    reader->line++;
+    reader->line_offset = offset(reader) + 1;
+}
+
 static JsonKind fail(JsonReader *reader, const char *fault)
 {
-    if (!reader->fault)
+    if (!reader->fault) {
         reader->fault = fault;
+        reader->column = offset(reader) - reader->line_offset + 1;
+    }
     reader->over = true;
     reader->next = reader->end;
     return JSON_END;
@@ -67,6 +78,7 @@ static bool more(JsonReader *reader)
     reader->next = reader->end - ahead;
     const int got = gzread(reader->file, reader->end, (unsigned)(WINDOW_BYTES - kept));
     reader->end += got > 0 ? got : 0;
+    reader->end_offset += got > 0 ? (uint64_t)got : 0;
     *reader->end = '\0';
     reader->over = got <= 0;
     int code;
@@ -89,7 +101,7 @@ static char peek(JsonReader *reader)
         while (*reader->next == ' ')
             reader->next++;
         switch (*reader->next) {
-        case '\n': reader->line++; break;
+        case '\n': end_line(reader); break;
         case '\t':
         case '\r': break;
         case '\0':
@@ -269,8 +281,9 @@ JsonKind json_next(JsonReader *reader)
 {
     char next = peek(reader);
     const bool ended = !reader->depth && reader->after_value;
+    const bool may_end = ended || (reader->depth == 1 && !*reader->in_object);
     if (!next)
-        return ended ? JSON_END : fail(reader, reader->depth ? cut_short : "there is nothing in the file");
+        return may_end ? JSON_END : fail(reader, reader->depth ? cut_short : "there is nothing in the file");
     if (ended)
         return fail(reader, "something follows the end");
     if (reader->after_key) {
@@ -290,7 +303,7 @@ JsonKind json_next(JsonReader *reader)
             return fail(reader, "a comma is missing");
         reader->next++;
         if (!peek(reader))
-            return fail(reader, cut_short);
+            return may_end ? JSON_END : fail(reader, cut_short);
     }
     return object ? read_key(reader) : read_value(reader);
 }
@@ -315,7 +328,7 @@ void json_leave(JsonReader *reader)
         case '[': open++; break;
         case '}':
         case ']': open--; break;
-        case '\n': reader->line++; break;
+        case '\n': end_line(reader); break;
         default:
             reader->token = reader->next;
             if (reader->next < reader->end || !more(reader)) {
@@ -347,8 +360,8 @@ Status json_close(JsonReader *reader, Error *error)
         return STATUS_OK;
     if (reader->unread)
         return error_set(error, STATUS_BAD_INPUT, "%s: %s", reader->path, reader->fault);
-    return error_set(error, STATUS_BAD_INPUT, "%s:%llu: cannot be read as a trace (JSON): %s", reader->path,
-                     (unsigned long long)reader->line, reader->fault);
+    return error_set(error, STATUS_BAD_INPUT, "%s:%llu:%llu: cannot be read as a trace (JSON): %s", reader->path,
+                     (unsigned long long)reader->line, (unsigned long long)reader->column, reader->fault);
 }
 
 double json_number(const JsonReader *reader)

@@ -4,8 +4,8 @@
 /* Reads JSON (RFC 8259) as a stream of tokens, in memory that does not grow with the file. The file may be
    compressed with gzip.
 
-   Beyond the standard it accepts words such as NaN and inf as values, which profilers write. It does not check that
-   text is UTF-8. */
+   Beyond the standard it accepts words such as NaN and inf as values, which profilers write, and, as Chrome's trace
+   format allows, a file that is an array without the closing ]. It does not check that text is UTF-8. */
 
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
@@ -34,13 +34,15 @@ typedef struct JsonReader {
        in a 0. Of a text longer than 128 KiB, these may be only the first JSON_TEXT_MAX bytes. */
     const char *text;
     size_t length;
-    int depth;     /* number of open objects and arrays */
-    uint64_t line; /* line of the file, from 1 */
+    int depth;       /* number of open objects and arrays */
+    uint64_t line;   /* line of the file, from 1 */
+    uint64_t column; /* if the file is wrong: the column, in bytes from 1, at which that was noticed */
 
     /* the following are private to json_read.c */
     const char *path;
     void *file; /* gzFile */
     char *buffer, *next, *end, *token;
+    uint64_t end_offset, line_offset; /* offsets in the file of `end` and of the first byte of the line */
     /* over: the file has been read to its end, or no further because of an error; cut: the last token's text was too
        long and is incomplete */
     bool over, cut;
@@ -64,8 +66,8 @@ void json_leave(JsonReader *reader);
 void json_skip(JsonReader *reader, JsonKind kind);
 /* Ends the stream because the caller has found an error: json_next returns JSON_END from now on. */
 void json_stop(JsonReader *reader);
-/* Closes the file. STATUS_BAD_INPUT: it was not JSON, or could not be read; the error starts with FILE:LINE or with
-   FILE. After json_stop the result is STATUS_OK. */
+/* Closes the file. STATUS_BAD_INPUT: it was not JSON, or could not be read; the error starts with FILE:LINE:COLUMN or
+   with FILE. After json_stop the result is STATUS_OK. */
 Status json_close(JsonReader *reader, Error *error);
 
 /* Whether the last token's text is `word`. */

@@ -3,6 +3,7 @@
 #include "compiler/measured/calibration.h"
 #include "runtime/base/counted.h"
 #include "runtime/base/file.h"
+#include "runtime/base/text.h"
 
 #include <math.h>
 
@@ -76,7 +77,7 @@ static void put_source(const KinetoProfile *profile, FILE *stream)
         fprintf(stream, "%lld, ", (long long)trace->world);
     if (*trace->device)
         fprintf(stream, "%s, ", trace->device);
-    fprintf(stream, "%s", counted(profile->kernels, "kernel").text);
+    fprintf(stream, "%s", counted(trace->kernel_count, "kernel").text);
 }
 
 /* The number of multiprocessors that communication leaves to computation; 0: unknown. */
@@ -205,8 +206,8 @@ static void put_lanes(const KinetoProfile *profile, FILE *stream)
 }
 
 /* Prints notes about what the mean times do not show: several passes in a trace without F&Bs, kernels without a
-   component, kernels without a launch, events without a time. */
-static void put_notes(const KinetoProfile *profile, FILE *stream)
+   component, and what the reader noticed. */
+static void put_notes(const KinetoProfile *profile, Arena *arena, FILE *stream)
 {
     if (!profile->has_pairs)
         fprintf(stream,
@@ -216,11 +217,7 @@ static void put_notes(const KinetoProfile *profile, FILE *stream)
     if (profile->foreign)
         fprintf(stream, "note: in no component of the map: %s, %.0f us\n", counted(profile->foreign, "kernel").text,
                 microseconds(profile->foreign_time));
-    if (profile->orphans)
-        fprintf(stream, "note: not launched in the trace, so that annotations do not name the component: %s\n",
-                counted(profile->orphans, "kernel").text);
-    if (profile->trace->incomplete)
-        fprintf(stream, "note: left out: %s without a time\n", counted(profile->trace->incomplete, "event").text);
+    text_put_lines("note: ", kineto_notes(profile->trace, arena), stream);
 }
 
 static void put_uneven(const KinetoProfile *profile, FILE *stream)
@@ -240,7 +237,7 @@ static void put_uneven(const KinetoProfile *profile, FILE *stream)
     }
 }
 
-static void put_table(const KinetoProfile *profiles, int count, const ComponentTimes *times, FILE *stream)
+static void put_table(const KinetoProfile *profiles, int count, const ComponentTimes *times, Arena *arena, FILE *stream)
 {
     fprintf(stream, "  %-14s %10s %10s %10s %10s", "us", "mean", "least", "greatest", "spread");
     if (times->counts[RECIPE_COMM])
@@ -256,7 +253,7 @@ static void put_table(const KinetoProfile *profiles, int count, const ComponentT
         put_method(&profiles[i], stream);
         putc('\n', stream);
         put_lanes(&profiles[i], stream);
-        put_notes(&profiles[i], stream);
+        put_notes(&profiles[i], arena, stream);
         put_uneven(&profiles[i], stream);
     }
     fputs("\nthis order of components, as a schedule says it:\n\n", stream);
@@ -279,6 +276,6 @@ Status kineto_calibrate(const KinetoMap *map, int count, char *const *paths, con
     TRY(file_begin(output, &file, error));
     put_costs(profiles, count, &times, file.stream);
     TRY(file_finish(&file, error));
-    put_table(profiles, count, &times, file_is_kept(output) ? stdout : stderr);
+    put_table(profiles, count, &times, arena, file_is_kept(output) ? stdout : stderr);
     return STATUS_OK;
 }

@@ -66,7 +66,7 @@ static bool same_group(const Placed *a, const Placed *b)
    without F&Bs, those of one GPU. */
 static void add_group(KinetoProfile *profile, const Placed *placed, size_t count, Interval *const *scratch)
 {
-    ProfileGroup group = {.start = INT64_MAX, .device = placed->kernel->device};
+    ProfileGroup group = {.start = INT64_MAX, .end = INT64_MIN, .device = placed->kernel->device};
     size_t counts[RECIPE_STREAMS] = {0};
     for (size_t i = 0; i < count; i++) {
         const KinetoKernel *kernel = placed[i].kernel;

@@ -2,27 +2,6 @@
 
 #include <stdlib.h>
 
-static int compare_correlations(const void *left, const void *right)
-{
-    const KinetoLaunch *a = left, *b = right;
-    return (a->correlation > b->correlation) - (a->correlation < b->correlation);
-}
-
-KinetoJoin kineto_join(const KinetoTrace *trace)
-{
-    if (trace->launch_count)
-        qsort(trace->launches, trace->launch_count, sizeof *trace->launches, compare_correlations);
-    return (KinetoJoin){trace, trace->launches};
-}
-
-const KinetoLaunch *kineto_launch(const KinetoJoin *join, const KinetoKernel *kernel)
-{
-    const KinetoLaunch wanted = {.correlation = kernel->correlation};
-    if (!kernel->correlation || !join->trace->launch_count)
-        return NULL;
-    return bsearch(&wanted, join->launches, join->trace->launch_count, sizeof wanted, compare_correlations);
-}
-
 static int compare_threads(const JoinRange *a, const JoinRange *b)
 {
     if (a->process != b->process)

@@ -28,16 +28,6 @@ typedef struct JoinRanges {
     uint32_t thread_count;
 } JoinRanges;
 
-typedef struct KinetoJoin {
-    const KinetoTrace *trace;
-    const KinetoLaunch *launches; /* sorted by correlation */
-} KinetoJoin;
-
-/* Sorts trace->launches in place by correlation, so that kineto_launch can search them. The result points to them. */
-KinetoJoin kineto_join(const KinetoTrace *trace);
-/* The launch of a kernel; NULL: it is not in the trace. */
-const KinetoLaunch *kineto_launch(const KinetoJoin *join, const KinetoKernel *kernel);
-
 /* Lists the annotations whose meaning in the map is one of the subjects `first` to `last`. */
 JoinRanges join_ranges(const KinetoTrace *trace, const KinetoMap *map, unsigned first, unsigned last, Arena *arena);
 /* The index of the innermost range around the launch; JOIN_NONE: there is none. If no range of the launch's thread

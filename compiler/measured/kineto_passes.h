@@ -3,8 +3,10 @@
 
 /* Turns traces of the PyTorch profiler, one for each rank, into one trace of passes for dpc diff and dpc calibrate. A
    pass is an annotation that the map knows. It lasts from the start of the first kernel that was launched in it to the
-   end of the last one; if no pass of a rank has such kernels (a run on CPUs), as long as the annotation. If only some
-   passes of a rank have kernels, the others are left out. The k-th run of a pass on its rank is in step k. */
+   end of the last one, or to the start of the rank's next pass; if no pass of a rank has such kernels (a run on CPUs),
+   as long as the annotation. If only some passes of a rank have kernels, the others are left out. The k-th run of a
+   pass on its rank is in step k. The clocks of the ranks are aligned (trace_align.h). The trace's notes say what the
+   reader noticed. */
 
 #include "compiler/measured/kineto_map.h"
 #include "compiler/measured/trace_read.h"

@@ -28,7 +28,6 @@ typedef struct Profiler {
     KinetoProfile *profile;
     const KinetoMap *map;
     Arena *arena;
-    KinetoJoin join;
     JoinRanges components, pairs;
     NameUse *names;
     Resolved *resolved; /* [kernel_count] */
@@ -72,7 +71,7 @@ static uint32_t add_span(Profiler *profiler, unsigned subject)
     KinetoProfile *profile = profiler->profile;
     profile->spans = arena_extend(profiler->arena, profile->spans, profile->span_count, sizeof *profile->spans);
     profile->spans[profile->span_count] =
-        (ProfileSpan){.start = INT64_MAX, .group = NO_GROUP, .subject = (uint8_t)subject};
+        (ProfileSpan){.start = INT64_MAX, .end = INT64_MIN, .group = NO_GROUP, .subject = (uint8_t)subject};
     return profile->span_count++;
 }
 
@@ -109,13 +108,12 @@ static void by_annotation(Profiler *profiler, size_t begin, size_t end, Lane *la
     uint32_t *spans = arena_array(profiler->arena, profiler->components.count, sizeof *spans);
     for (size_t i = begin; i < end; i++) {
         const KinetoKernel *kernel = &profile->trace->kernels[i];
-        const KinetoLaunch *launch = kineto_launch(&profiler->join, kernel);
+        const KinetoLaunch *launch = kineto_launch(profile->trace, kernel);
         Resolved *resolved = &profiler->resolved[i];
         const uint32_t range = launch ? join_find(&profiler->components, launch) : JOIN_NONE;
         const unsigned subject = range == JOIN_NONE ? SUBJECT_NONE : profiler->components.ranges[range].subject;
         *resolved = (Resolved){NO_SPAN, launch ? join_find(&profiler->pairs, launch) : JOIN_NONE,
                                (uint8_t)stream_of(profiler, kernel, subject)};
-        profile->orphans += !launch;
         if (range == JOIN_NONE)
             continue;
         if (!spans[range])
@@ -291,19 +289,21 @@ static Status fail_unknown(const KinetoProfile *profile, Error *error)
                      : trace->annotation_count ? "its only annotations are those of steps (ProfilerStep)"
                                                : "it has no annotations",
                      names,
-                     shown && profile->orphans ? "; annotations name no kernel whose launch is not in the trace: " : "",
-                     shown && profile->orphans ? counted(profile->orphans, "kernel").text : "");
+                     shown && trace->orphans ? "; annotations name no kernel whose launch is not in the trace: " : "",
+                     shown && trace->orphans ? counted(trace->orphans, "kernel").text : "");
 }
 
 Status kineto_profile(const KinetoTrace *trace, const KinetoMap *map, Arena *arena, KinetoProfile *profile,
                       Error *error)
 {
-    *profile = (KinetoProfile){.trace = trace, .map = map, .kernels = trace->kernel_count};
+    *profile = (KinetoProfile){
+        .trace = trace,
+        .map = map,
+    };
     Profiler profiler = {.profile = profile, .map = map, .arena = arena};
     TRY(read_cycles(&profiler, error));
     if (trace->kernel_count)
         qsort(trace->kernels, trace->kernel_count, sizeof *trace->kernels, by_device_and_start);
-    profiler.join = kineto_join(trace);
     profiler.components = join_ranges(trace, map, 0, SUBJECT_PASS - 1, arena);
     profiler.pairs = join_ranges(trace, map, SUBJECT_FB, SUBJECT_FB, arena);
     profiler.names = arena_array(arena, trace->name_count, sizeof *profiler.names);

@@ -45,13 +45,12 @@ typedef struct KinetoProfile {
     uint32_t layers; /* number of layers: the most spans that a component has in any group */
     /* grid size, in blocks, in which communication spends most time; each block takes a multiprocessor; 0: unknown */
     uint32_t blocks;
-    unsigned found;          /* FOUND_BY_... */
-    size_t kernels, orphans; /* kernels: number of kernels; orphans: how many of them have no launch in the trace */
-    size_t foreign;          /* number of kernels that are in a group but belong to no component */
-    int64_t foreign_time;    /* time of the `foreign` kernels together, in ns */
+    unsigned found;       /* FOUND_BY_... */
+    size_t foreign;       /* number of kernels that are in a group but belong to no component */
+    int64_t foreign_time; /* time of the `foreign` kernels together, in ns */
 } KinetoProfile;
 
-/* Makes the profile of a trace. Also sorts the kernels and launches of the trace. The arena owns all memory.
+/* Makes the profile of a trace. Also sorts the kernels of the trace by device and start. The arena owns all memory.
    STATUS_BAD_INPUT: no kernel belongs to a component, or the map's lines NAME.first are too many or lack a line that
    says which kernels communicate. */
 Status kineto_profile(const KinetoTrace *trace, const KinetoMap *map, Arena *arena, KinetoProfile *profile,

@@ -1,21 +1,26 @@
 #include "compiler/measured/kineto_read.h"
 
 #include "compiler/measured/json_read.h"
+#include "compiler/measured/kineto_tidy.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/text.h"
 
 #include <string.h>
 
 enum { NAME_BYTES = 4096 };
 
-/* What an event of the trace is read as. */
-typedef enum EventUse { USE_NONE, USE_KERNEL, USE_LAUNCH, USE_ANNOTATION } EventUse;
+/* What an event of the trace is read as. USE_UNKNOWN: it has no category. */
+typedef enum EventUse { USE_UNKNOWN, USE_NONE, USE_KERNEL, USE_LAUNCH, USE_ANNOTATION } EventUse;
+
+static const int64_t no_time = INT64_MIN;
 
 /* The event that is being read. Numbers < 0 are not given. */
 typedef struct Event {
     EventUse use;
     char phase;
     char name[NAME_BYTES];
-    int64_t start, duration; /* ns */
+    int64_t start, duration; /* ns; no_time: not given, or no time */
+    bool on_gpu;             /* without Kineto: the event is a kernel */
     int64_t process, thread, correlation, stream, device, blocks;
 } Event;
 
@@ -33,7 +38,7 @@ typedef struct Reader {
     /* [bucket_count]: hash table of names. An entry is the index of a name + 1; 0: the bucket is free */
     uint32_t *buckets;
     size_t bucket_count;
-    int64_t base; /* ns */
+    int64_t base; /* ns; -1: it is wrong */
     Event event;
 } Reader;
 
@@ -90,9 +95,15 @@ static void keep_event(Reader *reader)
 {
     Event *event = &reader->event;
     KinetoTrace *trace = reader->trace;
-    if (event->use == USE_NONE || event->phase != 'X')
+    if (event->phase != 'X')
         return;
-    if (event->start < 0 || (event->duration < 0 && event->use != USE_LAUNCH)) {
+    if (event->use == USE_UNKNOWN)
+        event->use = event->on_gpu ? USE_KERNEL : USE_ANNOTATION;
+    if (event->on_gpu) { /* the thread is the device */
+        event->device = event->thread;
+        event->thread = KINETO_NO_STREAM;
+    }
+    if (event->start == no_time || (event->duration < 0 && event->use != USE_LAUNCH)) {
         trace->incomplete++;
         return;
     }
@@ -101,7 +112,7 @@ static void keep_event(Reader *reader)
     const uint32_t process = (uint32_t)event->process, thread = (uint32_t)event->thread;
     if (event->use == USE_LAUNCH && correlation)
         *(KinetoLaunch *)list_add(&reader->launches, sizeof(KinetoLaunch), reader->arena) =
-            (KinetoLaunch){event->start, correlation, process, thread};
+            (KinetoLaunch){event->start, correlation, process, thread, strstr(event->name, "LaunchKernel"), false};
     else if (event->use == USE_ANNOTATION)
         *(KinetoAnnotation *)list_add(&reader->annotations, sizeof(KinetoAnnotation), reader->arena) =
             (KinetoAnnotation){event->start, end, number_of_name(reader, event->name), process, thread};
@@ -136,26 +147,30 @@ static int64_t whole(const JsonReader *json)
     int64_t value = 0;
     for (size_t i = 0; i < json->length; i++) {
         const char c = json->text[i];
-        if (c < '0' || c > '9' || i == 18)
+        if (c < '0' || c > '9' || value > (INT64_MAX - (c - '0')) / 10)
             return -1;
         value = 10 * value + (c - '0');
     }
     return json->length ? value : -1;
 }
 
+/* More than 95 years, in ns. The sum of three such times fits into an int64_t. */
+static const int64_t most_time = 3000000000000000000;
+
 /* The last token, microseconds with a fraction, as nanoseconds. Not converted through a double, which has too few
-   digits for times since 1970. -1: it is not a time, or more than 95 years. */
+   digits for times since 1970. no_time: it is not a time, or more than most_time. */
 static int64_t nanoseconds(const JsonReader *json)
 {
     enum { DIGITS_MAX = 16 };
-    static const int64_t most = 3000000000000000000;
+    const bool negative = json->length && *json->text == '-';
+    const size_t first = negative;
     int64_t value = 0;
-    size_t i = 0;
+    size_t i = first;
     int fraction = 0;
-    for (; i < json->length && json->text[i] >= '0' && json->text[i] <= '9' && i < DIGITS_MAX; i++)
+    for (; i < json->length && json->text[i] >= '0' && json->text[i] <= '9' && i - first < DIGITS_MAX; i++)
         value = 10 * value + (json->text[i] - '0');
-    if (i == 0 || value > most / 1000)
-        return -1;
+    if (i == first || value > most_time / 1000)
+        return no_time;
     if (i < json->length && json->text[i] == '.')
         for (i++; i < json->length && json->text[i] >= '0' && json->text[i] <= '9'; i++)
             if (fraction < 3) {
@@ -166,9 +181,9 @@ static int64_t nanoseconds(const JsonReader *json)
         value *= 10;
     if (i < json->length) { /* an exponent */
         const double slow = json_number(json) * 1e3;
-        return slow >= 0 && slow < (double)most ? (int64_t)slow : -1;
+        return slow > -(double)most_time && slow < (double)most_time ? (int64_t)slow : no_time;
     }
-    return value;
+    return negative ? -value : value;
 }
 
 /* Reads an array such as "grid" and returns the product of its numbers, the number of blocks; -1: it is wrong. */
@@ -251,10 +266,12 @@ static void take_field(Reader *reader, EventKey key, JsonKind kind)
         event->use = use_of(json);
     } else if (kind == JSON_TEXT && key == KEY_NAME) {
         take_text(json, event->name, sizeof event->name);
-    } else if (kind == JSON_NUMBER && (key == KEY_TIME || key == KEY_DURATION)) {
+    } else if ((kind == JSON_NUMBER || kind == JSON_TEXT) && (key == KEY_TIME || key == KEY_DURATION)) {
         *(key == KEY_TIME ? &event->start : &event->duration) = nanoseconds(json);
     } else if (kind == JSON_NUMBER && (key == KEY_PROCESS || key == KEY_THREAD)) {
         *(key == KEY_PROCESS ? &event->process : &event->thread) = whole(json);
+    } else if (kind == JSON_TEXT && key == KEY_PROCESS) {
+        event->on_gpu = json_is(json, "CUDA functions");
     } else {
         json_skip(json, kind);
     }
@@ -264,14 +281,16 @@ static void read_event(Reader *reader)
 {
     JsonReader *json = &reader->json;
     Event *event = &reader->event;
-    event->use = USE_NONE;
+    event->use = USE_UNKNOWN;
     event->phase = *event->name = '\0';
-    event->start = event->duration = -1;
+    event->on_gpu = false;
+    event->start = event->duration = no_time;
     event->process = event->thread = event->correlation = event->stream = event->device = event->blocks = -1;
     while (json_next(json) == JSON_KEY) {
         const EventKey key = event_key(json);
         take_field(reader, key, json_next(json));
-        if ((key == KEY_CATEGORY && event->use == USE_NONE) || (key == KEY_PHASE && event->phase != 'X')) {
+        if (event->use == USE_NONE || (key == KEY_PHASE && event->phase != 'X')) {
+            reader->trace->begun += event->phase == 'B';
             /* skip the rest of the event: most events of a trace are calls of operators, which are not needed */
             json_leave(json);
             return;
@@ -358,27 +377,10 @@ static void read_top(Reader *reader, JsonKind kind)
             read_distributed(reader);
         else if (devices && value == JSON_ARRAY)
             read_devices(reader);
-        else if (base && value == JSON_NUMBER)
-            reader->base = whole(json);
+        else if (base && (value == JSON_NUMBER || value == JSON_TEXT))
+            reader->base = whole(json) <= most_time ? whole(json) : -1;
         else
             json_skip(json, value);
-    }
-}
-
-/* Adds the file's base time, in ns, to all times of the trace. */
-static void add_base(KinetoTrace *trace, int64_t base)
-{
-    if (base <= 0 || base > (int64_t)3e18)
-        return;
-    for (size_t i = 0; i < trace->kernel_count; i++) {
-        trace->kernels[i].start += base;
-        trace->kernels[i].end += base;
-    }
-    for (size_t i = 0; i < trace->launch_count; i++)
-        trace->launches[i].time += base;
-    for (size_t i = 0; i < trace->annotation_count; i++) {
-        trace->annotations[i].start += base;
-        trace->annotations[i].end += base;
     }
 }
 
@@ -403,11 +405,17 @@ Status kineto_read(const char *path, Arena *arena, KinetoTrace *trace, Error *er
         text_make_printable(((char **)reader->names.items)[i]);
     trace->names = reader->names.items;
     trace->name_count = (uint32_t)reader->names.count;
-    add_base(trace, reader->base);
+    if (reader->base < 0)
+        return error_set(error, STATUS_BAD_INPUT, "%s: baseTimeNanoseconds is not a whole number from 0 to %lld", path,
+                         (long long)most_time);
     if (!trace->kernel_count && !trace->annotation_count)
         return error_set(error, STATUS_BAD_INPUT,
-                         "%s: neither kernels nor annotations in it: is this a trace of the PyTorch profiler "
-                         "(torch.profiler.profile, export_chrome_trace)?",
-                         path);
+                         trace->begun
+                             ? "%s: neither kernels nor annotations in it, only %s whose begin and end are two events "
+                               "(ph B and E): dpc reads events with a duration (ph X), as the PyTorch profiler writes"
+                             : "%s: neither kernels nor annotations in it: is this a trace of the PyTorch profiler "
+                               "(torch.profiler.profile, export_chrome_trace)?",
+                         path, counted(trace->begun, "event").text);
+    kineto_tidy(trace, reader->base);
     return STATUS_OK;
 }

@@ -1,12 +1,14 @@
 #include "compiler/measured/trace_read.h"
 
 #include "compiler/measured/json_read.h"
+#include "compiler/measured/trace_align.h"
 #include "runtime/base/recipe.h"
 #include "runtime/base/text.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -423,7 +425,7 @@ void trace_sort_by_step(Trace *trace, Arena *arena)
 
 Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error)
 {
-    *trace = (Trace){.path = text_printable(path, arena), .schedule = "", .source = ""};
+    *trace = (Trace){.path = text_printable(path, arena), .schedule = "", .source = "", .notes = ""};
     *error = (Error){""};
     Reader *reader = arena_allocate(arena, sizeof *reader);
     reader->trace = trace;
@@ -436,7 +438,18 @@ Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error)
                          "PyTorch profiler needs --map FILE",
                          path);
     trace_sort_by_step(trace, arena);
+    trace_align(trace, arena);
     return STATUS_OK;
+}
+
+void trace_note(Trace *trace, Arena *arena, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    trace->notes = arena_format(arena, "%s%s\n", trace->notes, text);
 }
 
 /* --- lookups --- */

@@ -41,6 +41,7 @@ typedef struct TraceComponent {
 
 typedef struct Trace {
     const char *path, *schedule, *source;
+    const char *notes; /* what the user should know about the times, as lines; "": nothing */
     uint32_t ranks, stages, pipe_count;
     uint32_t replicas; /* replicas of the pipeline; 0: one */
     bool reference;    /* a single rank did the work of all ranks (dprun --reference) */
@@ -63,10 +64,14 @@ typedef struct Trace {
     uint32_t step_count;
 } Trace;
 
-/* Reads the trace at `path` into memory of the arena. STATUS_BAD_INPUT: the error names the file and what is wrong. */
+/* Reads the trace at `path` into memory of the arena, and aligns the clocks of its ranks (trace_align.h).
+   STATUS_BAD_INPUT: the error names the file and what is wrong. */
 Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error);
 /* Lists the steps of a trace, and sorts its events by step; within a step they keep their order. */
 void trace_sort_by_step(Trace *trace, Arena *arena);
+
+/* Adds a line to the notes. */
+void trace_note(Trace *trace, Arena *arena, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* The number of ranks of all replicas of the pipeline together. */
 static inline uint32_t trace_all_ranks(const Trace *trace)

@@ -49,6 +49,14 @@ void text_print(const char *text, size_t length, FILE *stream)
     }
 }
 
+void text_put_lines(const char *head, const char *lines, FILE *stream)
+{
+    for (size_t length; *lines; lines += length) {
+        length = strcspn(lines, "\n") + 1;
+        fprintf(stream, "%s%.*s", head, (int)length, lines);
+    }
+}
+
 static void make_printable(char *text, const char *further_line)
 {
     for (size_t length = strlen(text), bytes; length > 0; text += bytes, length -= bytes) {

@@ -23,6 +23,9 @@ void text_make_message(char *text);
 /* A copy after text_make_printable, in the arena: of a file's name as messages and tables show it. */
 const char *text_printable(const char *text, Arena *arena);
 
+/* Prints each line of a text, which end in newlines, after the same words. */
+void text_put_lines(const char *head, const char *lines, FILE *stream);
+
 /* Writes a JSON string with its quotes. A byte that is not UTF-8 becomes U+FFFD, and < is escaped, so that the string
    may be in the script of a page. */
 void json_put_text(const char *text, size_t length, FILE *stream);

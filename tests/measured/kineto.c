@@ -77,26 +77,30 @@ static void json_gives_its_tokens(void **state)
 static void json_says_what_is_wrong(void **state)
 {
     (void)state;
-    static const char *const wrong[][2] = {
-        {"", ":1: cannot be read as a trace (JSON): there is nothing in the file"},
-        {"{\"a\"", ":1: cannot be read as a trace (JSON): the file ends in the middle"},
-        {"{\n\"a\" 1}", ":2: cannot be read as a trace (JSON): a colon is missing"},
-        {"{\"a\":1 \"b\":2}", ":1: cannot be read as a trace (JSON): a comma is missing"},
-        {"{\"a\":1,}", ":1: cannot be read as a trace (JSON): a key in quotes is missing"},
-        {"[1,]", ":1: cannot be read as a trace (JSON): a value is missing"},
-        {"[1}", ":1: cannot be read as a trace (JSON): a comma is missing"},
-        {"[\"a\nb\"]", ":1: cannot be read as a trace (JSON): a string has a control character in it"},
-        {"[\"\\q\"]", ":1: cannot be read as a trace (JSON): a string has an unknown escape in it"},
-        {"[\"\\u12\"]", ":1: cannot be read as a trace (JSON): a string has an unknown escape in it"},
-        {"[maybe]", ":1: cannot be read as a trace (JSON): a word is none of true, false, null, NaN and Infinity"},
-        {"[] []", ":1: cannot be read as a trace (JSON): something follows the end"},
+    static const struct {
+        const char *text, *place, *fault;
+    } wrong[] = {
+        {"", "1:1", "there is nothing in the file"},
+        {"{\"a\"", "1:5", "the file ends in the middle"},
+        {"{\n\"a\" 1}", "2:5", "a colon is missing"},
+        {"{\"a\":1 \"b\":2}", "1:8", "a comma is missing"},
+        {"{\"a\":1,}", "1:8", "a key in quotes is missing"},
+        {"[1,]", "1:4", "a value is missing"},
+        {"[1}", "1:3", "a comma is missing"},
+        {"[{\"a\": 1},\n {\"b\": 2,", "2:10", "the file ends in the middle"},
+        {"[\"a\nb\"]", "1:4", "a string has a control character in it"},
+        {"[\"\\q\"]", "1:6", "a string has an unknown escape in it"},
+        {"[\"\\u12\"]", "1:8", "a string has an unknown escape in it"},
+        {"[maybe]", "1:7", "a word is none of true, false, null, NaN and Infinity"},
+        {"[] []", "1:4", "something follows the end"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char texts[200] = "", expected[200];
         Error error;
-        Made made = make_text(wrong[i][0]);
+        Made made = make_text(wrong[i].text);
         read_tokens(made.path, texts, sizeof texts, &error);
-        snprintf(expected, sizeof expected, "%s%s", made.path, wrong[i][1]);
+        snprintf(expected, sizeof expected, "%s:%s: cannot be read as a trace (JSON): %s", made.path, wrong[i].place,
+                 wrong[i].fault);
         assert_string_equal(error.text, expected);
         unlink(made.path);
     }
@@ -109,6 +113,22 @@ static void json_says_what_is_wrong(void **state)
     read_tokens(made.path, texts, sizeof texts, &error);
     assert_non_null(strstr(error.text, "more than 64 objects and arrays are nested"));
     unlink(made.path);
+}
+
+/* Chrome's trace format allows an array without its ]. */
+static void json_reads_an_open_array(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"[{\"a\": 1}", "[{\"a\": 1},\n", "[{\"a\": 1}]"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char tokens[100] = "";
+        Error error;
+        Made made = make_text(texts[i]);
+        read_tokens(made.path, tokens, sizeof tokens, &error);
+        assert_string_equal(error.text, "");
+        assert_memory_equal(tokens, "[ { k:a n:1 } ", 14);
+        unlink(made.path);
+    }
 }
 
 /* Strings of 2 to 401 characters, some of which cross the end of the reader's window, and one that is longer than the
@@ -414,7 +434,7 @@ static void missing_fields_do_no_harm(void **state)
         "{\"ph\": \"X\"}",
         "{\"ph\": \"X\", \"cat\": \"kernel\"}",
         "{\"ph\": \"X\", \"cat\": \"kernel\", \"ts\": 1, \"dur\": 1}",
-        "{\"ph\": \"X\", \"cat\": \"kernel\", \"ts\": -1, \"dur\": 1}",
+        "{\"ph\": \"X\", \"cat\": \"kernel\", \"ts\": 1, \"dur\": -1}",
         "{\"ph\": \"X\", \"cat\": \"kernel\", \"ts\": 1e300, \"dur\": 1}",
         "{\"ph\": \"X\", \"cat\": \"kernel\", \"ts\": 99999999999999999999, \"dur\": 1}",
         "{\"ph\": \"X\", \"cat\": \"kernel\", \"ts\": \"1\", \"dur\": 1, \"args\": 5}",
@@ -437,10 +457,10 @@ static void missing_fields_do_no_harm(void **state)
     put_launch(&made, 1, 1);
     put_kernel(&made, "a", 0, 7, 100, 10);
     profile(&profiled, &made, "attention.F = attn\n");
-    assert_int_equal(profiled.trace.kernel_count, 5);
+    assert_int_equal(profiled.trace.kernel_count, 6);
     assert_int_equal(profiled.trace.annotation_count, 2);
     assert_int_equal(profiled.trace.incomplete, 7);
-    assert_int_equal(profiled.profile.orphans, 3);
+    assert_int_equal(profiled.trace.orphans, 4);
     arena_free(&profiled.arena);
 }
 
@@ -493,6 +513,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json_gives_its_tokens),
         cmocka_unit_test(json_says_what_is_wrong),
+        cmocka_unit_test(json_reads_an_open_array),
         cmocka_unit_test(json_reads_across_its_window),
         cmocka_unit_test(patterns_match),
         cmocka_unit_test(launches_belong_to_annotations_on_any_thread),
