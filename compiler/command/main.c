@@ -141,7 +141,7 @@ static Status write_outputs(const Job *job, Error *error)
         TRY(write_program(c->program, options->output, error));
     for (int i = 0; i < options->emit_count; i++) {
         OutputFile file;
-        TRY(file_begin(options->emit[i].file, &file, error));
+        TRY(file_begin_text(options->emit[i].file, &file, error));
         Emission emission = emission_of(job);
         emission.terminal = terminal_of(file.stream, (uint32_t)options->width);
         emit(&emission, options->emit[i].kind, file.stream);
@@ -311,7 +311,7 @@ static Status write_comparison(const Job *job, const Comparison *comparison, Err
     pictures[1].times = &comparison->measured;
     for (int i = 0; i < job->options.emit_count; i++) {
         OutputFile file;
-        TRY(file_begin(job->options.emit[i].file, &file, error));
+        TRY(file_begin_text(job->options.emit[i].file, &file, error));
         if (job->options.emit[i].kind == EMIT_SVG)
             emit_svg(&pictures[0], &pictures[1], (uint32_t)job->options.width, c->arena, file.stream);
         else

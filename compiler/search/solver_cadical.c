@@ -23,7 +23,7 @@ Solver *solver_new(bool (*stop)(void *context), void *context)
     if (!solver)
         return NULL;
     *solver = (Solver){ccadical_init(), stop, context};
-    ccadical_set_option(solver->of, "quiet", 1); /* standard output is for the forms of --emit */
+    ccadical_set_option(solver->of, "quiet", 1);        /* standard output is for the forms of --emit */
     ccadical_set_option(solver->of, "inprocessing", 0); /* all proofs measured were faster without inprocessing */
     ccadical_set_terminate(solver->of, solver, terminate);
     return solver;

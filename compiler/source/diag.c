@@ -226,7 +226,8 @@ static void put_line(const char *text, FILE *stream)
 
 static void print_entry(const Source *source, Span span, const char *what, const char *text, FILE *stream)
 {
-    fprintf(stream, "%s:%u:%u: %s: ", source->path, source_line(source, span.begin), source_column(source, span.begin), what);
+    fprintf(stream, "%s:%u:%u: %s: ", source->path, source_line(source, span.begin), source_column(source, span.begin),
+            what);
     put_line(text, stream);
     print_line(source, span, stream);
 }

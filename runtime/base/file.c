@@ -295,9 +295,21 @@ static bool put_in_place(OutputFile *file)
     return sync_folder(file->path);
 }
 
+/* Ends the compression, if there is one. False: the last compressed data could not be written. */
+static bool end_compression(OutputFile *file)
+{
+    FILE *const stream = file->compressed ? file->stream : NULL;
+    if (!stream)
+        return true;
+    const bool good = !ferror(stream);
+    file->stream = file->compressed;
+    file->compressed = NULL;
+    return fclose(stream) == 0 && good;
+}
+
 Status file_finish(OutputFile *file, Error *error)
 {
-    bool good = put_in_place(file);
+    bool good = end_compression(file) && put_in_place(file);
     int reason = errno;
     if (good && file->path) {
         good = fclose(file->stream) == 0;
@@ -313,6 +325,7 @@ Status file_finish(OutputFile *file, Error *error)
 
 void file_abandon(OutputFile *file)
 {
+    end_compression(file);
     if (file->temporary && !file->nameless)
         unlink(file->temporary); /* before fclose, which releases the lock */
     if (file->stream && file->path)

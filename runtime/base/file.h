@@ -21,11 +21,14 @@ Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Err
    this holds for "-" (standard output), a device or a pipe: data go there directly. */
 typedef struct OutputFile {
     FILE *stream;           /* write here */
+    FILE *compressed;       /* where the compressed data of `stream` go; NULL: `stream` does not compress */
     char *path, *temporary; /* path NULL: standard output */
     bool nameless;
 } OutputFile;
 
 Status file_begin(const char *path, OutputFile *file, Error *error);
+/* The same for text and traces: the data are compressed if the path ends in .gz. */
+Status file_begin_text(const char *path, OutputFile *file, Error *error);
 /* What file_begin does for every path but "-" (standard output). libdps calls it: there "-" has no special meaning. */
 Status file_begin_path(const char *path, OutputFile *file, Error *error);
 /* Checks whether file_begin would succeed: calls it, and removes the temporary file. For a pipe it only checks the

@@ -125,7 +125,8 @@ EXCHANGE(counts_wait)
             error, STATUS_RUN_FAILED,
             "%s of layer %u: the experts of this rank get %zu rows, but --expert-rows has planned room for %zu: "
             "these need --expert-rows %.10g, and others may need more; without it there is room for the worst case",
-            op->exchange->what, op->exchange->flight.layer, rows, op->exchange->room, ceil(100 * (double)rows / (double)op->exchange->equal) / 100);
+            op->exchange->what, op->exchange->flight.layer, rows, op->exchange->room,
+            ceil(100 * (double)rows / (double)op->exchange->equal) / 100);
     return STATUS_OK;
 }
 

@@ -200,7 +200,7 @@ static Status tell_ready(Rank *rank, Error *error)
 static Status write_named(Rank *rank, const char *path, Status (*write)(Rank *, FILE *, Error *), Error *error)
 {
     OutputFile file;
-    TRY(file_begin(path, &file, error));
+    TRY((write == trace_steps ? file_begin_text : file_begin)(path, &file, error));
     Status status = write(rank, file.stream, error);
     if (status == STATUS_OK)
         return file_finish(&file, error);

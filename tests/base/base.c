@@ -215,7 +215,9 @@ static void terminals_are_shown_characters_only(void **state)
     assert_string_equal(text, "a?[31m b??c??1m \xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80");
     Error error;
     error_set(&error, STATUS_OK, "%s: deadlock\n  rank 0", "a\nb\033");
-    error_prefix(&error, "%s: ", "\xc2\x9b" "c");
+    error_prefix(&error, "%s: ",
+                 "\xc2\x9b"
+                 "c");
     assert_string_equal(error.text, "??c: a?b?: deadlock\n  rank 0");
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
         assert_written(text_print, no_characters[i], marks[i]);
