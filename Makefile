@@ -42,11 +42,6 @@ COMPILING   = -I. -I$(BUILD) -MMD -MP $(CPPFLAGS) -std=c11 -D_GNU_SOURCE -g $(OP
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-# --- CUDA: its runtime is linked statically if the toolkit is installed; else --device cuda fails with a message ---
-CUDA_HOME ?= /usr/local/cuda
-CUDART    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(wildcard $(CUDA_HOME)/lib64/libcudart_static.a))
-NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
-
 # --- CaDiCaL, a SAT solver: dpc --prove needs it; without it dpc says so ---
 CADICAL_HOME ?= /usr /usr/local
 CADICAL      := $(if $(wildcard $(CADICAL_HOME:=/include/ccadical.h)),-lcadical -lstdc++)
@@ -57,13 +52,13 @@ MPICC := $(shell command -v mpicc 2>/dev/null)
 # --- settings: a file of the build folder has the flags, others what was found. What depends on one is built anew if it changes ---
 SETTING_flags   := $(CC), $(shell LC_ALL=C $(CC) --version 2>/dev/null | head -n 1): $(filter-out -I$(BUILD),$(COMPILING)) $(LDFLAGS)
 SETTING_cadical := $(CADICAL)
-SETTING_cuda    := $(if $(CUDART),$(CUDA_HOME))
 SETTING_mpi     := $(realpath $(MPICC))
 settings         = $(BUILD)/settings/$(1)
 same             = $(and $(findstring <$(1)>,<$(2)>),$(findstring <$(2)>,<$(1)>))
 written          = $(call same,$(SETTING_$(1)),$(file <$(call settings,$(1))))
 .PHONY: FORCE
-$(foreach name,flags cadical cuda mpi,$(if $(call written,$(name)),,$(eval $(call settings,$(name)): FORCE)))
+noted            = $(if $(call written,$(1)),,$(eval $(call settings,$(1)): FORCE))
+$(foreach name,flags cadical mpi,$(call noted,$(name)))
 $(BUILD)/settings/%:
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$(SETTING_$*))' >$@
@@ -75,8 +70,7 @@ objects = $(patsubst %.c,$(BUILD)/%.o,$(1))
 BASE      := $(call objects,$(call sources,runtime/base))
 BALANCE   := $(call objects,$(call sources,balance))
 PROGRAM   := $(call objects,$(call sources,runtime/program))
-DEVICE    := $(filter-out %/$(if $(CUDART),cuda_absent.o,cuda_runtime.o),$(call objects,$(call sources,runtime/device))) \
-             $(BUILD)/runtime/device/cuda_images.o
+DEVICE    := $(call objects,$(call sources,runtime/device))
 TRANSPORT := $(call objects,$(filter-out runtime/transport/mpi%,$(call sources,runtime/transport)))
 MODEL     := $(call objects,$(call sources,runtime/model))
 EXECUTOR  := $(call objects,$(call sources,runtime/executor))
@@ -88,12 +82,12 @@ GRAMMAR   := $(BUILD)/grammar/schedule.tab.o $(BUILD)/grammar/schedule.lex.o
 COMPILER  := $(filter-out %/$(if $(CADICAL),solver_absent.o,solver_cadical.o), \
              $(GRAMMAR) $(call objects,$(call sources,grammar) $(call sources,compiler) $(call sources,compiler/*)))
 
-LIBRARIES := base balance program device launcher transport model executor simulator trainer command compiler mock
+LIBRARIES := base balance program device launcher transport model executor simulator trainer command compiler cuda mock
 library    = $(BUILD)/lib$(1).a
 $(call library,base):      $(BASE)
 $(call library,balance):   $(BALANCE)
 $(call library,program):   $(PROGRAM)
-$(call library,device):    $(DEVICE) $(call settings,cuda)
+$(call library,device):    $(DEVICE)
 $(call library,transport): $(TRANSPORT)
 $(call library,model):     $(MODEL)
 $(call library,executor):  $(EXECUTOR)
@@ -102,7 +96,6 @@ $(call library,trainer):   $(TRAINER)
 $(call library,launcher):  $(LAUNCHER)
 $(call library,command):   $(COMMAND)
 $(call library,compiler):  $(COMPILER) $(call settings,cadical)
-$(call library,mock):   $(call objects,$(wildcard tests/cuda/mock/*.c))
 $(BUILD)/lib%.a:
 	@rm -f $@
 	$(AR) rcs $@ $(filter %.o,$^)
@@ -114,11 +107,11 @@ DPRUN_LIBRARIES    := command trainer balance simulator executor model device tr
 libraries = $(foreach name,$(1),$(call library,$(name)))
 
 DPC_LIBS   := -lz -lm
-DPRUN_LIBS := -ldnnl $(if $(CUDART),$(CUDART) -lrt) -lz -ldl -lm
+DPRUN_LIBS := -ldnnl -lz -ldl -lm
+PLUGINS    := $(if $(MPICC),$(BUILD)/dprun-mpi.so)
 
 .PHONY: all
-all: $(BUILD)/dpc $(BUILD)/dprun $(BUILD)/libdps.so $(BUILD)/libdps.a $(if $(MPICC),$(BUILD)/dprun-mpi.so)
-	$(if $(CUDART),,@echo "no CUDA toolkit in $(CUDA_HOME): this dprun has no device for GPUs (set CUDA_HOME)")
+all: $(BUILD)/dpc $(BUILD)/dprun $(BUILD)/libdps.so $(BUILD)/libdps.a plugins
 
 $(BUILD)/dpc: $(BUILD)/compiler/command/main.o $(call libraries,$(COMPILER_LIBRARIES))
 	$(CC) $(LINKING) -o $@ $^ $(CADICAL) $(DPC_LIBS)
@@ -147,40 +140,11 @@ $(BUILD)/dprun-mpi.so: $(MPI_SOURCES) $(wildcard runtime/transport/*.h runtime/b
 	@mkdir -p $(@D)
 	OMPI_CC=$(CC) $(MPICC) $(COMPILING) $(LDFLAGS) -shared -o $@ $(filter %.c,$^)
 
-# The GPU kernels. dprun contains their sources for NVRTC and, if GPU_CODE is set, machine code for the common architectures.
-# nvcc compiles a source that has compute types once for each type and architecture, any other source once, for sm_90a. That
-# takes minutes, so all build folders share the result.
-GPU_CODE     ?= $(or $(wildcard /dev/nvidiactl),$(filter gpu-code gpu-kit bench-gpu install,$(MAKECMDGOALS)))
-KERNELS      := $(wildcard runtime/device/kernels/*.cu)
-KERNEL_HEADS := $(wildcard runtime/device/kernels/*.h runtime/device/kernels/*.cuh)
-ONE_TYPE     := $(shell grep -L OF_COMPUTE_TYPES $(KERNELS))
-names_of      = $(patsubst runtime/device/kernels/%.cu,build/kernels/%,$(1))
-UNITS        := $(foreach kernel,$(call names_of,$(filter-out $(ONE_TYPE),$(KERNELS))),$(addprefix $(kernel),.f32 .bf16))
-CUBINS       := $(if $(NVCC),$(foreach gpu,sm_80 sm_90a sm_100,$(addsuffix .$(gpu).cubin,$(UNITS))) \
-                    $(addsuffix .sm_90a.cubin,$(call names_of,$(ONE_TYPE))))
-CUBINS       := $(filter-out %/fused.bf16.sm_90a.cubin,$(CUBINS)) # hopper.cu has the fused kernel for this type and GPU
-# The parts of the stem of a .cubin, which is NAME.sm_N or NAME.TYPE.sm_N: kernel, GPU, compute type.
-name_of = $(firstword $(subst ., ,$(1)))
-gpu_of  = $(lastword $(subst ., ,$(1)))
-type_of = $(if $(word 3,$(subst ., ,$(1))),$(word 2,$(subst ., ,$(1))))
-$(CUBINS): build/kernels/%.cubin:
-	@mkdir -p $(@D)
-	$(NVCC) -cubin -std=c++17 -gencode=arch=compute$(subst sm,,$(call gpu_of,$*)),code=$(call gpu_of,$*) -Xptxas -v \
-	    $(addprefix -DONLY_,$(call type_of,$*)) -MMD -MP -MF $@.d -MT $@ -o $@.$(notdir $(BUILD)) \
-	    runtime/device/kernels/$(call name_of,$*).cu 2> $@.log || { cat $@.log >&2; exit 1; }
-	@mv $@.$(notdir $(BUILD)) $@
--include $(wildcard $(CUBINS:=.d))
-$(filter-out $(basename $(wildcard $(CUBINS:=.d))),$(CUBINS)): $(KERNELS) $(KERNEL_HEADS) # until nvcc has written its .d file
-
-.PHONY: gpu-code
-gpu-code: $(CUBINS)
-	$(if $(NVCC),,@echo "no nvcc in $(CUDA_HOME): no machine code for GPUs; NVRTC compiles the kernels at the first start")
-
-$(BUILD)/runtime/device/cuda_images.c: runtime/device/kernels/embed.sh $(KERNELS) $(KERNEL_HEADS) $(if $(GPU_CODE),$(CUBINS))
-	@mkdir -p $(@D)
-	@sh $^ > $@
-$(BUILD)/runtime/device/cuda_runtime.o: COMPILING += -isystem $(CUDA_HOME)/include
-$(BUILD)/runtime/device/cuda_runtime.o $(BUILD)/tests/gpu/runtime.o: $(call settings,cuda)
+# The CUDA device and the NCCL transport are another one.
+tests_of = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/*.c))
+include runtime/cuda/cuda.mk
+.PHONY: plugins
+plugins: $(PLUGINS)
 
 # --- generated sources, only in the build folder ---
 $(BUILD)/grammar/schedule.tab.c $(BUILD)/grammar/schedule.tab.h &: grammar/schedule.y
@@ -227,18 +191,18 @@ TEST_LIBRARIES_model     := model transport launcher device base
 TEST_LIBRARIES_transport := transport launcher base
 TEST_LIBRARIES_executor  := executor transport launcher program base
 TEST_LIBRARIES_exec      := compiler $(DPRUN_LIBRARIES)
-TEST_LIBRARIES_cuda      := mock compiler $(DPRUN_LIBRARIES)
-TEST_LIBRARIES_gpu       := device base
+TEST_LIBRARIES_cuda      := cuda mock compiler $(DPRUN_LIBRARIES)
+TEST_LIBRARIES_gpu       := cuda device transport launcher base
 TEST_LINK_search         := $(CADICAL)
 TEST_LINK_library        := -L$(BUILD) -ldps -Wl,-rpath,'$$$$ORIGIN/../..'
-TEST_LINK_gpu            := -lstdc++
+TEST_LINK_cuda           := -Wl,-u,device_cuda,-u,transport_nccl
+TEST_LINK_gpu            := $(CUDART_LIBS) -lstdc++
 # Each program runs under a limit of time, TEST_LIMIT seconds (limit.h); those that start many others, under a longer one.
 $(BUILD)/tests/limit/limit: %: %.o
 	$(CC) $(LINKING) -o $@ $<
 $(TEST_FOLDERS:%=check-%) check-gpu-code check-python check-python-torch check-torch check-fuzz: $(BUILD)/tests/limit/limit
 LIMITED  = $(BUILD)/tests/limit/limit 1
 LIMITED4 = $(BUILD)/tests/limit/limit 4
-tests_of = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/*.c))
 TESTS := $(foreach folder,$(TEST_FOLDERS),$(call tests_of,$(folder)))
 
 define test_folder
@@ -255,47 +219,6 @@ $(BUILD)/tests/exec/allocations: LINKING += -Wl,--wrap=malloc,--wrap=calloc,--wr
 
 # The tests of libdps use it as other programs do: they link to nothing else of this project.
 $(call tests_of,library): | $(BUILD)/libdps.so
-
-# --- the kernels, compiled as C++ for the CPU ---
-# Unless SANITIZE is set, kernels.cpp is compiled with -fsanitize=thread, which inserts a call at each memory access, but is not
-# linked to TSan. tests/gpu/accesses.cpp has the called functions: they report each access to the emulation.
-CXX       := $(if $(findstring clang,$(CC)),clang++,g++)
-CXXFLAGS   = $(subst -std=c11,-std=c++17,$(COMPILING)) -DKERNELS_EMULATED -Itests/gpu -Wno-psabi
-EMULATION := $(patsubst %,$(BUILD)/tests/gpu/%.o,simt simt_warp simt_hopper kernels $(if $(SANITIZE),,accesses))
-$(call tests_of,gpu): $(EMULATION)
-$(BUILD)/tests/gpu/%.o: tests/gpu/%.cpp $(call settings,flags)
-	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS) -c -o $@ $<
-ifeq ($(SANITIZE),)
-$(BUILD)/tests/gpu/kernels.o: CXXFLAGS += -fsanitize=thread
-endif
-
-# Checks the machine code of the kernels: spilled registers, loads that may be stale.
-.PHONY: check-gpu-code
-check-gpu-code: gpu-code $(BUILD)/tests/gpu/registers $(BUILD)/tests/gpu/loads
-	$(LIMITED) $(BUILD)/tests/gpu/registers
-	$(LIMITED) $(BUILD)/tests/gpu/loads
-
-# This test replaces functions of NVIDIA's CUDA runtime to see which arguments the project's calls pass.
-$(BUILD)/tests/gpu/runtime.o: COMPILING += -isystem $(CUDA_HOME)/include
-$(BUILD)/tests/gpu/runtime: LINKING += -Wl,--wrap=cudaLaunchKernelExC,--wrap=cudaGetDriverEntryPointByVersion,--wrap=cudaKernelSetAttributeForDevice
-
-# A fake NCCL, which runs on the streams of the mock CUDA runtime.
-$(BUILD)/tests/cuda/fake/libnccl.so.2: tests/cuda/fake/nccl.c tests/cuda/fake/nccl.h tests/cuda/mock/mock.h $(call settings,flags)
-	@mkdir -p $(@D)
-	$(CC) $(COMPILING) $(LDFLAGS) -shared -o $@ $<
-FINDING_FAKES := -Wl,--disable-new-dtags,-rpath,$(BUILD)/tests/cuda/fake
-$(BUILD)/tests/cuda/nccl $(BUILD)/tests/cuda/orders: | $(BUILD)/tests/cuda/fake/libnccl.so.2
-$(BUILD)/tests/cuda/nccl $(BUILD)/tests/cuda/orders: LINKING += $(FINDING_FAKES)
-
-# dprun with the mock CUDA runtime and the fake NCCL, for mpirun to start.
-$(BUILD)/tests/cuda/fake/dprun: $(BUILD)/tests/cuda/fake/dprun.o $(BUILD)/runtime/command/main.o $(call libraries,mock $(DPRUN_LIBRARIES)) \
-    | $(BUILD)/tests/cuda/fake/libnccl.so.2 $(if $(MPICC),$(BUILD)/tests/cuda/fake/dprun-mpi.so)
-	$(CC) $(LINKING) $(FINDING_FAKES) -rdynamic -o $@ $^ $(DPRUN_LIBS)
-$(BUILD)/tests/cuda/fake/dprun-mpi.so: $(BUILD)/dprun-mpi.so
-	@mkdir -p $(@D)
-	@ln -sfr $< $@
-$(BUILD)/tests/cuda/processes: | $(BUILD)/tests/cuda/fake/dprun
 
 # --- the Python package. The wheel contains libdps and the schedules; python/backend.py makes it, also for pip ---
 .PHONY: wheel check-python check-python-torch
@@ -392,24 +315,6 @@ bench-torch:
 	@$(TESTING_PYTHON) $(BENCH_TORCH) tests/python/torch/bench.py
 	$(if $(DUALPIPE),@for ranks in 2 4; do $(TESTING_PYTHON) $(BENCH_TORCH) tests/python/torch/peers.py $(DUALPIPE) $$ranks $(ROUNDS) || exit 1; done)
 
-# --- a package for a machine with a GPU and perhaps nothing else: programs, libraries and schedules in one folder ---
-GPU_KIT      := $(BUILD)/gpu
-GPU_PROGRAMS := operations speed overlap
-$(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%): %: %.o $(call libraries,model device base)
-	$(CC) $(LINKING) -o $@ $^ $(DPRUN_LIBS) -lcmocka
-.PHONY: gpu-kit bench-gpu
-gpu-kit: all $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%)
-	@rm -rf $(GPU_KIT) && mkdir -p $(GPU_KIT)/lib/base
-	@cp tests/gpu/run.sh $(BUILD)/dpc $(BUILD)/dprun $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%) $(GPU_KIT)
-	@ldd $(GPU_KIT)/dpc $(GPU_KIT)/dprun $(GPU_PROGRAMS:%=$(GPU_KIT)/%) | awk -v kit=$(GPU_KIT)/lib/ '$$3 ~ /^\// && $$1 !~ /^lib(c|m)\.so/ { \
-	    print "cp -L", $$3, kit ($$1 ~ /^lib(gcc_s|stdc\+\+)\.so/ ? "base" : "") }' | sort -u | sh
-	@for schedule in schedules/*.dps; do name=$$(basename $$schedule .dps); \
-	    $(BUILD)/dpc --ranks 4 --microbatches 8 $$schedule -o $(GPU_KIT)/$$name.bin >/dev/null 2>&1 || $(BUILD)/dpc $$schedule -o $(GPU_KIT)/$$name.bin >/dev/null; done
-	@tar -czf $(GPU_KIT).tar.gz -C $(BUILD) gpu
-	@echo "$(GPU_KIT).tar.gz: unpack it on the machine and run  sh gpu/run.sh"
-bench-gpu: gpu-kit
-	sh $(GPU_KIT)/run.sh tests/gpu/results
-
 # --- layout: .clang-format for C, C++ and CUDA; flex and bison by hand. Versions of clang-format give different results ---
 LAID_OUT := $(shell find balance compiler library runtime tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp')
 .PHONY: format check-format
@@ -486,7 +391,7 @@ SHARED  := README.md grammar/LANGUAGE.md $(wildcard schedules/*.dps schedules/*.
 .PHONY: install install-library uninstall
 install: all install-library
 	install -D -t "$(DESTDIR)$(PREFIX)/bin" $(BUILD)/dpc $(BUILD)/dprun
-	$(if $(MPICC),install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/dprun" $(BUILD)/dprun-mpi.so)
+	$(if $(PLUGINS),install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/dprun" $(PLUGINS))
 	for page in $(MANUALS); do install -D -m 644 -t "$(DESTDIR)$(PREFIX)/share/man/man$${page##*.}" $$page || exit 1; done
 	for file in $(SHARED); do install -D -m 644 $$file "$(DESTDIR)$(PREFIX)/share/dpc/$$file" || exit 1; done
 install-library: $(BUILD)/libdps.so $(BUILD)/libdps.a

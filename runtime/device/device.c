@@ -1,36 +1,56 @@
 #include "runtime/device/device.h"
 
+#include "runtime/base/plugin.h"
+
 #include <string.h>
 
-static const DeviceTable *const tables[] = {&device_cpu, &device_cuda, &device_cuda_fp32, &device_oracle};
-static const char device_names[] = "cpu, cuda, cuda-fp32, oracle";
+static const struct {
+    const char *name;
+    const DeviceTable *table; /* NULL: it is in dprun-cuda.so */
+    const char *symbol;
+} devices[] = {{"cpu", &device_cpu, NULL},
+               {"cuda", NULL, "device_cuda"},
+               {"cuda-fp32", NULL, "device_cuda_fp32"},
+               {"oracle", &device_oracle, NULL}};
+
+static Status find(const char *name, const DeviceTable **table, Error *error)
+{
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
+        if (strcmp(devices[i].name, name) == 0) {
+            const void *found = devices[i].table;
+            if (!found)
+                TRY(plugin_table(&plugin_cuda, devices[i].symbol, &found, error));
+            *table = found;
+            return STATUS_OK;
+        }
+    return error_set(error, STATUS_BAD_USAGE, "no device '%s'; there are: cpu, cuda, cuda-fp32, oracle", name);
+}
 
 const char *device_choose(const char *name)
 {
     Error unheard;
+    const DeviceTable *table;
     if (strcmp(name, "auto") == 0)
-        return device_cuda.probe(&unheard) == STATUS_OK ? device_cuda.name : device_cpu.name;
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        if (strcmp(tables[i]->name, name) == 0)
-            return tables[i]->name;
-    return NULL;
+        return find("cuda", &table, &unheard) == STATUS_OK && table->probe(&unheard) == STATUS_OK ? "cuda" : "cpu";
+    return find(name, &table, &unheard) == STATUS_BAD_USAGE ? NULL : name;
+}
+
+static Status open_it(const char *name, int index, Device **opened, Error *error)
+{
+    const DeviceTable *table;
+    TRY(find(name, &table, error));
+    TRY(table->open(index, opened, error));
+    (*opened)->run = table;
+    return STATUS_OK;
 }
 
 Status device_open(const char *name, int index, Device **opened, Error *error)
 {
     *opened = NULL;
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        if (strcmp(tables[i]->name, name) != 0)
-            continue;
-        const Status status = tables[i]->open(index, opened, error);
-        if (status != STATUS_OK) {
-            error_prefix(error, "device %s: ", name);
-            return status;
-        }
-        (*opened)->run = tables[i];
-        return STATUS_OK;
-    }
-    return error_set(error, STATUS_BAD_USAGE, "no device '%s'; there are: %s", name, device_names);
+    const Status status = open_it(name, index, opened, error);
+    if (status == STATUS_RUN_FAILED)
+        error_prefix(error, "device %s: ", name);
+    return status;
 }
 
 void device_close(Device *device)

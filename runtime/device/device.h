@@ -235,7 +235,7 @@ void device_close(Device *device);
 /* The kernel for `shape`; makes it if there is none yet. It lives as long as the device. */
 Status device_kernel(Device *device, const KernelShape *shape, const Kernel **kernel, Error *error);
 
-/* The implementations. */
-extern const DeviceTable device_cpu, device_oracle, device_cuda, device_cuda_fp32;
+/* The implementations; those of GPUs are in the plug-in dprun-cuda.so. */
+extern const DeviceTable device_cpu, device_oracle;
 
 #endif

@@ -3,6 +3,7 @@
 #include "runtime/transport/mpi.h"
 
 #include "runtime/base/clock.h"
+#include "runtime/base/plugin.h"
 #include "runtime/launcher/launched.h"
 #include "runtime/transport/limit.h"
 
@@ -372,6 +373,8 @@ static void mpi_close(World *base)
     limit_end(&limit);
     world_free(world);
 }
+
+DEFINE_PLUGIN;
 
 const WorldTable world_mpi = {
     .open = mpi_open,

@@ -6,6 +6,13 @@
 
 #include "runtime/transport/communicator.h"
 
+/* The communicators of a library, in a plug-in (runtime/base/plugin.h). */
+typedef struct TransportLibrary {
+    Status (*load)(Error *error);
+    Connect *connect;    /* makes communicators */
+    void (*abort)(void); /* World.abort_rest */
+} TransportLibrary;
+
 typedef struct Transport {
     const char *name;
     /* true: each rank is a process started by mpirun; false: all ranks are threads of this process */
@@ -18,9 +25,8 @@ typedef struct Transport {
     bool in_order;
     /* true: the transport's waits fail at the deadline; false: the watchdog watches the waiting threads */
     bool own_deadline;
-    Status (*load)(Error *error); /* loads the library that the transport needs; NULL: it needs none */
-    Connect *connect;             /* makes communicators; NULL: World.run->connect does */
-    void (*abort_rest)(void);     /* World.abort_rest */
+    /* the name of its TransportLibrary in dprun-cuda.so; NULL: World.run->connect makes communicators */
+    const char *library;
 } Transport;
 
 /* Ends with a NULL name. Two transports may have the same name if they differ in `processes`. */

@@ -1,8 +1,8 @@
 /* Measures how long the host takes per F&B on the CUDA device, without the calls of CUDA; and the predicted gain of the
    planned order of its tiles on a GPU. Prints lines: name value unit. */
 
-#include "runtime/device/cuda.h"
-#include "runtime/device/fused.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/fused.h"
 #include "runtime/model/model.h"
 #include "tests/bench/no_cuda.h"
 #include "tests/gpu/run/measure.h"

@@ -5,7 +5,7 @@
    are those of the host. */
 
 #include "runtime/base/clock.h"
-#include "runtime/device/cuda.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdlib.h>
 #include <string.h>

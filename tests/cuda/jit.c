@@ -1,7 +1,7 @@
 /* Kernels compiled by a mock compiler: when the compiler is called, which results are cached, what happens with damaged
    files of the cache, how the cache is trimmed, and that threads which start together compile each kernel once. */
 
-#include "runtime/device/jit.h"
+#include "runtime/cuda/jit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

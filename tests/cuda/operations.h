@@ -5,7 +5,7 @@
    are NaN before the call unless the operation adds to them, with shapes that do not divide into tiles and shapes of
    many tiles. Two programs run this: one on the mock runtime, one on a GPU. */
 
-#include "runtime/device/cuda.h"
+#include "runtime/cuda/cuda.h"
 #include "tests/device/pair.h"
 #include "tests/device/wrong.h"
 

@@ -1,12 +1,12 @@
 #ifndef TESTS_GPU_EMULATION_H
 #define TESTS_GPU_EMULATION_H
 
-/* Runs the kernels of runtime/device/kernels on the CPU: threads are fibers, memory is the host's. Tests compare the
+/* Runs the kernels of runtime/cuda/kernels on the CPU: threads are fibers, memory is the host's. Tests compare the
    numbers. The emulation itself finds barriers that not all threads reach, collective instructions on which a warp's
    lanes disagree, asynchronous copies that no thread waits for, and misaligned addresses. In builds without a sanitizer
    it sees every access, and also finds races in shared memory and accesses beyond its end. */
 
-#include "runtime/device/kernels/kernels.h"
+#include "runtime/cuda/kernels/kernels.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,7 +1,7 @@
 /* Kernels with faults that the emulation must find, and a few kernels without a fault. */
 
-#include "runtime/device/kernels/elements.cuh"
-#include "runtime/device/kernels/instructions_hopper.cuh"
+#include "runtime/cuda/kernels/elements.cuh"
+#include "runtime/cuda/kernels/instructions_hopper.cuh"
 
 KERNEL faulty_barrier(KERNEL_PARAMETER Copy)
 {

@@ -1,7 +1,7 @@
 /* A fused launch gives the bits of its operations run one after another, for 1, 3 and 5 blocks. The host detects tables
    that lack a tile or have a cycle. */
 
-#include "runtime/device/fused.h"
+#include "runtime/cuda/fused.h"
 #include "runtime/model/random.h"
 #include "tests/gpu/emulation.h"
 #include "tests/gpu/fused_check.h"

@@ -3,7 +3,7 @@
 
 /* Proves that the table of a fused launch runs every tile once and ends. */
 
-#include "runtime/device/kernels/kernels.h"
+#include "runtime/cuda/kernels/kernels.h"
 #include "runtime/base/status.h"
 
 #include <stdbool.h>

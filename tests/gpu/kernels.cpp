@@ -1,12 +1,12 @@
 /* All kernels as plain C++. In a build without a sanitizer, only this file is compiled with -fsanitize=thread: every
    access then calls a function of accesses.cpp. */
 
-#include "runtime/device/kernels/attention.cu"
-#include "runtime/device/kernels/fused.cu"
-#include "runtime/device/kernels/hopper.cu"
-#include "runtime/device/kernels/layers.cu"
-#include "runtime/device/kernels/product.cu"
-#include "runtime/device/kernels/training.cu"
+#include "runtime/cuda/kernels/attention.cu"
+#include "runtime/cuda/kernels/fused.cu"
+#include "runtime/cuda/kernels/hopper.cu"
+#include "runtime/cuda/kernels/layers.cu"
+#include "runtime/cuda/kernels/product.cu"
+#include "runtime/cuda/kernels/training.cu"
 
 #include "tests/gpu/faulty.cuh"
 #include "tests/gpu/simt_run.h"

@@ -4,8 +4,8 @@
    loads. Reads the code with nvdisasm of the CUDA toolkit; skipped without nvdisasm, or if nvcc has not compiled the
    kernels. */
 
-#include "runtime/device/jit.h"
-#include "runtime/device/kernels/kernels.h"
+#include "runtime/cuda/jit.h"
+#include "runtime/cuda/kernels/kernels.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,33 +84,27 @@ static void require_disassembler(void)
     }
 }
 
-static void assert_fresh(const char *unit, const char *architecture, const char *kernel)
+static void assert_fresh(const char *unit, const char *kernel)
 {
     char file[200];
-    snprintf(file, sizeof file, "build/kernels/%s.%s.cubin", unit, architecture);
+    snprintf(file, sizeof file, "build/kernels/%s.sm_90a.cubin", unit);
     if (access(file, R_OK) != 0) {
         puts("SKIPPED: no machine code for GPUs; `make gpu-code` compiles it with nvcc");
         skip();
     }
     const Loads loads = loads_of(file, kernel);
     if (loads.faults > 0)
-        fail_msg("%s, %s: %u loads may be stale; %s", architecture, kernel, loads.faults, loads.first);
+        fail_msg("%s: %u loads may be stale; %s", kernel, loads.faults, loads.first);
     if (loads.all < 100 || loads.waits == 0)
-        fail_msg("%s, %s: %u loads, %u of counters: that is not its code", architecture, kernel, loads.all,
-                 loads.waits);
+        fail_msg("%s: %u loads, %u of counters: that is not its code", kernel, loads.all, loads.waits);
 }
 
 static void test_fused(void **state)
 {
     (void)state;
     require_disassembler();
-    static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
-    for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++) {
-        assert_fresh("fused.f32", architectures[a], "fused_f32");
-        if (strcmp(architectures[a], "sm_90a") != 0)
-            assert_fresh("fused.bf16", architectures[a], "fused_bf16");
-    }
-    assert_fresh("hopper", "sm_90a", "fused_hopper");
+    assert_fresh("fused.f32", "fused_f32");
+    assert_fresh("hopper", "fused_hopper");
 }
 
 /* Two kernels with a fault each, and one (fresh) without, to check that faults are detected and nothing else. */
@@ -127,35 +121,31 @@ static void test_faults_are_found(void **state)
 {
     (void)state;
     require_disassembler();
-    static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
     const Nvrtc *nvrtc;
     Error error = {""};
     if (jit_open(&nvrtc, &error) != STATUS_OK) {
         printf("SKIPPED: %s\n", error.text);
         skip();
     }
-    for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++) {
-        const JitSource source = {.name = "faulty", .text = faulty, .architecture = architectures[a]};
-        JitImage image;
-        if (jit_compile(nvrtc, "", 1, &source, &image, &error) != STATUS_OK)
-            fail_msg("%s", error.text);
-        char file[] = "/tmp/loads-XXXXXX";
-        const int descriptor = mkstemp(file);
-        assert_true(descriptor >= 0);
-        assert_int_equal(write(descriptor, image.code, image.bytes), image.bytes);
-        close(descriptor);
-        free(image.code);
-        const Loads constant = loads_of(file, "constant"), stale = loads_of(file, "stale"),
-                    fresh = loads_of(file, "fresh");
-        const Loads none = loads_of(file, "fused_f32");
-        unlink(file);
-        assert_int_equal(constant.faults, 1);
-        assert_int_equal(stale.faults, 1);
-        assert_true(stale.waits > 0);
-        assert_int_equal(fresh.faults, 0);
-        assert_true(fresh.waits > 0 && fresh.all > fresh.waits);
-        assert_int_equal(none.all, 0);
-    }
+    const JitSource source = {.name = "faulty", .text = faulty, .architecture = "sm_90a"};
+    JitImage image;
+    if (jit_compile(nvrtc, "", 1, &source, &image, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    char file[] = "/tmp/loads-XXXXXX";
+    const int descriptor = mkstemp(file);
+    assert_true(descriptor >= 0);
+    assert_int_equal(write(descriptor, image.code, image.bytes), image.bytes);
+    close(descriptor);
+    free(image.code);
+    const Loads constant = loads_of(file, "constant"), stale = loads_of(file, "stale"), fresh = loads_of(file, "fresh");
+    const Loads none = loads_of(file, "fused_f32");
+    unlink(file);
+    assert_int_equal(constant.faults, 1);
+    assert_int_equal(stale.faults, 1);
+    assert_true(stale.waits > 0);
+    assert_int_equal(fresh.faults, 0);
+    assert_true(fresh.waits > 0 && fresh.all > fresh.waits);
+    assert_int_equal(none.all, 0);
 }
 
 int main(void)

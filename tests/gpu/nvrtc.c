@@ -4,8 +4,8 @@
    shows how long a first start takes. */
 
 #include "runtime/base/clock.h"
-#include "runtime/device/cuda.h"
-#include "runtime/device/jit.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/jit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
    as much memory as with the best height of bands. This is what the L2 cache must load from memory if it keeps
    everything while a wave runs. */
 
-#include "runtime/device/kernels/kernels.h"
+#include "runtime/cuda/kernels/kernels.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

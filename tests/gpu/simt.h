@@ -1,7 +1,7 @@
 #ifndef TESTS_GPU_SIMT_H
 #define TESTS_GPU_SIMT_H
 
-/* Replaces CUDA C++, and instructions.cuh and instructions_hopper.cuh of runtime/device/kernels, when kernels are
+/* Replaces CUDA C++, and instructions.cuh and instructions_hopper.cuh of runtime/cuda/kernels, when kernels are
    compiled as plain C++. */
 
 #include <cmath>

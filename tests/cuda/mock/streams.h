@@ -7,7 +7,7 @@
 
 #include "tests/cuda/mock/fused.h"
 
-#include "runtime/device/cuda.h"
+#include "runtime/cuda/cuda.h"
 
 #include <pthread.h>
 
