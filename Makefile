@@ -12,6 +12,7 @@
 #   make bench     prints the figures of HACKING.md                                make fuzz       runs the fuzz targets
 #   make rebase    rewrites golden tests, pages and the README's picture           make format    lays out the sources
 #   make clean     removes build/                                                  make wheel     packs the Python package
+#   make check-fresh  make demo and make test in a bare Debian 12; FRESH=demo: only the demo
 #   make install PREFIX=/usr/local DESTDIR=   installs programs, libdps, manual pages, schedules; make uninstall removes them
 
 .DEFAULT_GOAL := all
@@ -355,6 +356,11 @@ TESTING    := $(MAKE) --no-print-directory -s -j2
 UNDER_ASAN := BUILD=$(BUILD)/asan SANITIZE=address,undefined
 UNDER_TSAN := BUILD=$(BUILD)/tsan SANITIZE=thread CC=clang
 
+# The two commands of the README in a bare Debian 12, where nothing is installed; FRESH=demo: only the first.
+.PHONY: check-fresh
+check-fresh:
+	@.ci/fresh $(FRESH)
+
 .PHONY: test test-sanitized
 test:
 	@.ci/packages $(TEST_PACKAGES)
@@ -387,7 +393,7 @@ equal: all $(BUILD)/tests/cuda/fake/dprun
 # --- installation into PREFIX, below DESTDIR for makers of packages ---
 PREFIX  ?= /usr/local
 DESTDIR ?=
-SHARED  := README.md grammar/LANGUAGE.md $(wildcard schedules/*.dps schedules/*.md schedules/*.svg maps/*.map)
+SHARED  := README.md LICENSE grammar/LANGUAGE.md $(wildcard schedules/*.dps schedules/*.md schedules/*.svg maps/*.map)
 .PHONY: install install-library uninstall
 install: all install-library
 	install -D -t "$(DESTDIR)$(PREFIX)/bin" $(BUILD)/dpc $(BUILD)/dprun
@@ -408,4 +414,4 @@ uninstall:
 clean:
 	rm -rf $(BUILD)
 
--include $(shell find $(BUILD) -path $(BUILD)/equal -prune -o -name '*.d' -print 2>/dev/null)
+-include $(shell find $(BUILD) \( -path $(BUILD)/equal -o -path $(BUILD)/fresh \) -prune -o -name '*.d' -print 2>/dev/null)
