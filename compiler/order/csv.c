@@ -1,5 +1,6 @@
 #include "compiler/order/csv.h"
 
+#include "compiler/source/csv_cell.h"
 #include "runtime/base/counted.h"
 #include "runtime/program/program.h"
 
@@ -57,7 +58,9 @@ static void help_cell(Reader *reader, const char *cell)
     const char *const rest = cell + digits + letters;
     const bool is_pass =
         letters == 1 && *rest && !rest[strspn(rest, "0123456789")] && (!digits || islower((unsigned char)cell[digits]));
-    if (*cell != '(' && strpbrk(cell, " ;\t"))
+    if (strchr(cell, '"'))
+        diag_help(reader->diagnostics, "a cell in quotes begins and ends with one: \"0F0\",\"0F1\"");
+    else if (*cell != '(' && strpbrk(cell, " ,;\t"))
         diag_help(reader->diagnostics, "cells are separated by commas: 0F0,0F1,0B0");
     else if (is_pass)
         diag_help(reader->diagnostics, "write %.*s%c%s, which is stage, pass, microbatch", digits ? (int)digits : 1,
@@ -72,11 +75,12 @@ static void help_cell(Reader *reader, const char *cell)
     }
 }
 
-static void bad_cell(Reader *reader, const char *begin, const char *end)
+static void bad_cell(Reader *reader, Span span)
 {
-    const int length = end - begin > 60 ? 60 : (int)(end - begin);
-    diag_error(reader->diagnostics, span_of(reader, begin, end), "rank %u: '%.*s' is not a cell",
-               reader->schedule->ranks, length, begin);
+    const char *begin = reader->source->text + span.begin;
+    const size_t line = strcspn(begin, "\n"), whole = span.end - span.begin < line ? span.end - span.begin : line;
+    const int length = whole > 60 ? 60 : (int)whole;
+    diag_error(reader->diagnostics, span, "rank %u: '%.*s' is not a cell", reader->schedule->ranks, length, begin);
     help_cell(reader, arena_text(reader->arena, begin, (size_t)length));
 }
 
@@ -174,40 +178,36 @@ static bool passed_over(const char *begin, const char *end)
     return false;
 }
 
-static void row(Reader *reader, const char *begin, const char *end, Order *order)
+/* Reads the row that begins at the offset `at` and returns the offset of the next one. */
+static uint32_t row(Reader *reader, uint32_t at, uint32_t end, Order *order)
 {
-    for (const char *next = begin; next <= end;) {
-        const char *comma = memchr(next, ',', (size_t)(end - next));
-        const char *stop = comma ? comma : end;
-        const char *from = next, *to = stop;
-        while (from < to && isspace((unsigned char)*from))
-            from++;
-        while (to > from && isspace((unsigned char)to[-1]))
-            to--;
-        reader->next = from;
-        reader->end = to;
+    CsvCell read = {.last = false};
+    while (!read.last) {
+        at = csv_cell(reader->source, at, end, &read);
+        reader->next = reader->source->text + read.span.begin;
+        reader->end = reader->source->text + read.span.end;
         reader->explained = false;
-        if (from < to && !passed_over(from, to) && !cell(reader, order)) {
-            if (!reader->explained)
-                bad_cell(reader, from, to);
-            reader->good = false;
-        }
-        next = stop + 1;
+        if (read.fault)
+            diag_error(reader->diagnostics, read.span, "rank %u: %s", reader->schedule->ranks, read.fault);
+        else if (reader->next == reader->end || passed_over(reader->next, reader->end) || cell(reader, order))
+            continue;
+        else if (!reader->explained)
+            bad_cell(reader, read.span);
+        reader->good = false;
     }
+    return at;
 }
 
 static void read_rows(Reader *reader)
 {
     Schedule *schedule = reader->schedule;
-    static const char byte_order_mark[] = "\xef\xbb\xbf"; /* some spreadsheets write it first */
-    const char *text = reader->source->text, *end = text + reader->source->size;
-    if (strncmp(text, byte_order_mark, strlen(byte_order_mark)) == 0)
-        text += strlen(byte_order_mark);
-    while (end > text && isspace((unsigned char)end[-1]))
+    const char *text = reader->source->text;
+    uint32_t end = (uint32_t)reader->source->size, rows = 0;
+    while (end > 0 && isspace((unsigned char)text[end - 1]))
         end--;
-    uint32_t rows = 1;
-    for (const char *place = text; place < end; place++)
-        rows += *place == '\n';
+    CsvCell read;
+    for (uint32_t at = 0; at <= end; rows += read.last)
+        at = csv_cell(reader->source, at, end, &read);
     if (rows > PROGRAM_RANKS_MAX) {
         diag_error(reader->diagnostics, (Span){0, 1}, "this order has %u rows, one for each rank: at most %d ranks",
                    rows, PROGRAM_RANKS_MAX);
@@ -215,19 +215,16 @@ static void read_rows(Reader *reader)
         return;
     }
     schedule->orders = arena_array(reader->arena, rows, sizeof *schedule->orders);
-    for (const char *next = text; schedule->ranks < rows; schedule->ranks++) {
-        const char *newline = memchr(next, '\n', (size_t)(end - next));
-        const char *stop = newline ? newline : end;
+    for (uint32_t next, at = 0; schedule->ranks < rows; schedule->ranks++, at = next) {
         Order *order = &schedule->orders[schedule->ranks];
-        row(reader, next, stop, order);
+        next = row(reader, at, end, order);
         if (!order->count && reader->good) {
-            diag_error(reader->diagnostics, span_of(reader, next, stop),
-                       "rank %u has nothing to do: its row has no pass", schedule->ranks);
+            diag_error(reader->diagnostics, (Span){at, next - 1}, "rank %u has nothing to do: its row has no pass",
+                       schedule->ranks);
             diag_help(reader->diagnostics,
                       "write its passes, as 0F0,0B0; for an order of fewer ranks, remove this row");
             reader->good = false;
         }
-        next = newline ? newline + 1 : end;
     }
 }
 

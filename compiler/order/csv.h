@@ -2,7 +2,7 @@
 #define ORDER_CSV_H
 
 /* Reads an order, with or without messages, in the text form of torch.distributed.pipelining: one row per rank, cells
-   separated by commas; an empty cell is idle time. The cells are
+   separated by commas; an empty cell is idle time. A cell may be in quotes (csv_cell.h). The cells are
 
      <stage><F|B|I|W><microbatch>                             a pass; an F may name its version of the weights: 3F2v1
      (<F>;<B or I>)OVERLAP_F_B, (<F>;<F>)OVERLAP_F_F          an F&B (or F&I), an F&F

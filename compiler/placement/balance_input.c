@@ -1,5 +1,6 @@
 #include "compiler/placement/balance_input.h"
 
+#include "compiler/source/csv_cell.h"
 #include "runtime/base/counted.h"
 
 #include <ctype.h>
@@ -7,15 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Removes the blanks at both ends of [*begin, *end). */
-static void trim(const char *text, uint32_t *begin, uint32_t *end)
-{
-    while (*begin < *end && isspace((unsigned char)text[*begin]))
-        ++*begin;
-    while (*end > *begin && isspace((unsigned char)text[*end - 1]))
-        --*end;
-}
 
 /* Accepts only a decimal number. strtod also accepts hexadecimal numbers, infinities and NaN. */
 static bool parse_number(const char *text, size_t length, double *value)
@@ -53,11 +45,12 @@ static void read_cell(Reader *reader, uint32_t row, uint32_t column, Span cell)
     *value = kind->least;
 }
 
-static uint32_t count_cells(const char *text, Span line)
+/* The number of cells in the row that begins at the offset `at`. */
+static uint32_t count_cells(const Source *source, uint32_t at)
 {
-    uint32_t count = 1;
-    for (uint32_t i = line.begin; i < line.end; i++)
-        count += text[i] == ',';
+    uint32_t count = 0;
+    for (CsvCell cell = {.last = false}; !cell.last; count++)
+        at = csv_cell(source, at, (uint32_t)source->size, &cell);
     return count;
 }
 
@@ -74,29 +67,42 @@ static void make_room(Reader *reader)
         arena_grow(reader->arena, table->cells, used * sizeof *table->cells, reader->capacity * sizeof *table->cells);
 }
 
-static void read_row(Reader *reader, Span line)
+/* Reads the row that begins at the offset `at` and returns the offset of the next one. */
+static uint32_t read_row(Reader *reader, uint32_t at)
 {
     Table *table = reader->table;
-    const char *text = table->source.text;
-    const uint32_t count = count_cells(text, line);
+    const uint32_t count = count_cells(&table->source, at);
     if (!table->rows)
         table->columns = count;
     make_room(reader);
-    uint32_t begin = line.begin;
     for (uint32_t column = 0; column < count; column++) {
-        const char *comma = memchr(text + begin, ',', line.end - begin);
-        const uint32_t next = comma ? (uint32_t)(comma - text) : line.end;
-        Span cell = {begin, next};
-        trim(text, &cell.begin, &cell.end);
-        begin = next + 1;
-        if (column < table->columns)
-            read_cell(reader, table->rows, column, cell);
-        const bool is_last = column + 1 == count, is_extra = column == table->columns;
-        if (is_extra || (is_last && count < table->columns))
-            diag_error(table->diagnostics, cell, "layer %u has %s, but layer 0 has %u: each row has one for every %s",
-                       table->rows, counted(count, "value").text, table->columns, reader->cells->column);
+        CsvCell cell;
+        at = csv_cell(&table->source, at, (uint32_t)table->source.size, &cell);
+        if (cell.fault)
+            diag_error(table->diagnostics, cell.span, "layer %u: %s", table->rows, cell.fault);
+        else if (column < table->columns)
+            read_cell(reader, table->rows, column, cell.span);
+        const bool is_extra = column == table->columns;
+        if (is_extra || (cell.last && count < table->columns))
+            diag_error(table->diagnostics, cell.span,
+                       "layer %u has %s, but layer 0 has %u: each row has one for every %s", table->rows,
+                       counted(count, "value").text, table->columns, reader->cells->column);
     }
     table->rows++;
+    return at;
+}
+
+/* The offset of the first row that begins at the line start `at` or later. Lines that are empty or begin with # are no
+   rows. */
+static uint32_t next_row(const Source *source, uint32_t at)
+{
+    while (at < source->size) {
+        const char *line = source->text + at, *first = line + strspn(line, " \t\r\v\f");
+        if (*first && *first != '\n' && *first != '#')
+            return at;
+        at += (uint32_t)(first - line + (ptrdiff_t)strcspn(first, "\n")) + 1;
+    }
+    return (uint32_t)source->size;
 }
 
 Status table_parse(Table *table, const TableCells *cells, Arena *arena)
@@ -104,13 +110,8 @@ Status table_parse(Table *table, const TableCells *cells, Arena *arena)
     const Source *source = &table->source;
     table->diagnostics = diag_new(arena, source);
     Reader reader = {.table = table, .cells = cells, .arena = arena};
-    for (uint32_t i = 0; i < source->line_count && !diag_full(table->diagnostics); i++) {
-        Span line = {source->line_starts[i],
-                     i + 1 < source->line_count ? source->line_starts[i + 1] : (uint32_t)source->size};
-        trim(source->text, &line.begin, &line.end);
-        if (line.begin < line.end && source->text[line.begin] != '#')
-            read_row(&reader, line);
-    }
+    for (uint32_t at = 0; (at = next_row(source, at)) < source->size && !diag_full(table->diagnostics);)
+        at = read_row(&reader, at);
     if (!table->rows)
         diag_error(table->diagnostics, (Span){0, 0},
                    "this file has no rows: it needs one row for each layer, with a column for each %s", cells->column);

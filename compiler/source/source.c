@@ -20,15 +20,14 @@ Status source_read(const char *path, Arena *arena, Source *source, Error *error)
     return source_of_text(path, text, size, arena, source, error);
 }
 
-Status source_of_text(const char *path, const char *text, size_t size, Arena *arena, Source *source, Error *error)
+Status source_of_text(const char *path, char *text, size_t size, Arena *arena, Source *source, Error *error)
 {
-    *source = (Source){.path = text_printable(path, arena), .text = text, .size = size};
+    *source = (Source){.path = text_printable(path, arena)};
+    TRY(text_accept(path, &text, &size, error));
+    source->text = text;
+    source->size = size;
     if (source->size > UINT32_MAX / 2)
         return error_set(error, STATUS_BAD_INPUT, "%s: the file is too large: it must be smaller than 2 GiB", path);
-    if (strlen(text) < source->size)
-        return error_set(error, STATUS_BAD_INPUT,
-                         "%s: not a text file, because byte %zu is 0; if it is a compiled program, run it with dprun",
-                         path, strlen(text));
     source_lines(source, arena);
     return STATUS_OK;
 }

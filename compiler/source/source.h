@@ -28,9 +28,9 @@ bool source_is_order(const Source *source);
 /* Reads a file and finds its lines. */
 Status source_read(const char *path, Arena *arena, Source *source, Error *error);
 
-/* Makes a source of a text in memory and finds its lines. The text ends with a 0 byte and must live as long as the
-   source. */
-Status source_of_text(const char *path, const char *text, size_t size, Arena *arena, Source *source, Error *error);
+/* Makes a source of a text in memory (text_accept) and finds its lines. The text ends with a 0 byte and must live as
+   long as the source. */
+Status source_of_text(const char *path, char *text, size_t size, Arena *arena, Source *source, Error *error);
 
 /* Sets line_starts and line_count. */
 void source_lines(Source *source, Arena *arena);

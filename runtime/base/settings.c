@@ -1,6 +1,7 @@
 #include "runtime/base/settings.h"
 
 #include "runtime/base/names.h"
+#include "runtime/base/text.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -31,8 +32,7 @@ Status settings_assign(char *text, SettingTaker *take, void *context, Error *err
 Status settings_take(const char *path, char *text, size_t size, SettingTaker *take, void *context, Error *error)
 {
     unsigned number = 1;
-    if (memchr(text, '\0', size))
-        return error_set(error, STATUS_BAD_INPUT, "%s: not a text of 'key = value' lines", path);
+    TRY(text_accept(path, &text, &size, error));
     for (char *line = text, *next; line; line = next, number++) {
         next = strchr(line, '\n');
         if (next)

@@ -29,6 +29,35 @@ static size_t utf8_length(const char *text, size_t left)
     return length;
 }
 
+/* Whether the bytes begin with the byte order mark of UTF-16, or with two ASCII characters in UTF-16. */
+static bool is_utf16(const char *text, size_t size)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    if (size >= 2 && ((bytes[0] == 0xff && bytes[1] == 0xfe) || (bytes[0] == 0xfe && bytes[1] == 0xff)))
+        return true;
+    return size >= 4 && !bytes[0] == !bytes[2] && !bytes[1] == !bytes[3] && !bytes[0] != !bytes[1];
+}
+
+Status text_accept(const char *path, char **text, size_t *size, Error *error)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    if (is_utf16(*text, *size))
+        return error_set(error, STATUS_BAD_INPUT,
+                         "%s: the text is UTF-16: save it as UTF-8; in a spreadsheet that is 'CSV UTF-8'", path);
+    if (strlen(*text) < *size)
+        return error_set(error, STATUS_BAD_INPUT,
+                         "%s: not a text file, because byte %zu is 0; if it is a compiled program, run it with dprun",
+                         path, strlen(*text));
+    if (strncmp(*text, mark, strlen(mark)) == 0) {
+        *text += strlen(mark);
+        *size -= strlen(mark);
+    }
+    for (char *at = *text; (at = strchr(at, '\r')); at++)
+        if (at[1] != '\n')
+            *at = '\n';
+    return STATUS_OK;
+}
+
 size_t text_character(const char *text, size_t left)
 {
     const unsigned char first = (unsigned char)text[0];

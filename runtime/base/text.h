@@ -1,13 +1,20 @@
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
-/* Prints text that the program has not made itself (file names, names in a program, lines of a source) on a terminal or
-   as JSON. Such text may have any bytes. */
+/* Text of users, which may have any bytes: read (text_accept), or printed, as file names, names in a program or lines
+   of a source, on a terminal or as JSON. */
+
+#include "runtime/base/status.h"
 
 #include "runtime/base/arena.h"
 
 #include <stddef.h>
 #include <stdio.h>
+
+/* Takes the bytes of a text file that a user wrote; a 0 byte follows them. Moves *text after a byte order mark. Makes
+   each CR that no LF follows, the line end of some spreadsheets and editors, an LF: so a line ends with LF or CR LF.
+   STATUS_BAD_INPUT: the file is UTF-16, or no text; the error names the path. */
+Status text_accept(const char *path, char **text, size_t *size, Error *error);
 
 /* The length in bytes of the character at `text`, which has `left` bytes, at least one. 0: the character is a control
    character (C0, DEL, C1), which a terminal cannot show, or the bytes are not UTF-8 (RFC 3629, section 4). */
