@@ -115,6 +115,8 @@ Status compile(Compilation *c, Error *error)
     }
     REACHED(c, FORM_COMMS);
     PASS(prove_messages(schedule, table, arena, diagnostics));
+    if (schedule->has_messages)
+        passes_take_sends(schedule, table, arena);
 
     /* proven schedule → program */
     PASS(c->program = lower(schedule, c->source, arena, diagnostics));
@@ -123,6 +125,16 @@ Status compile(Compilation *c, Error *error)
         PASS(memory_check(c->memory, schedule, c->program, diagnostics));
     REACHED(c, FORM_PLAN);
     return STATUS_OK;
+}
+
+double compilation_prompt_makespan(const Compilation *c)
+{
+    Timeline times;
+    PassTable table = c->table;
+    table.forward_sent = table.forward;
+    table.backward_sent = table.backward;
+    timeline_run(&c->schedule, &table, &c->resolved, c->arena, &times);
+    return times.makespan;
 }
 
 Gap compilation_gap(const Compilation *c, double makespan)

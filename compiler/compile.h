@@ -49,6 +49,10 @@ struct Compilation {
     Program *program;
 };
 
+/* The makespan if outputs are sent as soon as they are computed, as dprun does. It differs from the prediction only for
+   an order that is written with its messages (passes_take_sends). */
+double compilation_prompt_makespan(const Compilation *compilation);
+
 /* The gap between `makespan` and a lower bound of the makespan of all orders that keep the memory limits of the file
    and of `memory`. Without limits, the bound is for all orders that hold no more activations on any rank than the
    compiled orders hold there. */

@@ -231,6 +231,17 @@ static void note_unused(const Compilation *c)
         fprintf(stderr, "dpc: note: --cost: %s\n", unused);
 }
 
+/* Prints a note if the order's SENDs come so late that they make it longer. */
+static void note_sends(const Compilation *c, double makespan)
+{
+    const double prompt = compilation_prompt_makespan(c);
+    if (prompt < makespan)
+        fprintf(stderr,
+                "dpc: note: %s: some SENDs come after later passes, which makes the makespan %g instead of %g; dprun "
+                "sends as soon as an output is computed\n",
+                c->source->path, makespan, prompt);
+}
+
 static Status run(Job *job, Error *error)
 {
     Compilation *c = &job->compilation;
@@ -241,6 +252,7 @@ static Status run(Job *job, Error *error)
     note_derived(c);
     note_unused(c);
     timeline_run(&c->schedule, &c->table, &c->resolved, c->arena, &job->times);
+    note_sends(c, job->times.makespan);
     job->gap = compilation_gap(c, job->times.makespan);
     if (job->options.prove.seconds)
         TRY(prove(job, error));
@@ -283,6 +295,7 @@ static Status predict(Job *job, const Trace *measured, Comparison *comparison, E
     TRY(compile(c, error));
     note_unused(c);
     timeline_run(&c->schedule, &c->table, &c->resolved, c->arena, &comparison->predicted);
+    note_sends(c, comparison->predicted.makespan);
     return STATUS_OK;
 }
 

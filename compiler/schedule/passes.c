@@ -1,5 +1,7 @@
 #include "compiler/schedule/passes.h"
 
+#include <string.h>
+
 PassTable pass_table_new(const Schedule *schedule, Arena *arena)
 {
     PassTable table;
@@ -15,10 +17,13 @@ PassTable pass_table_new(const Schedule *schedule, Arena *arena)
                 (*of[k])[i] = POSITION_NONE;
         }
     }
+    table.forward_sent = table.forward;
+    table.backward_sent = table.backward;
     return table;
 }
 
-bool pass_dependence(const Schedule *schedule, const PassTable *table, const Action *pass, Dependence *dependence)
+static bool find_dependence(const Schedule *schedule, uint32_t *const *forward, uint32_t *const *backward,
+                            const Action *pass, Dependence *dependence)
 {
     const PlacedPipe *pipe = &schedule->pipes[pass->pipe];
     uint32_t stage;
@@ -28,10 +33,20 @@ bool pass_dependence(const Schedule *schedule, const PassTable *table, const Act
         stage = pass->stage + 1u;
     else
         return false;
-    uint32_t *const *positions = pass->kind == ACTION_F ? table->forward : table->backward;
+    uint32_t *const *positions = pass->kind == ACTION_F ? forward : backward;
     dependence->rank = stage_home(pipe, stage, pass->microbatch).rank;
     dependence->position = positions[pass->pipe][pass_index(pipe, stage, pass->microbatch)];
     return true;
+}
+
+bool pass_dependence(const Schedule *schedule, const PassTable *table, const Action *pass, Dependence *dependence)
+{
+    return find_dependence(schedule, table->forward, table->backward, pass, dependence);
+}
+
+bool pass_sender(const Schedule *schedule, const PassTable *table, const Action *pass, Dependence *dependence)
+{
+    return find_dependence(schedule, table->forward_sent, table->backward_sent, pass, dependence);
 }
 
 static void place_copies(Schedule *schedule, const PassTable *table, Arena *arena)
@@ -112,4 +127,30 @@ void passes_index(const Schedule *schedule, PassTable *table)
             if (pass->kind == ACTION_U)
                 table->updates[r][pass->chunk].at[pass->microbatch - 1] = i;
         }
+}
+
+void passes_take_sends(const Schedule *schedule, PassTable *table, Arena *arena)
+{
+    uint32_t **const from[] = {table->forward, table->backward};
+    uint32_t ***const to[] = {&table->forward_sent, &table->backward_sent};
+    for (int k = 0; k < 2; k++) {
+        *to[k] = arena_array(arena, schedule->pipe_count, sizeof **to[k]);
+        for (uint32_t p = 0; p < schedule->pipe_count; p++) {
+            const size_t count = (size_t)schedule->pipes[p].stages * schedule->pipes[p].microbatches;
+            (*to[k])[p] = arena_array(arena, count, sizeof *(*to[k])[p]);
+            memcpy((*to[k])[p], from[k][p], count * sizeof *(*to[k])[p]);
+        }
+    }
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        uint32_t last = POSITION_NONE;
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            const Action *action = &schedule->orders[r].actions[i];
+            const bool forward = action->kind == ACTION_SEND_F;
+            if (!action_is_message(action))
+                last = i;
+            else if (forward || action->kind == ACTION_SEND_B)
+                (forward ? table->forward_sent : table->backward_sent)[action->pipe][pass_index(
+                    &schedule->pipes[action->pipe], action->stage, action->microbatch)] = last;
+        }
+    }
 }

@@ -19,7 +19,10 @@ typedef struct PassTable {
     uint32_t **forward;  /* [pipe][stage * microbatches + microbatch] */
     uint32_t **backward; /* the B or the I, indexed as `forward` */
     uint32_t **weight;   /* the W, indexed as `forward`; for a B the same position as in `backward` */
-    Updates **updates;   /* [rank][chunk] */
+    /* of a pass in `forward` or `backward`: the last pass before its output is sent; the same arrays as `forward` and
+       `backward` unless passes_take_sends has been called: then outputs are sent as soon as they are computed */
+    uint32_t **forward_sent, **backward_sent;
+    Updates **updates; /* [rank][chunk] */
 } PassTable;
 
 static inline size_t pass_index(const PlacedPipe *pipe, uint32_t stage, uint32_t microbatch)
@@ -41,6 +44,9 @@ typedef struct Dependence {
    rank.) */
 bool pass_dependence(const Schedule *schedule, const PassTable *table, const Action *pass, Dependence *dependence);
 
+/* Like pass_dependence, but finds the last pass before the result is sent (PassTable.forward_sent). */
+bool pass_sender(const Schedule *schedule, const PassTable *table, const Action *pass, Dependence *dependence);
+
 /* The U that make one version of a stage, one on each copy, run together: they sum their gradients, and none continues
    before the ranks of all copies have reached theirs. Sets `there` to the U of the stage's i-th copy that makes the
    same version as `pass`. False: the stage has no i-th copy, or `pass` is not a U. */
@@ -61,5 +67,8 @@ void copies_find(Schedule *schedule, PassTable *table, Arena *arena);
 /* Fills in the positions of the table again after actions were added to the orders or moved. The schedule must be
    legal. */
 void passes_index(const Schedule *schedule, PassTable *table);
+
+/* From now on, outputs are sent where the orders have their SENDs. The messages must have been proven. */
+void passes_take_sends(const Schedule *schedule, PassTable *table, Arena *arena);
 
 #endif

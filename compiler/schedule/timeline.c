@@ -11,8 +11,8 @@ _Static_assert(ACTION_F == (int)COST_F && ACTION_B == (int)COST_B && ACTION_I ==
 typedef struct Neighbour {
     const PlacedPipe *pipe;
     uint32_t stage;
-    /* [microbatch]: the position of the F (of the stage before) or of the backward (of the stage after); NULL: there is
-       no such stage */
+    /* [microbatch]: the position of the last pass before the output of the F (of the stage before) or of the backward
+       (of the stage after) is sent; NULL: there is no such stage */
     const uint32_t *positions;
     uint32_t rank;  /* rank of that stage; in a replicated pipe, its rank for microbatch 0 */
     double message; /* transfer time of a message from that rank to the rank of the chunk */
@@ -49,8 +49,8 @@ static ChunkTimes chunk_times(const Schedule *schedule, const PassTable *table, 
 {
     const PlacedChunk *placed = &schedule->chunks[rank][chunk];
     const PlacedPipe *pipe = &schedule->pipes[placed->pipe];
-    ChunkTimes times = {.before = neighbour(pipe, placed->stage - 1u, table->forward[placed->pipe], costs, rank),
-                        .after = neighbour(pipe, placed->stage + 1u, table->backward[placed->pipe], costs, rank)};
+    ChunkTimes times = {.before = neighbour(pipe, placed->stage - 1u, table->forward_sent[placed->pipe], costs, rank),
+                        .after = neighbour(pipe, placed->stage + 1u, table->backward_sent[placed->pipe], costs, rank)};
     for (uint8_t kind = ACTION_F; kind <= ACTION_U; kind++)
         times.time[kind] = costs_pass(costs, placed->stage, (StageCost)kind);
     return times;
@@ -222,7 +222,7 @@ uint32_t timeline_before(const Order *order, uint32_t position)
 double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank,
                         const Action *pass, Dependence *needed)
 {
-    if (pass_dependence(schedule, table, pass, needed))
+    if (pass_sender(schedule, table, pass, needed))
         return timeline->end[needed->rank][needed->position] + costs_message(timeline->costs, needed->rank, rank);
     double latest = -1;
     Dependence there;

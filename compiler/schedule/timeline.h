@@ -2,7 +2,8 @@
 #define SCHEDULE_TIMELINE_H
 
 /* The predicted time of each pass. A pass takes the time that the costs give, and starts as soon as its rank is free
-   and its inputs have arrived. */
+   and its inputs have arrived. An output is sent as soon as it is computed or, in an order that is written with its
+   messages, after the last pass before its SEND (passes_take_sends). */
 
 #include "compiler/schedule/passes.h"
 #include "runtime/program/costs.h"
@@ -27,7 +28,7 @@ bool timeline_run_measured(const Schedule *schedule, const PassTable *table, con
                            const double *const *measured, Arena *arena, Timeline *timeline);
 
 /* The time at which the input arrives that `pass` needs from another stage, on this rank or another; sets `needed` to
-   the pass that computes the input. For a U: the time at which the last other rank with a copy of the stage reaches its
+   the pass after which the input is sent, which is the one that computes it if outputs are sent at once. For a U: the time at which the last other rank with a copy of the stage reaches its
    U; sets `needed` to the last pass before that U. < 0: `pass` waits for no other stage or rank, and `needed` is not
    set. */
 double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank,
