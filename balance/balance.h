@@ -59,10 +59,11 @@ typedef struct BalanceRequest {
 
 /* Finds a placement of a layer with a high balance. Without `from` and `distinct`, the balance is never lower than that
    of balance_eplb, if balance_eplb accepts the shape. Of placements with the same largest load it prefers one without
-   an expert twice on a GPU. With `from`, experts that stay on a GPU stay in their slots, and the number of duplicates
-   (balance_duplicates) does not grow. One candidate is then an improved copy of `from`, another is a placement made
-   without regard to `from`, if it needs at most `moves` moves; if their balances differ by less than 0.001, the one
-   with fewer moves is taken. loads: [experts]; placement: [replicas]. *bound: no placement of this shape (with
+   an expert twice on a GPU. Without any load nothing moves: the placement is `from` (if `distinct`
+   allows it) or, without `from`, that of balance_in_order. With `from`, experts that stay on a GPU stay in their slots.
+   One candidate is then an improved copy of `from` with no more duplicates (balance_duplicates), another is a placement
+   made without regard to `from`, if it needs at most `moves` moves. If their balances differ by less than 0.001 and
+   neither is lower than that of balance_eplb, the one with fewer moves is taken. loads: [experts]; placement: [replicas]. *bound: no placement of this shape (with
    `distinct`: none without duplicates) has a higher balance. STATUS_BAD_USAGE, STATUS_BAD_INPUT: the request is
    impossible; the error says why. */
 Status balance_best(const BalanceShape *shape, const BalanceRequest *request, const double *loads, uint32_t *placement,

@@ -108,6 +108,59 @@ static bool is_better(const Solution *one, const Solution *other)
            (!is_less(other->largest, one->largest) && has_duplicates(other) && !has_duplicates(one));
 }
 
+/* A lower bound of the largest load of the GPUs first_gpu to first_gpu + gpus - 1, which hold experts with these loads.
+ */
+static double bound_of_gpus(Layer *layer, uint32_t first_gpu, uint32_t gpus, const double *loads, uint32_t count,
+                            double known)
+{
+    const uint32_t start = balance_first_slot(layer->shape, first_gpu);
+    uint32_t *first = arena_array(layer->arena, (size_t)gpus + 1, sizeof *first);
+    for (uint32_t g = 0; g <= gpus; g++)
+        first[g] = balance_first_slot(layer->shape, first_gpu + g) - start;
+    Domain domain = domain_new(count, loads, gpus, first, &layer->steps, layer->arena);
+    domain.distinct = layer->distinct;
+    return domain_bound(&domain, known, layer->arena);
+}
+
+typedef struct ExpertLoad {
+    double load;
+    uint32_t group;
+} ExpertLoad;
+
+static int by_load(const void *left, const void *right)
+{
+    const double one = ((const ExpertLoad *)left)->load, other = ((const ExpertLoad *)right)->load;
+    return (one > other) - (one < other);
+}
+
+/* A lower bound of the largest load of a GPU over all partitions, at most `known`: the larger one of that of all
+   experts on all GPUs, and of that of the node of each group. The other experts of this node have at least the loads of
+   the least loaded experts of other groups. */
+static double bound_of_partitions(Layer *layer, double known)
+{
+    const BalanceShape *shape = layer->shape;
+    const uint32_t gpus = shape->gpus / shape->nodes, size = shape->experts / shape->groups;
+    const uint32_t count = shape->experts / shape->nodes, kinds = shape->replicas % shape->gpus ? shape->nodes : 1;
+    double bound = bound_of_gpus(layer, 0, shape->gpus, layer->loads, shape->experts, known);
+    double *loads = arena_array(layer->arena, count, sizeof *loads);
+    ExpertLoad *sorted = arena_array(layer->arena, shape->experts, sizeof *sorted);
+    for (uint32_t e = 0; e < shape->experts; e++)
+        sorted[e] = (ExpertLoad){layer->loads[e], e / size};
+    qsort(sorted, shape->experts, sizeof *sorted, by_load);
+    for (uint32_t group = 0; group < shape->groups && is_less(bound, known); group++) {
+        double of_group = known;
+        uint32_t used = size;
+        memcpy(loads, layer->loads + (size_t)group * size, size * sizeof *loads);
+        for (uint32_t i = 0; used < count; i++)
+            if (sorted[i].group != group)
+                loads[used++] = sorted[i].load;
+        for (uint32_t node = 0; node < kinds && is_less(bound, of_group); node++)
+            of_group = fmin(of_group, bound_of_gpus(layer, node * gpus, gpus, loads, count, known));
+        bound = larger_of(bound, of_group);
+    }
+    return bound;
+}
+
 static Solution solve_layer(Layer *layer, uint32_t *placement)
 {
     const BalanceShape *shape = layer->shape;
@@ -132,20 +185,24 @@ static Solution solve_layer(Layer *layer, uint32_t *placement)
     }
     const double others = i < partitions.count ? partitions.largest[i] : partitions.others;
     best.bound = fmin(best.largest, fmin(bound, others / gpus));
+    if (shape->nodes > 1 && is_less(best.bound, best.largest))
+        best.bound = larger_of(best.bound, bound_of_partitions(layer, best.largest));
     return best;
 }
 
 /* Replaces the placement by the one that balance_eplb makes, if balance_eplb accepts the shape and its placement has a
-   higher balance. */
-static void keep_better(const BalanceShape *shape, const double *loads, uint32_t *placement, Arena *arena)
+   higher balance. Returns that balance; 0: balance_eplb does not accept the shape. */
+static double keep_better(const BalanceShape *shape, const double *loads, uint32_t *placement, Arena *arena)
 {
     Error error;
     if (balance_check(shape, true, &error) != STATUS_OK)
-        return;
+        return 0;
     uint32_t *published = arena_array(arena, shape->replicas, sizeof *published);
     balance_eplb(shape, 1, loads, published, arena);
-    if (is_less(balance_of(shape, loads, placement, arena), balance_of(shape, loads, published, arena)))
+    const double balance = balance_of(shape, loads, published, arena);
+    if (is_less(balance_of(shape, loads, placement, arena), balance))
         memcpy(placement, published, shape->replicas * sizeof *placement);
+    return balance;
 }
 
 static int by_number(const void *left, const void *right)
@@ -163,26 +220,26 @@ static void sort_slots(const BalanceShape *shape, uint32_t *placement)
     }
 }
 
-/* Finds a placement without regard to a current one. Returns a lower bound of the largest load of a GPU. */
+/* Finds a placement without regard to a current one. *published becomes the balance of balance_eplb; 0: it does not
+   accept the request. Returns a lower bound of the largest load of a GPU. */
 static double place_anew(const BalanceShape *shape, bool distinct, const double *loads, uint32_t *placement,
-                         Arena *arena)
+                         double *published, Arena *arena)
 {
     BalanceShape parts = *shape;
     if (!balance_is_hierarchical(shape))
         parts.groups = parts.nodes = 1;
     Layer layer = {&parts, loads, distinct, BALANCE_STEPS, arena};
     const Solution solution = solve_layer(&layer, placement);
-    if (!distinct)
-        keep_better(shape, loads, placement, arena);
+    *published = distinct ? 0 : keep_better(shape, loads, placement, arena);
     sort_slots(shape, placement);
     return solution.bound;
 }
 
 /* Writes one of three placements: the current one; the current one improved by at most request->moves moves; or
    `anew`, after its GPUs and slots were renumbered to match the current one, if that takes at most request->moves
-   moves. */
+   moves. published: the balance of balance_eplb. */
 static Status place_from(const BalanceShape *shape, const BalanceRequest *request, const double *loads, double bound,
-                         uint32_t *anew, uint32_t *placement, Arena *arena, Error *error)
+                         double published, uint32_t *anew, uint32_t *placement, Arena *arena, Error *error)
 {
     static const double alike = 1e-3; /* balances that differ by less count as equal: fewer moves then decide */
     const uint32_t *from = request->from;
@@ -194,8 +251,8 @@ static Status place_from(const BalanceShape *shape, const BalanceRequest *reques
     const uint32_t moves = balance_moves(shape, from, placement, arena),
                    doubles = balance_duplicates(shape, from, arena);
     const uint32_t others = balance_moves(shape, from, anew, arena);
-    if (others <= request->moves && balance_duplicates(shape, anew, arena) <= doubles &&
-        (other > balance + alike || (others < moves && other > balance - alike))) {
+    if (others <= request->moves &&
+        (other > balance + alike || published > balance || (others < moves && other > balance - alike))) {
         memcpy(placement, anew, bytes);
         balance = other;
     }
@@ -223,10 +280,13 @@ Status balance_best(const BalanceShape *shape, const BalanceRequest *request, co
     if (request->distinct)
         TRY(check_distinct(shape, error));
     uint32_t *anew = arena_array(arena, shape->replicas, sizeof *anew);
-    const double least = place_anew(shape, request->distinct, loads, anew, arena);
+    double published;
+    const double least = place_anew(shape, request->distinct, loads, anew, &published, arena);
     *bound = balance_of_largest(shape, loads, least);
+    if (!request->from && least <= 0)
+        balance_in_order(shape, anew);
     if (request->from)
-        return place_from(shape, request, loads, least, anew, placement, arena, error);
+        return place_from(shape, request, loads, least, published, anew, placement, arena, error);
     memcpy(placement, anew, shape->replicas * sizeof *placement);
     return STATUS_OK;
 }

@@ -107,7 +107,7 @@ static Status place(const BalanceOptions *options, BalancePlan *plan, Arena *are
 static Status draw(const BalancePlan *plan, const char *path, Arena *arena, Error *error)
 {
     OutputFile file;
-    TRY(file_begin(path, &file, error));
+    TRY(file_begin_text(path, &file, error));
     balance_put_svg(plan, arena, file.stream);
     return file_finish(&file, error);
 }

@@ -349,6 +349,10 @@ Status options_parse(int argc, char **argv, Arena *arena, CommandLine *line, Err
     TRY(check_files(line, error));
     TRY(configure_model(line, &given, error));
     choose_length(line);
+    if (line->run.moves == 1 && !line->run.expert_replicas)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--moves 1 can never move an expert: without --expert-replicas each has one place in a layer, "
+                         "so two must change places; use --moves 2 or more");
     if (line->run.rebalance >= line->run.steps)
         return error_set(error, STATUS_BAD_USAGE,
                          "--rebalance %u: a run of %s ends before experts move; use more --steps", line->run.rebalance,

@@ -196,6 +196,31 @@ static void what_holds_always(void **state)
     }
 }
 
+/* Groups on nodes are a restriction: no bound is above that of all experts on all GPUs, even if there are too many
+   partitions of the groups to try. A few busy experts then decide, and the bound knows it. */
+static void bounds_with_groups(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        Random random = {seed};
+        const uint32_t nodes = 2 + 2 * below(&random, 2), gpus = nodes * (2u << below(&random, 3));
+        const BalanceShape groups = {128, 128, gpus, seed % 2 ? 16 : 128, nodes}, global = {128, 128, gpus, 1, 1};
+        Arena arena = {0};
+        Error error;
+        uint32_t placement[128];
+        double loads[128], bound, bound_of_all;
+        for (uint32_t e = 0; e < 128; e++)
+            loads[e] = pow((1 + below(&random, 1000)) / 1000.0, -0.8);
+        balance_best(&global, &(BalanceRequest){.distinct = false}, loads, placement, &bound_of_all, &arena, &error);
+        balance_best(&groups, &(BalanceRequest){.distinct = false}, loads, placement, &bound, &arena, &error);
+        assert_true(bound <= bound_of_all + 1e-6); /* both are halved 24 times */
+        const double balance = balance_of(&groups, loads, placement, &arena);
+        assert_true(balance <= bound + tolerance);
+        assert_true(groups.groups < 128 || bound - balance < 0.03);
+        arena_free(&arena);
+    }
+}
+
 static void odd_loads(void **state)
 {
     (void)state;
@@ -239,7 +264,7 @@ static void many_groups(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_worked_example), cmocka_unit_test(none_is_better),
-                                       cmocka_unit_test(what_holds_always), cmocka_unit_test(odd_loads),
-                                       cmocka_unit_test(many_groups)};
+                                       cmocka_unit_test(bounds_with_groups), cmocka_unit_test(what_holds_always),
+                                       cmocka_unit_test(odd_loads),          cmocka_unit_test(many_groups)};
     return cmocka_run_group_tests_name("balance: best", tests, NULL, NULL);
 }

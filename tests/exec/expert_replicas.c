@@ -144,6 +144,7 @@ static void copies_that_make_no_sense_are_refused(void **state)
     assert_refused(TOGETHER "--expert-replicas 4 --reference", 2, "--reference");
     assert_refused(TOGETHER "--expert-replicas 4 --model gpt", 2, "model gpt has no experts");
     assert_refused(TOGETHER "--moves 4", 2, "--rebalance");
+    assert_refused(TOGETHER "--rebalance 2 --moves 1 --steps 4", 2, "--moves 1 can never move an expert");
     assert_refused("--forward-only --replicas 2 --expert-parallel 1 --expert-replicas 2", 2,
                    "--expert-replicas needs --expert-parallel of 2 or more");
     assert_refused("--forward-only --rebalance 2 --steps 4", 2, "--expert-parallel");
