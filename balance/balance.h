@@ -59,15 +59,26 @@ typedef struct BalanceRequest {
 
 /* Finds a placement of a layer with a high balance. Without `from` and `distinct`, the balance is never lower than that
    of balance_eplb, if balance_eplb accepts the shape. Of placements with the same largest load it prefers one without
-   an expert twice on a GPU. Without any load nothing moves: the placement is `from` (if `distinct`
-   allows it) or, without `from`, that of balance_in_order. With `from`, experts that stay on a GPU stay in their slots.
-   One candidate is then an improved copy of `from` with no more duplicates (balance_duplicates), another is a placement
-   made without regard to `from`, if it needs at most `moves` moves. If their balances differ by less than 0.001 and
-   neither is lower than that of balance_eplb, the one with fewer moves is taken. loads: [experts]; placement: [replicas]. *bound: no placement of this shape (with
-   `distinct`: none without duplicates) has a higher balance. STATUS_BAD_USAGE, STATUS_BAD_INPUT: the request is
-   impossible; the error says why. */
+   an expert twice on a GPU. Without any load nothing moves: the placement is `from` (if `distinct` allows it) or,
+   without `from`, that of balance_in_order. With `from`, experts that stay on a GPU stay in their slots. One candidate
+   is then an improved copy of `from` with no more duplicates (balance_duplicates), another is a placement made without
+   regard to `from`, if it needs at most `moves` moves. If their balances differ by less than 0.001 and neither is lower
+   than that of balance_eplb, the one with fewer moves is taken. loads: [experts]; placement: [replicas]. *bound: no
+   placement of this shape (with `distinct`: none without duplicates) has a higher balance. STATUS_BAD_USAGE,
+   STATUS_BAD_INPUT: the request is impossible; the error says why. */
 Status balance_best(const BalanceShape *shape, const BalanceRequest *request, const double *loads, uint32_t *placement,
                     double *bound, Arena *arena, Error *error);
+
+/* What a plan does to a layer: its balance before and after, the bound of balance_best, and the moves. */
+typedef struct LayerBalance {
+    double before, after, bound;
+    uint32_t moves;
+} LayerBalance;
+
+/* Places a layer by balance_best or, if `eplb`, by balance_eplb, which knows no `from`. before: [replicas] becomes
+   request->from or, without it, the placement of balance_in_order. */
+Status balance_layer(const BalanceShape *shape, const BalanceRequest *request, bool eplb, const double *loads,
+                     uint32_t *before, uint32_t *placement, LayerBalance *layer, Arena *arena, Error *error);
 
 /* Checks that the array is a placement of this shape. STATUS_BAD_INPUT: it is not. The error says why, and *slot is
    the first wrong slot; 0 if an expert is missing. */

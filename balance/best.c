@@ -290,3 +290,19 @@ Status balance_best(const BalanceShape *shape, const BalanceRequest *request, co
     memcpy(placement, anew, shape->replicas * sizeof *placement);
     return STATUS_OK;
 }
+
+Status balance_layer(const BalanceShape *shape, const BalanceRequest *request, bool eplb, const double *loads,
+                     uint32_t *before, uint32_t *placement, LayerBalance *layer, Arena *arena, Error *error)
+{
+    if (request->from)
+        memcpy(before, request->from, shape->replicas * sizeof *before);
+    else
+        balance_in_order(shape, before);
+    TRY(balance_best(shape, request, loads, placement, &layer->bound, arena, error));
+    if (eplb)
+        balance_eplb(shape, 1, loads, placement, arena);
+    layer->before = balance_of(shape, loads, before, arena);
+    layer->after = balance_of(shape, loads, placement, arena);
+    layer->moves = balance_moves(shape, before, placement, arena);
+    return STATUS_OK;
+}

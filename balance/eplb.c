@@ -80,18 +80,7 @@ static void tournament_replace(uint64_t *tree, uint32_t size, uint32_t index, ui
 
 /* --- sorting --- */
 
-enum { DIGIT_BITS = 8, DIGITS = 32 / DIGIT_BITS, DIGIT_VALUES = 1 << DIGIT_BITS, FEW = 48 };
-
-static void insertion_sort(uint64_t *keys, uint32_t count)
-{
-    for (uint32_t i = 1; i < count; i++) {
-        const uint64_t key = keys[i];
-        uint32_t at = i;
-        for (; at && keys[at - 1] > key; at--)
-            keys[at] = keys[at - 1];
-        keys[at] = key;
-    }
-}
+enum { DIGIT_BITS = 8, DIGITS = 32 / DIGIT_BITS, DIGIT_VALUES = 1 << DIGIT_BITS };
 
 /* Sorts keys by their upper halves, digit by digit from the lowest; keys with equal upper halves keep their order. */
 static void radix_sort(uint64_t *keys, uint64_t *spare, uint32_t count)
@@ -129,10 +118,7 @@ static void pack(const Workspace *w, const float *weights, uint32_t count, uint3
     }
     for (uint32_t i = 0; i < count; i++)
         w->keys[i] = falling_key(weights[i], i);
-    if (count <= FEW)
-        insertion_sort(w->keys, count);
-    else
-        radix_sort(w->keys, w->spare, count);
+    radix_sort(w->keys, w->spare, count);
     const uint32_t size = tournament_size(packs);
     for (uint32_t p = 0; p < packs; p++) {
         w->tree[size + p] = key_of(0, p);

@@ -53,24 +53,18 @@ static Status place(const dps_experts *experts, const dps_placement *placed, uin
                                     .threshold = experts->threshold};
     uint32_t *const before = arena_array(arena, shape.replicas, sizeof *before);
     uint32_t *const after = arena_array(arena, shape.replicas, sizeof *after);
-    double bound;
-    if (request.from)
-        memcpy(before, request.from, shape.replicas * sizeof *before);
-    else
-        balance_in_order(&shape, before);
-    TRY(balance_best(&shape, &request, loads, after, &bound, arena, error));
-    if (experts->eplb)
-        balance_eplb(&shape, 1, loads, after, arena);
+    LayerBalance found;
+    TRY(balance_layer(&shape, &request, experts->eplb, loads, before, after, &found, arena, error));
     if (placed->placement)
         memcpy(placed->placement + first, after, shape.replicas * sizeof *after);
     if (placed->before)
-        placed->before[layer] = balance_of(&shape, loads, before, arena);
+        placed->before[layer] = found.before;
     if (placed->after)
-        placed->after[layer] = balance_of(&shape, loads, after, arena);
+        placed->after[layer] = found.after;
     if (placed->bound)
-        placed->bound[layer] = bound;
+        placed->bound[layer] = found.bound;
     if (placed->moves)
-        placed->moves[layer] = balance_moves(&shape, before, after, arena);
+        placed->moves[layer] = found.moves;
     return STATUS_OK;
 }
 

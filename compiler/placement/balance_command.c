@@ -59,41 +59,29 @@ static Status read_from(const BalanceOptions *options, uint32_t layers, uint32_t
     return status;
 }
 
-static Status place_layer(const BalanceOptions *options, const double *loads, const uint32_t *before, uint32_t *after,
-                          LayerBalance *layer, Arena *arena, Error *error)
-{
-    const BalanceShape *shape = &options->shape;
-    BalanceRequest request = options->request;
-    request.from = options->from ? before : NULL;
-    if (request.distinct) {
-        request.distinct = false;
-        TRY(balance_best(shape, &request, loads, after, &layer->bound, arena, error));
-        layer->free = balance_of(shape, loads, after, arena);
-        request.distinct = true;
-    }
-    TRY(balance_best(shape, &request, loads, after, &layer->bound, arena, error));
-    if (options->eplb)
-        balance_eplb(shape, 1, loads, after, arena);
-    layer->before = balance_of(shape, loads, before, arena);
-    layer->after = balance_of(shape, loads, after, arena);
-    layer->moves = balance_moves(shape, before, after, arena);
-    return STATUS_OK;
-}
-
 static Status place(const BalanceOptions *options, BalancePlan *plan, Arena *arena, Error *error)
 {
     const BalanceShape *shape = &options->shape;
     const size_t slots = (size_t)plan->layers * shape->replicas;
     uint32_t *before = arena_array(arena, slots, sizeof *before), *after = arena_array(arena, slots, sizeof *after);
+    uint32_t *from = arena_array(arena, slots, sizeof *from);
     LayerBalance *layers = arena_array(arena, plan->layers, sizeof *layers);
+    LayerBalance *free = arena_array(arena, plan->layers, sizeof *free);
     if (options->from)
-        TRY(read_from(options, plan->layers, before, arena, error));
+        TRY(read_from(options, plan->layers, from, arena, error));
     for (uint32_t l = 0; l < plan->layers; l++) {
         const size_t first = (size_t)l * shape->replicas;
-        if (!options->from)
-            balance_in_order(shape, before + first);
-        const Status status = place_layer(options, plan->loads + (size_t)l * shape->experts, before + first,
-                                          after + first, &layers[l], arena, error);
+        const double *loads = plan->loads + (size_t)l * shape->experts;
+        BalanceRequest request = options->request;
+        request.from = options->from ? from + first : NULL;
+        BalanceRequest any = request;
+        any.distinct = false;
+        Status status = STATUS_OK;
+        if (request.distinct)
+            status = balance_layer(shape, &any, false, loads, before + first, after + first, &free[l], arena, error);
+        if (status == STATUS_OK)
+            status = balance_layer(shape, &request, options->eplb, loads, before + first, after + first, &layers[l],
+                                   arena, error);
         if (status == STATUS_BAD_INPUT)
             error_prefix(error, "layer %u: ", l);
         TRY(status);
@@ -101,6 +89,7 @@ static Status place(const BalanceOptions *options, BalancePlan *plan, Arena *are
     plan->before = before;
     plan->placement = after;
     plan->layer = layers;
+    plan->free = free;
     return STATUS_OK;
 }
 

@@ -29,7 +29,7 @@ static void put_cost(const BalancePlan *plan, FILE *stream)
     double mean = 0, most = 0;
     uint32_t layer = 0;
     for (uint32_t l = 0; l < plan->layers; l++) {
-        const double cost = plan->layer[l].free - plan->layer[l].after;
+        const double cost = plan->free[l].after - plan->layer[l].after;
         mean += cost / plan->layers;
         layer = cost > most ? l : layer;
         most = cost > most ? cost : most;
@@ -112,11 +112,10 @@ void balance_put_json(const BalancePlan *plan, Arena *arena, FILE *stream)
     fputs("],\n \"bound\": [", stream);
     for (uint32_t l = 0; l < plan->layers; l++)
         fprintf(stream, "%s%.17g", l ? ", " : "", plan->layer[l].bound);
-    if (plan->distinct) {
+    if (plan->distinct)
         fputs("],\n \"without_distinct\": [", stream);
-        for (uint32_t l = 0; l < plan->layers; l++)
-            fprintf(stream, "%s%.17g", l ? ", " : "", plan->layer[l].free);
-    }
+    for (uint32_t l = 0; plan->distinct && l < plan->layers; l++)
+        fprintf(stream, "%s%.17g", l ? ", " : "", plan->free[l].after);
     fputs("],\n \"moves\": [", stream);
     for (uint32_t l = 0; l < plan->layers; l++)
         fprintf(stream, "%s%u", l ? ", " : "", plan->layer[l].moves);

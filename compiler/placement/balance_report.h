@@ -7,12 +7,6 @@
 
 #include <stdio.h>
 
-typedef struct LayerBalance {
-    double before, after, bound;
-    double free; /* with --distinct: the balance of the placement that would be made without --distinct */
-    uint32_t moves;
-} LayerBalance;
-
 typedef struct BalancePlan {
     BalanceShape shape;
     bool eplb, from, distinct;
@@ -21,6 +15,7 @@ typedef struct BalancePlan {
     const uint32_t *before;    /* [layers][replicas] */
     const uint32_t *placement; /* [layers][replicas] */
     const LayerBalance *layer; /* [layers] */
+    const LayerBalance *free;  /* [layers], with --distinct: of the placement that would be made without --distinct */
 } BalancePlan;
 
 void balance_put_text(const BalancePlan *plan, FILE *stream);
