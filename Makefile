@@ -204,6 +204,7 @@ $(BUILD)/tests/limit/limit: %: %.o
 $(TEST_FOLDERS:%=check-%) check-gpu-code check-python check-python-torch check-torch check-fuzz: $(BUILD)/tests/limit/limit
 LIMITED  = $(BUILD)/tests/limit/limit 1
 LIMITED4 = $(BUILD)/tests/limit/limit 4
+comma    := ,
 TESTS := $(foreach folder,$(TEST_FOLDERS),$(call tests_of,$(folder)))
 
 define test_folder
@@ -220,6 +221,10 @@ $(BUILD)/tests/exec/allocations: LINKING += -Wl,--wrap=malloc,--wrap=calloc,--wr
 
 # The tests of libdps use it as other programs do: they link to nothing else of this project.
 $(call tests_of,library): | $(BUILD)/libdps.so
+# This one makes the allocations of libdps fail, also those of the C library.
+$(BUILD)/tests/library/attack: $(BUILD)/libdps.a
+$(BUILD)/tests/library/attack: LINKING += $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc free strdup strndup asprintf \
+    realpath fopen fdopen fclose open_memstream newlocale freelocale)
 
 # --- the Python package. The wheel contains libdps and the schedules; python/backend.py makes it, also for pip ---
 .PHONY: wheel check-python check-python-torch

@@ -120,7 +120,10 @@ Status compile(Compilation *c, Error *error)
 
     /* proven schedule → program */
     PASS(c->program = lower(schedule, c->source, arena, diagnostics));
-    TRY(prove_program(schedule, c->program, arena, diagnostics, error));
+    const Status proven = prove_program(schedule, c->program, arena, diagnostics, error);
+    if (proven == STATUS_NO_MEMORY)
+        arena_exhausted(arena);
+    TRY(proven);
     if (c->memory)
         PASS(memory_check(c->memory, schedule, c->program, diagnostics));
     REACHED(c, FORM_PLAN);

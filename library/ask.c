@@ -4,11 +4,16 @@
 
 #include "runtime/program/operands.h"
 
-static const Program *program_of(const dps_program *program) { return program->compilation.program; }
+/* NULL: the handle is NULL. */
+static const Program *program_of(const dps_program *program) { return program ? program->compilation.program : NULL; }
+
+static bool has_rank(const Program *program, uint32_t rank) { return program && rank < program->rank_count; }
 
 dps_status dps_get_program_info(const dps_program *handle, dps_program_info *info)
 {
     const Program *program = program_of(handle);
+    if (!program)
+        return DPS_BAD_USAGE;
     const dps_program_info found = {.schedule = program->schedule,
                                     .source = program->source,
                                     .ranks = program->rank_count,
@@ -23,7 +28,7 @@ dps_status dps_get_program_info(const dps_program *handle, dps_program_info *inf
 dps_status dps_get_rank_info(const dps_program *handle, uint32_t rank, dps_rank_info *info)
 {
     const Program *program = program_of(handle);
-    if (rank >= program->rank_count)
+    if (!has_rank(program, rank))
         return DPS_BAD_USAGE;
     const RankProgram *own = &program->ranks[rank];
     dps_rank_info found = {
@@ -44,7 +49,7 @@ dps_status dps_get_rank_info(const dps_program *handle, uint32_t rank, dps_rank_
 dps_status dps_get_pipe_info(const dps_program *handle, uint32_t pipe, dps_pipe_info *info)
 {
     const Program *program = program_of(handle);
-    if (pipe >= program->pipe_count)
+    if (!program || pipe >= program->pipe_count)
         return DPS_BAD_USAGE;
     const dps_pipe_info found = {.microbatches = program->pipes[pipe].microbatches,
                                  .first = program->pipes[pipe].first};
@@ -61,7 +66,7 @@ static int32_t group_of(const Program *program, uint32_t stage)
 dps_status dps_get_chunk_info(const dps_program *handle, uint32_t rank, uint32_t chunk, dps_chunk_info *info)
 {
     const Program *program = program_of(handle);
-    if (rank >= program->rank_count || chunk >= program->ranks[rank].chunk_count)
+    if (!has_rank(program, rank) || chunk >= program->ranks[rank].chunk_count)
         return DPS_BAD_USAGE;
     const Chunk *own = &program->ranks[rank].chunks[chunk];
     const dps_chunk_info found = {.stage = own->stage, .pipe = own->pipe, .group = group_of(program, own->stage)};
@@ -71,7 +76,7 @@ dps_status dps_get_chunk_info(const dps_program *handle, uint32_t rank, uint32_t
 dps_status dps_get_group_member(const dps_program *handle, uint32_t group, uint32_t member, dps_group_member *info)
 {
     const Program *program = program_of(handle);
-    if (group >= program->group_count || member >= program->groups[group].member_count)
+    if (!program || group >= program->group_count || member >= program->groups[group].member_count)
         return DPS_BAD_USAGE;
     const Home *home = &program->groups[group].members[member];
     const dps_group_member found = {.rank = home->rank, .chunk = home->chunk};
@@ -162,7 +167,7 @@ dps_status dps_get_instruction(const dps_program *handle, uint32_t rank, uint32_
                                dps_instruction *instruction)
 {
     const Program *program = program_of(handle);
-    if (rank >= program->rank_count || index >= program->ranks[rank].instruction_count)
+    if (!has_rank(program, rank) || index >= program->ranks[rank].instruction_count)
         return DPS_BAD_USAGE;
     const Instruction *whole = &program->ranks[rank].instructions[index];
     if (half > 1 || (half && !whole->second))
@@ -175,7 +180,9 @@ dps_status dps_get_instruction(const dps_program *handle, uint32_t rank, uint32_
 int dps_instruction_text(const dps_program *handle, uint32_t rank, uint32_t index, char *text, size_t size)
 {
     const Program *program = program_of(handle);
-    if (rank >= program->rank_count || index >= program->ranks[rank].instruction_count)
+    if (!has_rank(program, rank) || index >= program->ranks[rank].instruction_count)
+        return -1;
+    if (!text && size)
         return -1;
     return program_instruction_text(program, rank, &program->ranks[rank].instructions[index], text, size);
 }

@@ -83,6 +83,9 @@ static Status balance_body(dps *d, void *arguments)
     if (experts.eplb && (experts.current || experts.distinct))
         return error_set(&d->error, STATUS_BAD_USAGE,
                          "dps_experts: `eplb` cannot be combined with `current` or `distinct`");
+    if (!(experts.threshold >= 0 && experts.threshold <= 1))
+        return error_set(&d->error, STATUS_BAD_USAGE, "dps_experts.threshold is %g; it must be from 0 to 1",
+                         experts.threshold);
     TRY(balance_check(&shape, experts.eplb, &d->error));
     TRY(check_loads(&experts, &d->error));
     TRY(check_current(&experts, &shape, &d->working, &d->error));
@@ -99,5 +102,6 @@ static Status balance_body(dps *d, void *arguments)
 
 dps_status dps_balance(dps *d, const dps_experts *experts, const dps_placement *placement)
 {
-    return call(d, balance_body, &(Request){experts, placement});
+    Request request = {experts, placement};
+    return CALL(d, balance_body, &request, NEEDED(experts), NEEDED(placement));
 }

@@ -50,11 +50,10 @@ const char *dps_version(void) { return PROJECT_VERSION; }
 dps *dps_new(const dps_host *given)
 {
     dps_host host = {0};
-    if (given && !STRUCT_IN(&host, given))
+    if (given && (!STRUCT_IN(&host, given) || !host.allocate != !host.release))
         return NULL;
-    const MemoryFunctions memory = host.allocate && host.release
-                                       ? (MemoryFunctions){host.allocate, host.release, host.user}
-                                       : (MemoryFunctions){system_allocate, system_release, NULL};
+    const MemoryFunctions memory = host.allocate ? (MemoryFunctions){host.allocate, host.release, host.user}
+                                                 : (MemoryFunctions){system_allocate, system_release, NULL};
     dps *const d = memory.allocate(memory.user, sizeof *d);
     if (!d)
         return NULL;
@@ -105,24 +104,49 @@ void dps_free(dps *d)
     host_release(&memory, d);
 }
 
-void dps_release(dps *d, void *memory) { host_release(&d->memory, memory); }
-
-const char *dps_error(const dps *d) { return d->words; }
-
-dps_status call(dps *d, Body *body, void *arguments)
+void dps_release(dps *d, void *memory)
 {
+    if (d)
+        host_release(&d->memory, memory);
+}
+
+const char *dps_error(const dps *d)
+{
+    return d ? d->words : "the session is NULL: dps_new had no memory, or refused its dps_host";
+}
+
+/* The name of the first pointer that is NULL; NULL: there is none. Clears the results. */
+static const char *missing(const Argument *needed)
+{
+    const char *name = NULL;
+    for (; needed->name; needed++) {
+        if (needed->result)
+            memset(needed->result, 0, needed->size);
+        name = name || needed->given ? name : needed->name;
+    }
+    return name;
+}
+
+dps_status call(dps *d, const char *function, Body *body, void *arguments, const Argument *needed)
+{
+    const char *const name = missing(needed);
+    if (!d)
+        return DPS_BAD_USAGE;
     const locale_t before = uselocale(d->c_locale);
     dps_status status = DPS_NO_MEMORY;
     forget_words(d);
     d->working = host_arena(d, &d->memory);
-    if (setjmp(d->exhausted) == 0) {
+    if (name)
+        status = (dps_status)error_set(&d->error, STATUS_BAD_USAGE, "%s: `%s` is NULL", function, name);
+    else if (setjmp(d->exhausted) == 0)
         status = (dps_status)body(d, arguments);
-        if (status != DPS_OK && !*d->words)
-            d->words = d->error.text;
-    } else {
+    else
+        status = DPS_NO_MEMORY;
+    if (status == DPS_NO_MEMORY) {
         forget_words(d);
         d->words = "out of memory";
-        status = DPS_NO_MEMORY;
+    } else if (status != DPS_OK && !*d->words) {
+        d->words = d->error.text;
     }
     drop_unfinished(d);
     uselocale(before);
@@ -130,5 +154,5 @@ dps_status call(dps *d, Body *body, void *arguments)
 }
 
 _Static_assert((int)DPS_BAD_INPUT == STATUS_BAD_INPUT && (int)DPS_BAD_USAGE == STATUS_BAD_USAGE &&
-                   (int)DPS_FAILED == STATUS_RUN_FAILED,
+                   (int)DPS_FAILED == STATUS_RUN_FAILED && (int)DPS_NO_MEMORY == STATUS_NO_MEMORY,
                "a Status is a dps_status");

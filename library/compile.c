@@ -38,6 +38,9 @@ static Status take_parameters(const dps_options *options, Arena *arena, Paramete
         parameters_set_ranks(parameters, options->ranks);
     if (options->microbatches)
         parameters_set_microbatches(parameters, options->microbatches);
+    if (options->parameter_count && !options->parameters)
+        return error_set(error, STATUS_BAD_USAGE, "dps_options.parameters is NULL, but parameter_count is %u",
+                         options->parameter_count);
     for (uint32_t i = 0; i < options->parameter_count; i++) {
         const dps_parameter *given = &options->parameters[i];
         if (!given->name)
@@ -87,8 +90,6 @@ static Status compile_program(dps *d, const Request *request, const dps_options 
                                          .costs = &program->costs,
                                          .search = &search};
     const Status status = compile(&program->compilation, &d->error);
-    if (status == STATUS_RUN_FAILED) /* only a lack of memory can cause this */
-        longjmp(d->exhausted, 1);
     program->compilation.search = NULL;
     if (diag_failed(program->compilation.diagnostics))
         report_diagnostics(d, program->compilation.diagnostics, &program->source);
@@ -103,6 +104,7 @@ static Status compile_body(dps *d, void *arguments)
         return error_set(&d->error, STATUS_BAD_USAGE, STRUCT_REFUSED, "dps_options");
     if (options.replicas)
         return error_set(&d->error, STATUS_BAD_USAGE, "dps_options.replicas is for dps_compare and dps_advise");
+    TRY(length_check(request->length, &d->error));
     d->program = program_new(d);
     TRY(compile_program(d, request, &options, d->program));
     *request->program = program_take(d);
@@ -111,16 +113,14 @@ static Status compile_body(dps *d, void *arguments)
 
 dps_status dps_compile_file(dps *d, const char *path, const dps_options *options, dps_program **program)
 {
-    *program = NULL;
-    return call(d, compile_body, &(Request){.path = host_path(path), .options = options, .program = program});
+    Request request = {.path = host_path(path), .options = options, .program = program};
+    return CALL(d, compile_body, &request, NEEDED(path), RESULT(program));
 }
 
 dps_status dps_compile_text(dps *d, const char *text, size_t length, const char *name, const dps_options *options,
                             dps_program **program)
 {
-    *program = NULL;
-    return call(
-        d, compile_body,
-        &(Request){
-            .path = name ? name : "<text>", .text = text, .length = length, .options = options, .program = program});
+    Request request = {
+        .path = name ? name : "<text>", .text = text, .length = length, .options = options, .program = program};
+    return CALL(d, compile_body, &request, NEEDED(text), RESULT(program));
 }

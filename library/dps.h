@@ -36,7 +36,8 @@
    Errors. Most functions take a `dps` and return a dps_status; dps_error then says what is wrong, where, and what to
    do. The functions that run a rank take a `dps_rank` instead, and dps_rank_error has their text. A function that fails
    gives nothing to be freed. The functions dps_get_* only read and set no error text: they fail when an index is out of
-   range or a `size` is not set.
+   range or a `size` is not set. A NULL where a function needs a pointer is DPS_BAD_USAGE. Lack of memory is always
+   DPS_NO_MEMORY, and changes no result: dps_advise does not leave a schedule out for it.
 
    Threads. Different threads may use different sessions at the same time. Only one thread at a time may use a session.
    Programs and predictions never change: any number of threads may read them. They do not need the session that made
@@ -98,8 +99,8 @@ typedef struct dps_host {
     void (*release)(void *user, void *memory);
 } dps_host;
 
-/* Opens a session. `host` may be NULL; it is copied. Returns NULL if there is no memory, if host->size is not set, or
-   if a member that this library does not know is not 0. */
+/* Opens a session. `host` may be NULL; it is copied. Returns NULL if there is no memory, if host->size is not set, if
+   only one of `allocate` and `release` is set, or if a member that this library does not know is not 0. */
 dps *dps_new(const dps_host *host);
 /* Closes the session. NULL is harmless here and in the other functions that free. */
 void dps_free(dps *d);
@@ -428,7 +429,7 @@ dps_status dps_step(dps_rank *rank, const dps_functions *functions);
    dps_step does not call your functions for messages and sums, and dps_next does not return their instructions. */
 typedef struct dps_threads dps_threads;
 
-/* `deadline`: seconds after which a rank that waits for another one fails; 0: it waits forever. All ranks of the
+/* `deadline`: seconds after which a rank that waits for another one fails, at least 0; 0: it waits forever. All ranks of the
    program must join. The channels between the threads come from malloc, not from your allocator. The threads refer to
    the program: free the threads before the program. */
 dps_status dps_threads_new(dps *d, const dps_program *program, double deadline, dps_threads **made);
@@ -567,8 +568,8 @@ typedef struct dps_experts {
        this expert in `current` */
     uint32_t most_moves;
     int32_t limit_moves; /* not 0: a layer has at most most_moves moves; 0: any number */
-    /* with `current`: a layer whose balance would rise by less than this, or not at all, keeps its placement, unless
-       `distinct` forbids this placement */
+    /* from 0 to 1, with `current`: a layer whose balance would rise by less than this, or not at all, keeps its
+       placement, unless `distinct` forbids this placement */
     double threshold;
     int32_t distinct; /* not 0: no expert twice on a GPU */
     /* not 0: exactly the algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB); then `current` must be NULL and

@@ -125,9 +125,28 @@ dps_instruction instruction_half(const Program *program, uint32_t rank, const In
 /* The body of a call. It may jump to d->exhausted. */
 typedef Status Body(dps *d, void *arguments);
 
-/* Runs a body in the C locale, with an empty d->working. If the body fails and has set no d->words itself, dps_error
-   gets the text of d->error. */
-dps_status call(dps *d, Body *body, void *arguments);
+/* A pointer that the caller of a function must give. */
+typedef struct Argument {
+    const char *name;
+    const void *given;
+    void *result; /* [size]: where the call stores its result, which becomes 0 first; NULL: this is no result */
+    size_t size;
+} Argument;
+#define NEEDED(pointer)                      \
+    {                                        \
+        .name = #pointer, .given = (pointer) \
+    }
+#define RESULT(pointer)                                                                      \
+    {                                                                                        \
+        .name = #pointer, .given = (pointer), .result = (pointer), .size = sizeof *(pointer) \
+    }
+
+/* Runs a body in the C locale, with an empty d->working. Refuses pointers that are NULL: `needed` lists them, with an
+   element without a name at its end. If the body fails and has set no d->words itself, dps_error gets the text of
+   d->error. */
+dps_status call(dps *d, const char *function, Body *body, void *arguments, const Argument *needed);
+#define CALL(d, body, arguments, ...) \
+    call(d, __func__, body, arguments, (const Argument[]){__VA_ARGS__, {.name = NULL}})
 
 /* Allocates zeroed memory with the functions of the host. Jumps out of the call if there is no memory. */
 void *host_new(dps *d, size_t size);
@@ -169,6 +188,13 @@ void report_diagnostics(dps *d, const Diagnostics *diagnostics, const Source *so
 
 /* Copies text to memory of the host, and adds a 0 byte. Jumps out of the call if there is no memory. */
 char *host_text(dps *d, const char *text, size_t length);
+
+/* Refuses a list of texts that is NULL, has a NULL in it, or is so long that the count must be a mistake. `name`: what
+   dps.h calls the list. */
+Status texts_check(const char *name, const char *const *texts, size_t count, Error *error);
+
+/* Refuses a length that no memory can have. */
+Status length_check(size_t length, Error *error);
 
 /* The caller's path for functions that take "-" as standard input or output: "-" becomes "./-", because the library
    uses neither. */

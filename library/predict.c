@@ -41,8 +41,8 @@ static Status predict_body(dps *d, void *arguments)
 dps_status dps_predict(dps *d, const dps_program *program, const char *const *costs, size_t cost_count,
                        dps_prediction **prediction)
 {
-    *prediction = NULL;
-    return call(d, predict_body, &(Request){program, costs, cost_count, prediction});
+    Request request = {program, costs, cost_count, prediction};
+    return CALL(d, predict_body, &request, NEEDED(program), RESULT(prediction));
 }
 
 void dps_prediction_free(dps_prediction *prediction)
@@ -56,6 +56,8 @@ void dps_prediction_free(dps_prediction *prediction)
 
 dps_status dps_get_prediction_info(const dps_prediction *prediction, dps_prediction_info *info)
 {
+    if (!prediction)
+        return DPS_BAD_USAGE;
     const Compilation *c = &prediction->compilation;
     const Bubble bubble = timeline_bubble(&c->schedule, &prediction->times);
     const dps_prediction_info found = {.makespan = prediction->times.makespan,
@@ -72,9 +74,9 @@ dps_status dps_get_prediction_info(const dps_prediction *prediction, dps_predict
 
 dps_status dps_get_rank_prediction(const dps_prediction *prediction, uint32_t rank, dps_rank_prediction *info)
 {
-    const Compilation *c = &prediction->compilation;
-    if (rank >= c->schedule.ranks)
+    if (!prediction || rank >= prediction->compilation.schedule.ranks)
         return DPS_BAD_USAGE;
+    const Compilation *c = &prediction->compilation;
     const Memory *sizes = &prediction->program->sizes;
     const RankTimes times = timeline_rank(&c->schedule, &prediction->times, rank);
     const RankLoad load = rank_load(&c->schedule, &c->resolved, rank);
@@ -142,6 +144,6 @@ static Status render_body(dps *d, void *arguments)
 dps_status dps_render(dps *d, const dps_prediction *prediction, dps_format format, uint32_t width, char **text,
                       size_t *length)
 {
-    *text = NULL;
-    return call(d, render_body, &(Rendering){prediction, format, width, text, length});
+    Rendering request = {prediction, format, width, text, length};
+    return CALL(d, render_body, &request, NEEDED(prediction), RESULT(text));
 }

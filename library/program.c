@@ -85,10 +85,9 @@ static Status load_program(dps_program *program, const Loading *loading, Error *
 static Status load_body(dps *d, void *arguments)
 {
     const Loading *loading = arguments;
+    TRY(length_check(loading->length, &d->error));
     d->program = program_new(d);
     const Status status = load_program(d->program, loading, &d->error);
-    if (status == STATUS_RUN_FAILED) /* only a lack of memory can cause this */
-        longjmp(d->exhausted, 1);
     if (status == STATUS_BAD_INPUT && loading->path && strncmp(d->error.text, loading->path, strlen(loading->path)))
         error_prefix(&d->error, "%s: ", loading->path);
     TRY(status);
@@ -98,14 +97,14 @@ static Status load_body(dps *d, void *arguments)
 
 dps_status dps_load(dps *d, const void *bytes, size_t length, dps_program **program)
 {
-    *program = NULL;
-    return call(d, load_body, &(Loading){.bytes = bytes, .length = length, .program = program});
+    Loading request = {.bytes = bytes, .length = length, .program = program};
+    return CALL(d, load_body, &request, NEEDED(bytes), RESULT(program));
 }
 
 dps_status dps_load_file(dps *d, const char *path, dps_program **program)
 {
-    *program = NULL;
-    return call(d, load_body, &(Loading){.path = host_path(path), .program = program});
+    Loading request = {.path = host_path(path), .program = program};
+    return CALL(d, load_body, &request, NEEDED(path), RESULT(program));
 }
 
 /* --- program → its forward half --- */
@@ -128,18 +127,15 @@ static Status halve_body(dps *d, void *arguments)
 {
     const Halving *halving = arguments;
     dps_program *const half = d->program = program_new(d);
-    const Status status = halve_program(half, halving->program->compilation.program, &d->error);
-    if (status == STATUS_RUN_FAILED) /* only a lack of memory can cause this */
-        longjmp(d->exhausted, 1);
-    TRY(status);
+    TRY(halve_program(half, halving->program->compilation.program, &d->error));
     *halving->forward = program_take(d);
     return STATUS_OK;
 }
 
 dps_status dps_forward_half(dps *d, const dps_program *program, dps_program **forward)
 {
-    *forward = NULL;
-    return call(d, halve_body, &(Halving){program, forward});
+    Halving request = {program, forward};
+    return CALL(d, halve_body, &request, NEEDED(program), RESULT(forward));
 }
 
 /* --- program → bytes --- */
@@ -176,12 +172,12 @@ static Status save_body(dps *d, void *arguments)
 
 dps_status dps_encode(dps *d, const dps_program *program, void **bytes, size_t *length)
 {
-    *bytes = NULL;
-    *length = 0;
-    return call(d, save_body, &(Saving){.program = program, .bytes = bytes, .length = length});
+    Saving request = {.program = program, .bytes = bytes, .length = length};
+    return CALL(d, save_body, &request, NEEDED(program), RESULT(bytes), RESULT(length));
 }
 
 dps_status dps_save(dps *d, const dps_program *program, const char *path)
 {
-    return call(d, save_body, &(Saving){.program = program, .path = host_path(path)});
+    Saving request = {.program = program, .path = host_path(path)};
+    return CALL(d, save_body, &request, NEEDED(program), NEEDED(path));
 }

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *dps_rank_error(const dps_rank *rank) { return rank->error.text; }
+const char *dps_rank_error(const dps_rank *rank) { return rank ? rank->error.text : "the rank is NULL"; }
 
 /* --- opening --- */
 
@@ -83,8 +83,8 @@ static Status open_body(dps *d, void *arguments)
 dps_status dps_rank_open(dps *d, const dps_program *program, uint32_t rank, const dps_rank_options *options,
                          dps_rank **opened)
 {
-    *opened = NULL;
-    return call(d, open_body, &(Opening){program, rank, options, opened});
+    Opening request = {program, rank, options, opened};
+    return CALL(d, open_body, &request, NEEDED(program), RESULT(opened));
 }
 
 void dps_rank_free(dps_rank *rank)
@@ -104,7 +104,11 @@ dps_status rank_refuse(dps_rank *rank, const char *text)
     return (dps_status)error_set(&rank->error, STATUS_BAD_USAGE, "rank %u: %s", rank->walk.rank, text);
 }
 
-void dps_reason(dps_rank *rank, const char *text) { snprintf(rank->reason, sizeof rank->reason, "%s", text); }
+void dps_reason(dps_rank *rank, const char *text)
+{
+    if (rank)
+        snprintf(rank->reason, sizeof rank->reason, "%s", text ? text : "");
+}
 
 dps_status rank_fail(dps_rank *rank, dps_status status)
 {
@@ -143,16 +147,22 @@ static Status run_exchanges(dps_rank *rank)
 
 dps_status dps_next(dps_rank *rank, const dps_instruction **action)
 {
-    *action = NULL;
+    if (action)
+        *action = NULL;
+    if (!rank)
+        return DPS_BAD_USAGE;
     if (rank->state == RANK_FAILED)
         return rank->failure;
+    if (!action)
+        return rank_refuse(rank, "dps_next: `action` is NULL");
     if (rank->state == RANK_BUSY)
         return rank_refuse(rank, "dps_next: the action before this one is not done: call dps_done first");
     if (rank->state == RANK_PUSHES)
         return rank_refuse(rank, "dps_next: called while dps_step runs this rank");
     rank_begin(rank);
-    if (run_exchanges(rank) != STATUS_OK)
-        return rank_fail(rank, DPS_FAILED);
+    const Status status = run_exchanges(rank);
+    if (status != STATUS_OK)
+        return rank_fail(rank, (dps_status)status);
     *action = &rank->actions[rank->walk.place];
     rank->state = RANK_BUSY;
     if ((*action)->opcode == DPS_END) {
@@ -164,6 +174,8 @@ dps_status dps_next(dps_rank *rank, const dps_instruction **action)
 
 dps_status dps_done(dps_rank *rank, const dps_instruction *action, dps_status status)
 {
+    if (!rank)
+        return DPS_BAD_USAGE;
     if (rank->state == RANK_FAILED)
         return rank->failure;
     if (rank->state != RANK_BUSY || action != &rank->actions[rank->walk.place])

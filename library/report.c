@@ -39,17 +39,15 @@ static void take_entries(dps *d, const DiagEntry *entries, uint32_t count, const
 void report_diagnostics(dps *d, const Diagnostics *diagnostics, const Source *source)
 {
     uint32_t count;
-    size_t length;
     const DiagEntry *const entries = diag_entries(diagnostics, &count);
     take_entries(d, entries, count, source);
-    diag_print(diagnostics, text_begin(d));
-    const char *const text = text_end(d, &length);
-    d->words = arena_text(&d->report, text, length && text[length - 1] == '\n' ? length - 1 : length);
+    const char *const text = diag_text(diagnostics, &d->report);
+    d->words = arena_text(&d->report, text, strlen(text) - 1); /* without the last line break */
 }
 
-size_t dps_diagnostic_count(const dps *d) { return d->diagnostic_count; }
+size_t dps_diagnostic_count(const dps *d) { return d ? d->diagnostic_count : 0; }
 
 dps_status dps_get_diagnostic(const dps *d, size_t index, dps_diagnostic *diagnostic)
 {
-    return index < d->diagnostic_count && STRUCT_OUT(diagnostic, &d->diagnostics[index]) ? DPS_OK : DPS_BAD_USAGE;
+    return index < dps_diagnostic_count(d) && STRUCT_OUT(diagnostic, &d->diagnostics[index]) ? DPS_OK : DPS_BAD_USAGE;
 }

@@ -113,8 +113,9 @@ static dps_status run_step(dps_rank *rank, const dps_functions *f)
     rank_begin(rank);
     rank->state = RANK_PUSHES;
     do {
-        if (perform(rank, f, walk_next(&rank->walk)) != STATUS_OK)
-            return rank_fail(rank, DPS_FAILED);
+        const Status status = perform(rank, f, walk_next(&rank->walk));
+        if (status != STATUS_OK)
+            return rank_fail(rank, (dps_status)status);
     } while (walk_done(&rank->walk));
     rank->state = RANK_BETWEEN_STEPS;
     return DPS_OK;
@@ -124,6 +125,8 @@ dps_status dps_step(dps_rank *rank, const dps_functions *given)
 {
     dps_functions functions;
     char text[200];
+    if (!rank)
+        return DPS_BAD_USAGE;
     if (rank->state == RANK_FAILED)
         return rank->failure;
     if (rank->state != RANK_BETWEEN_STEPS)

@@ -21,8 +21,9 @@ bool struct_in(void *known, size_t known_size, const void *given)
 
 bool struct_out(void *given, const void *known, size_t known_size)
 {
-    size_t size;
-    memcpy(&size, given, sizeof size);
+    size_t size = 0;
+    if (given)
+        memcpy(&size, given, sizeof size);
     if (size < sizeof size)
         return false;
     memset((char *)given + sizeof size, 0, size - sizeof size);

@@ -20,13 +20,20 @@ typedef struct Request {
 /* Translates a request of the caller into the struct of dpc's command-line options. */
 static Status take_request(dps *d, const Request *request, Options *taken)
 {
-    enum { COUNT_MAX = 10000 };
     dps_options options = {0};
     Arena *const arena = &d->working;
     if (request->options && !STRUCT_IN(&options, request->options))
         return error_set(&d->error, STATUS_BAD_USAGE, STRUCT_REFUSED, "dps_options");
-    if (!request->count || request->count > COUNT_MAX)
-        return error_set(&d->error, STATUS_BAD_USAGE, "name 1 to %d schedules, not %zu", COUNT_MAX, request->count);
+    if (!request->count)
+        return error_set(&d->error, STATUS_BAD_USAGE, "paths: name at least one schedule");
+    TRY(texts_check("paths", request->paths, request->count, &d->error));
+    TRY(texts_check("costs", options.costs, options.cost_count, &d->error));
+    if (options.replicas > PROGRAM_RANKS_MAX)
+        return error_set(&d->error, STATUS_BAD_USAGE, "replicas is %u; there can be at most %d", options.replicas,
+                         PROGRAM_RANKS_MAX);
+    if (request->allow & ~(uint32_t)(DPS_ALLOW_ASYNC | DPS_ALLOW_NAIVE))
+        return error_set(&d->error, STATUS_BAD_USAGE, "allow is %u; it is made of DPS_ALLOW_ASYNC and DPS_ALLOW_NAIVE",
+                         request->allow);
     char **const inputs = arena_array(arena, request->count, sizeof *inputs);
     for (size_t i = 0; i < request->count; i++)
         inputs[i] = arena_format(arena, "%s", host_path(request->paths[i]));
@@ -51,8 +58,6 @@ static Status take_request(dps *d, const Request *request, Options *taken)
    NULL or empty. */
 static Status fail(dps *d, Status status, const char *diagnostics)
 {
-    if (status == STATUS_RUN_FAILED) /* only a lack of memory can cause this */
-        longjmp(d->exhausted, 1);
     if (diagnostics && *diagnostics)
         d->words = arena_text(&d->report, diagnostics, strlen(diagnostics) - 1);
     return status;
@@ -84,9 +89,8 @@ static Status compare_body(dps *d, void *arguments)
 dps_status dps_compare(dps *d, const char *const *paths, size_t count, const dps_options *options, char **json,
                        size_t *length)
 {
-    *json = NULL;
-    return call(d, compare_body,
-                &(Request){.paths = paths, .count = count, .options = options, .json = json, .length = length});
+    Request request = {.paths = paths, .count = count, .options = options, .json = json, .length = length};
+    return CALL(d, compare_body, &request, NEEDED(paths), RESULT(json));
 }
 
 static Status advise_body(dps *d, void *arguments)
@@ -109,13 +113,12 @@ static Status advise_body(dps *d, void *arguments)
 dps_status dps_advise(dps *d, const char *const *paths, size_t count, const dps_options *options, uint32_t seconds,
                       uint32_t allow, char **json, size_t *length)
 {
-    *json = NULL;
-    return call(d, advise_body,
-                &(Request){.paths = paths,
-                           .count = count,
-                           .options = options,
-                           .seconds = seconds,
-                           .allow = allow,
-                           .json = json,
-                           .length = length});
+    Request request = {.paths = paths,
+                       .count = count,
+                       .options = options,
+                       .seconds = seconds,
+                       .allow = allow,
+                       .json = json,
+                       .length = length};
+    return CALL(d, advise_body, &request, NEEDED(paths), RESULT(json));
 }

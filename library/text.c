@@ -14,10 +14,31 @@ char *host_text(dps *d, const char *text, size_t length)
     return copy;
 }
 
-const char *host_path(const char *path) { return strcmp(path, "-") == 0 ? "./-" : path; }
+Status texts_check(const char *name, const char *const *texts, size_t count, Error *error)
+{
+    enum { COUNT_MAX = 10000 };
+    if (count > COUNT_MAX)
+        return error_set(error, STATUS_BAD_USAGE, "%s: there can be at most %d, not %zu", name, COUNT_MAX, count);
+    if (count && !texts)
+        return error_set(error, STATUS_BAD_USAGE, "%s is NULL, but their number is %zu", name, count);
+    for (size_t i = 0; i < count; i++)
+        if (!texts[i])
+            return error_set(error, STATUS_BAD_USAGE, "%s[%zu] is NULL", name, i);
+    return STATUS_OK;
+}
+
+Status length_check(size_t length, Error *error)
+{
+    return length <= PTRDIFF_MAX
+               ? STATUS_OK
+               : error_set(error, STATUS_BAD_USAGE, "`length` is %zu: no memory holds so much", length);
+}
+
+const char *host_path(const char *path) { return path && strcmp(path, "-") == 0 ? "./-" : path; }
 
 Status costs_take(Costs *costs, const char *const *texts, size_t count, Arena *arena, Error *error)
 {
+    TRY(texts_check("costs", texts, count, error));
     for (size_t i = 0; i < count; i++) {
         if (strcmp(texts[i], "@-") == 0)
             return error_set(error, STATUS_BAD_USAGE,

@@ -15,6 +15,9 @@ typedef struct Gathering {
 static Status threads_body(dps *d, void *arguments)
 {
     const Gathering *gathering = arguments;
+    if (!(gathering->deadline >= 0))
+        return error_set(&d->error, STATUS_BAD_USAGE, "dps_threads_new: a deadline of %g s; it must be 0 or more",
+                         gathering->deadline);
     const Program *program = gathering->program->compilation.program;
     dps_threads *const threads = d->threads = host_new(d, sizeof *threads);
     threads->memory = d->memory;
@@ -32,8 +35,8 @@ static Status threads_body(dps *d, void *arguments)
 
 dps_status dps_threads_new(dps *d, const dps_program *program, double deadline, dps_threads **made)
 {
-    *made = NULL;
-    return call(d, threads_body, &(Gathering){program, deadline, made});
+    Gathering request = {program, deadline, made};
+    return CALL(d, threads_body, &request, NEEDED(program), RESULT(made));
 }
 
 void dps_threads_free(dps_threads *threads)
@@ -116,9 +119,13 @@ dps_status dps_join(dps_rank *rank, dps_threads *threads, const dps_buffers *giv
     dps_buffers buffers;
     const char *why =
         "dps_join: dps_buffers is NULL, its `size` is 0, or it sets a member that this libdps does not know";
+    if (!rank)
+        return DPS_BAD_USAGE;
     if (rank->state == RANK_FAILED)
         return rank->failure;
-    if (STRUCT_IN(&buffers, given))
+    if (!threads)
+        why = "dps_join: `threads` is NULL";
+    else if (STRUCT_IN(&buffers, given))
         why = refusal(rank, threads, &buffers);
     if (why)
         return rank_refuse(rank, why);
@@ -142,10 +149,16 @@ void threads_leave(dps_rank *rank) { executor_disconnect(&rank->communicators); 
 
 dps_status dps_gather(dps_rank *rank, const void *mine, size_t bytes, void *all)
 {
+    if (!rank)
+        return DPS_BAD_USAGE;
     if (rank->state == RANK_FAILED)
         return rank->failure;
     if (!rank->threads)
         return rank_refuse(rank, "dps_gather: the rank has joined no threads: call dps_join first");
+    if (bytes && (!mine || !all))
+        return rank_refuse(rank, "dps_gather: `mine` or `all` is NULL");
+    if (bytes > PTRDIFF_MAX / rank->threads->program->rank_count)
+        return rank_refuse(rank, "dps_gather: `bytes` of all ranks together are more than memory can hold");
     World *const world = rank->threads->members[rank->walk.rank];
     if (world->run->gather(world, mine, bytes, all, &rank->error) == STATUS_OK)
         return DPS_OK;

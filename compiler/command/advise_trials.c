@@ -10,8 +10,8 @@
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct Work {
     Trials *trials;
@@ -48,8 +48,11 @@ static Status open_contender(const Options *options, const char *path, const Par
     const Parameters *given = &options->parameters;
     contender->candidates = (Candidates){.count = 1, .all = arena_allocate(arena, sizeof(Parameters))};
     contender->source.path = path;
-    if (source_read(path, arena, &contender->source, &contender->unreadable) != STATUS_OK)
-        return STATUS_OK;
+    const Status read = source_read(path, arena, &contender->source, &contender->unreadable);
+    if (read == STATUS_NO_MEMORY)
+        *error = contender->unreadable;
+    if (read != STATUS_OK)
+        return read == STATUS_NO_MEMORY ? read : STATUS_OK;
     Parameters *known = contender->candidates.all;
     parameters_set_ranks(known, given->ranks);
     parameters_set_microbatches(known, given->microbatches);
@@ -70,11 +73,8 @@ static Status open_contender(const Options *options, const char *path, const Par
 
 static bool same_file(const char *one, const char *other)
 {
-    char *const a = realpath(one, NULL), *const b = realpath(other, NULL);
-    const bool same = a && b && strcmp(a, b) == 0;
-    free(a);
-    free(b);
-    return same;
+    struct stat a, b;
+    return stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 static Status add_contender(Trials *trials, const char *path, const Parameters *own, Arena *arena, Error *error)
@@ -192,14 +192,15 @@ static void try_attempt(Trials *trials, Attempt *attempt)
     jmp_buf exhausted;
     attempt->arena->exhausted = &exhausted;
     if (setjmp(exhausted)) {
-        attempt->status = STATUS_RUN_FAILED;
-        attempt->row.reason = "out of memory";
+        attempt->status = STATUS_NO_MEMORY;
+        trials->end = NO_MEMORY;
     } else if (attempt->fits_memory) {
         fit_memory(trials, attempt);
     } else {
         attempt->status =
             try_parameters(trials, attempt, &attempt->contender->candidates.all[attempt->candidate], &attempt->row);
     }
+    attempt->arena->exhausted = trials->arena->exhausted;
     /* if the time limit or ctrl-C has stopped the trials, a search may have been cut short */
     attempt->finished = trials->end == ENDED;
 }
@@ -322,5 +323,10 @@ Status trials_run(const Options *options, const TrialsControl *control, Arena *a
     if (control->begins)
         control->begins();
     try_all(trials);
+    for (size_t i = 0; i < trials->attempt_count; i++)
+        if (trials->attempts[i].status == STATUS_NO_MEMORY) {
+            arena_exhausted(arena);
+            return error_set(error, STATUS_NO_MEMORY, "out of memory");
+        }
     return STATUS_OK;
 }

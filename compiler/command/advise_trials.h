@@ -32,7 +32,7 @@ typedef struct Attempt {
     Arena *arena; /* owns the texts of `row`; one thread at a time allocates in it */
 } Attempt;
 
-typedef enum TrialsEnd { ENDED, OUT_OF_TIME, INTERRUPTED } TrialsEnd;
+typedef enum TrialsEnd { ENDED, OUT_OF_TIME, INTERRUPTED, NO_MEMORY } TrialsEnd;
 
 /* What the caller of the trials decides. */
 typedef struct TrialsControl {
@@ -53,13 +53,13 @@ typedef struct Trials {
     size_t contender_count;
     Attempt *attempts; /* [attempt_count]; the arena owns them */
     size_t attempt_count;
-    /* a TrialsEnd. ENDED: the trials still run, or all were tried; OUT_OF_TIME or INTERRUPTED stops the searches of all
-       threads */
+    /* a TrialsEnd. ENDED: the trials still run, or all were tried; any other value stops the searches of all threads */
     atomic_int end;
 } Trials;
 
 /* Tries all schedules, several at once on the machine's cores, until all are tried, options->seconds have passed or
-   control->interrupted is set. Attempts that did not end in time are not `finished`. STATUS_BAD_USAGE: there is nothing
+   control->interrupted is set. Attempts that did not end in time are not `finished`. If an attempt finds no memory, all
+   end, and the call ends as arena_exhausted does. STATUS_BAD_USAGE: there is nothing
    to try, a -D for all files sets a parameter that no schedule has, or a -D for one file sets a parameter that this
    file does not have. */
 Status trials_run(const Options *options, const TrialsControl *control, Arena *arena, Trials *trials, Error *error);

@@ -503,5 +503,5 @@ int main(int argc, char **argv)
         diag_print(job.compilation.diagnostics, stderr);
     error_print("dpc", &error);
     arena_free(&arena);
-    return (int)status;
+    return status_exit(status);
 }

@@ -3,6 +3,7 @@
 #include "compiler/lower/gap.h"
 #include "compiler/output/emit.h"
 #include "compiler/search/solver.h"
+#include "runtime/base/text_stream.h"
 
 #include <stdlib.h>
 
@@ -45,21 +46,16 @@ static Status check(const Compilation *c, Error *error)
    pass the proofs: it may exceed a limit in bytes, because the solver counts only activations. */
 static const Schedule *checked(const Compilation *c, const Schedule *found, double *makespan)
 {
-    char *text = NULL;
-    size_t size = 0;
+    TextStream text;
     Error ignored = {""};
-    FILE *stream = open_memstream(&text, &size);
-    if (!stream)
-        return NULL;
-    emit_csv(found, false, stream);
-    fclose(stream);
+    emit_csv(found, false, text_stream_open(&text, c->arena));
+    const char *const order = text_stream_close(&text);
     Source *source = arena_allocate(c->arena, sizeof *source);
     Compilation *again = arena_allocate(c->arena, sizeof *again);
     static const Parameters none;
     *again = (Compilation){.arena = c->arena, .source = source, .parameters = &none, .memory = c->memory};
     Timeline times;
-    Status status = source_of_text("found.csv", arena_text(c->arena, text, size), size, c->arena, source, &ignored);
-    free(text);
+    Status status = source_of_text("found.csv", order, text.length, c->arena, source, &ignored);
     status = status == STATUS_OK ? compile(again, &ignored) : status;
     if (status != STATUS_OK || !timeline_run(&again->schedule, &again->table, &c->resolved, c->arena, &times) ||
         times.makespan >= *makespan * (1 - 1e-9))

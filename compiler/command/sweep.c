@@ -298,10 +298,8 @@ Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, Sweep
     try_all(&work);
     progress_bar_clear(&work.progress);
     result->seconds = (double)(clock_nanoseconds() - start) * 1e-9;
-    if (work.no_memory) {
-        *result = (SweepResult){0};
-        return error_set(error, STATUS_RUN_FAILED, "out of memory");
-    }
+    if (work.no_memory)
+        arena_exhausted(arena);
     if (result->not_admitted == sweep->combinations)
         return none_admitted(&work, compilation, error);
     if (sweep->compares && result->proven)

@@ -5,7 +5,6 @@
 #include "runtime/base/counted.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* One compilation. */
@@ -140,20 +139,6 @@ TrialSizes trial_sizes(const Trial *trial, Arena *arena)
     return ranks ? sizes_with(trial, ranks, arena) : (TrialSizes){0, 0, 0};
 }
 
-static const char *printed(const Diagnostics *diagnostics, Arena *arena)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *stream = open_memstream(&text, &size);
-    if (!stream)
-        return "";
-    diag_print(diagnostics, stream);
-    fclose(stream);
-    const char *const kept = arena_text(arena, text ? text : "", size);
-    free(text);
-    return kept;
-}
-
 static Status fill_reason(const Attempt *attempt, Status status, Arena *arena, CompareRow *row)
 {
     const Diagnostics *diagnostics = attempt->compilation.diagnostics;
@@ -169,7 +154,7 @@ static Status fill_reason(const Attempt *attempt, Status status, Arena *arena, C
         return STATUS_OK;
     }
     row->reason = "does not compile";
-    row->diagnostics = printed(diagnostics, arena);
+    row->diagnostics = diag_text(diagnostics, arena);
     return status;
 }
 
@@ -271,15 +256,9 @@ static Status fill_row(const Trial *trial, Arena *scratch, Arena *arena, Compare
 
 Status trial_run(const Trial *trial, Arena *arena, CompareRow *row, Error *error)
 {
-    jmp_buf exhausted;
     Arena *const scratch = arena_scratch(arena);
-    volatile Status status = STATUS_RUN_FAILED;
     *row = (CompareRow){.path = trial->source->path, .name = trial->source->path};
-    scratch->exhausted = &exhausted;
-    if (setjmp(exhausted) == 0)
-        status = fill_row(trial, scratch, arena, row, error);
-    else
-        error_set(error, STATUS_RUN_FAILED, "%s: no memory", trial->source->path);
+    const Status status = fill_row(trial, scratch, arena, row, error);
     arena_free(scratch);
     return status;
 }

@@ -93,8 +93,7 @@ Status trial_check_replicas(uint32_t replicas, const Costs *costs, Error *error)
 /* Runs the trial and fills in the row; the arena owns its texts. STATUS_OK: the row has figures, or the reason why it
    has none: the schedule does not admit the sizes or parameters, is an order for other sizes, has more stages than the
    model has layers, or makes trial->stages stages with no number of ranks. STATUS_BAD_INPUT: the schedule does not
-   compile; the row has diagnostics. STATUS_BAD_USAGE: the schedule has no parameter of a given name. STATUS_RUN_FAILED:
-   there is no memory. */
+   compile; the row has diagnostics. STATUS_BAD_USAGE: the schedule has no parameter of a given name. */
 Status trial_run(const Trial *trial, Arena *arena, CompareRow *row, Error *error);
 
 #endif

@@ -144,7 +144,7 @@ static bool lower_rank(const Schedule *schedule, uint32_t r, const Source *sourc
                                    lower_order(schedule, r, source, posts, instructions, instructions + most), arena);
     arena_free(scratch);
     if (!good)
-        longjmp(*arena->exhausted, 1);
+        arena_exhausted(arena);
     const SlotClass class = slots_exceeded(rank);
     if (class == SLOT_CLASSES)
         return true;

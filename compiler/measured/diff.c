@@ -2,6 +2,7 @@
 
 #include "compiler/schedule/critical_path.h"
 #include "runtime/base/counted.h"
+#include "runtime/base/text_stream.h"
 #include "runtime/program/costs_resolve.h"
 
 #include <math.h>
@@ -400,11 +401,11 @@ static void put_cell(const Trace *trace, const TraceEvent *event, FILE *stream)
 
 Source diff_order(const Trace *trace, uint32_t step, Arena *arena)
 {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *stream = open_memstream(&text, &size);
+    TextStream text;
+    Source source = {.path = arena_format(arena, "%s.csv", trace->path)};
+    FILE *const stream = text_stream_open(&text, arena);
     const TraceStep of = trace_step_events(trace, step);
-    for (uint32_t r = 0; stream && r < trace->ranks; r++) {
+    for (uint32_t r = 0; r < trace->ranks; r++) {
         const char *separator = "";
         for (const TraceEvent *event = of.first; event < of.end; event++) {
             if (event->rank != r || event->kind > ACTION_U)
@@ -420,12 +421,8 @@ Source diff_order(const Trace *trace, uint32_t step, Arena *arena)
         }
         putc('\n', stream);
     }
-    if (stream)
-        fclose(stream);
-    Source source = {.path = arena_format(arena, "%s.csv", trace->path),
-                     .text = arena_text(arena, text ? text : "", size),
-                     .size = size};
-    free(text);
+    source.text = text_stream_close(&text);
+    source.size = text.length;
     source_lines(&source, arena);
     return source;
 }

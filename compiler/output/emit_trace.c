@@ -116,7 +116,7 @@ void emit_trace(const Picture *picture, Arena *arena, FILE *stream)
 {
     const Program *program = as_run(picture->program, arena);
     if (!program)
-        longjmp(*arena->exhausted, 1);
+        arena_exhausted(arena);
     const Costs *costs = picture->times->costs;
     const double seconds = costs_seconds(costs);
     const Mesh mesh = {.ranks = (int)program->rank_count, .replicas = 1};
@@ -128,7 +128,8 @@ void emit_trace(const Picture *picture, Arena *arena, FILE *stream)
         replay.spans = arena_array(arena, own->instruction_count, sizeof *replay.spans);
         replay_rank(&replay);
         trace_member(mesh, (int)r, (1u << TRACE_LANES) - 1, stream);
-        trace_step(program, mesh, (int)r, 1, 1, &(TraceTimes){.spans = replay.spans}, stream);
+        if (!trace_step(program, mesh, (int)r, 1, 1, &(TraceTimes){.spans = replay.spans}, stream))
+            arena_exhausted(arena);
     }
     trace_end(stream);
 }

@@ -1,6 +1,7 @@
 #include "compiler/source/diag.h"
 
 #include "runtime/base/text.h"
+#include "runtime/base/text_stream.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -278,10 +279,8 @@ const DiagEntry *diag_entries(const Diagnostics *diagnostics, uint32_t *count)
     return entries;
 }
 
-void diag_print(const Diagnostics *diagnostics, FILE *stream)
+static void print_entries(const Diagnostics *diagnostics, const DiagEntry *entries, uint32_t count, FILE *stream)
 {
-    uint32_t count;
-    const DiagEntry *const entries = diag_entries(diagnostics, &count);
     for (const DiagEntry *entry = entries; entry < entries + count; entry++)
         switch (entry->severity) {
         case DIAG_ERROR: print_entry(diagnostics->source, entry->span, "error", entry->text, stream); break;
@@ -292,4 +291,20 @@ void diag_print(const Diagnostics *diagnostics, FILE *stream)
             break;
         default: fprintf(stream, "%s: %s\n", diagnostics->source->path, entry->text); break;
         }
+}
+
+void diag_print(const Diagnostics *diagnostics, FILE *stream)
+{
+    uint32_t count;
+    const DiagEntry *const entries = diag_entries(diagnostics, &count);
+    print_entries(diagnostics, entries, count, stream);
+}
+
+const char *diag_text(const Diagnostics *diagnostics, Arena *arena)
+{
+    uint32_t count;
+    TextStream text;
+    const DiagEntry *const entries = diag_entries(diagnostics, &count);
+    print_entries(diagnostics, entries, count, text_stream_open(&text, arena));
+    return text_stream_close(&text);
 }

@@ -61,5 +61,7 @@ const DiagEntry *diag_entries(const Diagnostics *diagnostics, uint32_t *count);
 /* Prints FILE:LINE:COLUMN: error: ... with source line and caret, in the order of the source. Columns count from 1,
    in characters (UTF-8); a tab is one character. */
 void diag_print(const Diagnostics *diagnostics, FILE *stream);
+/* What diag_print prints, in the arena. */
+const char *diag_text(const Diagnostics *diagnostics, Arena *arena);
 
 #endif

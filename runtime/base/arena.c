@@ -16,7 +16,7 @@ struct ArenaBlock {
     alignas(max_align_t) char memory[];
 };
 
-static void *exhausted(Arena *arena)
+void *arena_exhausted(Arena *arena)
 {
     if (arena->exhausted)
         longjmp(*arena->exhausted, 1);
@@ -62,7 +62,7 @@ void *arena_allocate(Arena *arena, size_t size)
 {
     const size_t alignment = alignof(max_align_t);
     if (size > SIZE_MAX / 2)
-        return exhausted(arena);
+        return arena_exhausted(arena);
     size = size ? (size + alignment - 1) / alignment * alignment : alignment;
     if (size > (size_t)(arena->limit - arena->next)) {
         const size_t open = next_block_bytes(arena);
@@ -71,7 +71,7 @@ void *arena_allocate(Arena *arena, size_t size)
         const size_t memory = large ? size : open;
         ArenaBlock *block = block_new(arena, memory);
         if (!block)
-            return exhausted(arena);
+            return arena_exhausted(arena);
         block->previous = arena->blocks;
         block->size = memory;
         arena->blocks = block;
@@ -88,7 +88,7 @@ void *arena_allocate(Arena *arena, size_t size)
 void *arena_array(Arena *arena, size_t count, size_t size)
 {
     if (size && count > SIZE_MAX / size)
-        return exhausted(arena);
+        return arena_exhausted(arena);
     return arena_allocate(arena, count * size);
 }
 
@@ -110,7 +110,7 @@ void *arena_extend(Arena *arena, void *block, size_t count, size_t size)
 
 char *arena_text(Arena *arena, const char *text, size_t length)
 {
-    char *copy = arena_allocate(arena, length + 1);
+    char *copy = length < SIZE_MAX ? arena_allocate(arena, length + 1) : arena_exhausted(arena);
     if (copy && length)
         memcpy(copy, text, length);
     return copy;

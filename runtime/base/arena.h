@@ -27,6 +27,9 @@ struct Arena {
     Arena *scratch, *sibling;
 };
 
+/* What the functions below do when there is no memory: jumps to `exhausted`, or returns NULL if that is NULL. For
+   callers whose memory is not the arena's. */
+void *arena_exhausted(Arena *arena);
 /* Zeroed memory, aligned for any type. Size 0 returns a valid pointer. */
 void *arena_allocate(Arena *arena, size_t size);
 /* Zeroed array; overflow of count * size is handled like exhausted memory. */

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -31,7 +32,7 @@ static Status read_all(FILE *stream, const char *path, Arena *arena, char **byte
     char *text = arena_allocate(arena, capacity + 1);
     for (;;) {
         if (!text)
-            return error_set(error, STATUS_RUN_FAILED, "%s: no memory to read it", path);
+            return error_set(error, STATUS_NO_MEMORY, "%s: no memory to read it", path);
         used += fread(text + used, 1, capacity - used, stream);
         if (ferror(stream))
             return error_set(error, STATUS_BAD_INPUT, "%s: %s", path, strerror(errno));
@@ -56,7 +57,8 @@ Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Err
         return read_all(stdin, "standard input", arena, bytes, size, error);
     FILE *stream = fopen(path, "rb");
     if (!stream)
-        return error_set(error, STATUS_BAD_INPUT, "%s: %s", shown(path), strerror(errno));
+        return error_set(error, errno == ENOMEM ? STATUS_NO_MEMORY : STATUS_BAD_INPUT, "%s: %s", shown(path),
+                         strerror(errno));
     jmp_buf *const exhausted = arena->exhausted;
     arena->exhausted = NULL; /* without memory, the arena returns NULL here: a jump would leave the stream open */
     *bytes = NULL;
@@ -66,11 +68,17 @@ Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Err
     return status;
 }
 
-/* The folder of a path; the caller frees it. NULL: out of memory. */
-static char *folder_of(const char *path)
+typedef struct Folder {
+    char text[PATH_MAX]; /* the system opens no longer path */
+} Folder;
+
+static Folder folder_of(const char *path)
 {
-    const char *last = strrchr(path, '/');
-    return !last ? strdup(".") : strndup(path, last == path ? 1 : (size_t)(last - path));
+    Folder folder = {"."};
+    const char *const last = strrchr(path, '/');
+    if (last)
+        snprintf(folder.text, sizeof folder.text, "%.*s", last == path ? 1 : (int)(last - path), path);
+    return folder;
 }
 
 static const char *last_part(const char *path)
@@ -137,14 +145,12 @@ static void remove_abandoned(const char *path)
 {
     const TemporaryPrefix prefix = temporary_prefix(path);
     const size_t length = strlen(prefix.text);
-    char *folder = folder_of(path);
-    DIR *entries = folder ? opendir(folder) : NULL;
+    DIR *entries = opendir(folder_of(path).text);
     for (struct dirent *entry; entries && (entry = readdir(entries));)
         if (strncmp(entry->d_name, prefix.text, length) == 0 && strlen(entry->d_name) == length + strlen(suffix))
             remove_unlocked(dirfd(entries), entry->d_name);
     if (entries)
         closedir(entries);
-    free(folder);
 }
 
 typedef struct OpenedName {
@@ -163,9 +169,7 @@ static OpenedName opened_name(int descriptor)
    has no such files, or because /proc is missing, through which the file gets its name later. */
 static int open_nameless(const char *path)
 {
-    char *folder = folder_of(path);
-    int descriptor = folder ? open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666) : -1;
-    free(folder);
+    int descriptor = open(folder_of(path).text, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
     if (descriptor >= 0 && access(opened_name(descriptor).text, F_OK) != 0) { /* /proc is not mounted */
         close(descriptor);
         descriptor = -1;
@@ -242,7 +246,8 @@ Status file_begin_path(const char *path, OutputFile *file, Error *error)
                 unlink(file->temporary);
         }
     }
-    Status status = error_set(error, STATUS_RUN_FAILED, "cannot write %s: %s", shown(path), strerror(errno));
+    Status status = error_set(error, errno == ENOMEM ? STATUS_NO_MEMORY : STATUS_RUN_FAILED, "cannot write %s: %s",
+                              shown(path), strerror(errno));
     if (file->stream)
         fclose(file->stream);
     free(file->temporary);
@@ -268,9 +273,7 @@ static bool give_temporary_name(OutputFile *file)
    file system cannot sync folders, or if the folder cannot be opened. */
 static bool sync_folder(const char *path)
 {
-    char *folder = folder_of(path);
-    const int descriptor = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    free(folder);
+    const int descriptor = open(folder_of(path).text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0)
         return true;
     const bool good = fsync(descriptor) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS;
@@ -356,11 +359,8 @@ static bool is_same_place(const char *one, const char *other)
     struct stat a, b;
     if (strcmp(last_part(one), last_part(other)) != 0)
         return false;
-    char *folder = folder_of(one), *other_folder = folder_of(other);
-    const bool same = folder && other_folder && stat(folder, &a) == 0 && stat(other_folder, &b) == 0 &&
+    const bool same = stat(folder_of(one).text, &a) == 0 && stat(folder_of(other).text, &b) == 0 &&
                       a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-    free(folder);
-    free(other_folder);
     return same || strcmp(one, other) == 0;
 }
 

@@ -10,7 +10,7 @@
 
 /* Reads the whole file ("-" is standard input). A 0 byte follows its end, which `size` does not count. The arena
    owns the bytes. STATUS_BAD_INPUT: the file cannot be read, or is a device or pipe that did not end within 256 MiB;
-   the error has the path. STATUS_RUN_FAILED: the file does not fit into memory. */
+   the error has the path. STATUS_NO_MEMORY: the file does not fit into memory. */
 Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Error *error);
 
 /* A file that appears whole or not at all. Data goes to a file without a name (or, if the file system has no such

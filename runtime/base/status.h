@@ -1,14 +1,17 @@
 #ifndef BASE_STATUS_H
 #define BASE_STATUS_H
 
-/* The result of a function. The values are the exit statuses of the programs, so that main returns the result that
-   reaches it. */
+/* The result of a function. The values are the exit statuses of the programs, except STATUS_NO_MEMORY (status_exit). */
 typedef enum Status {
     STATUS_OK = 0,
     STATUS_BAD_INPUT = 1,  /* a file's content is wrong */
     STATUS_BAD_USAGE = 2,  /* the command line, or an argument of a call of libdps, is wrong */
     STATUS_RUN_FAILED = 3, /* for example a peer died, a deadline passed, or a device or the system failed */
+    STATUS_NO_MEMORY = 4,  /* some functions tell this apart from STATUS_RUN_FAILED; libdps returns it */
 } Status;
+
+/* The exit status of a program. */
+static inline int status_exit(Status status) { return (int)(status == STATUS_NO_MEMORY ? STATUS_RUN_FAILED : status); }
 
 /* The message of a failure. The function that finds the failure writes it (error_set) into its caller's Error; callers
    may add words before it (error_prefix). */

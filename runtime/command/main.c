@@ -159,5 +159,5 @@ int main(int argc, char **argv)
         error_print("dprun", &error);
     arena_free(&arena);
     fatal_over();
-    return (int)status;
+    return status_exit(status);
 }

@@ -160,7 +160,7 @@ static Status set_stage(const Reading *reading, const Key *key, const char *name
         costs->stages =
             arena_grow(reading->arena, costs->stages, old * sizeof *costs->stages, wanted * sizeof *costs->stages);
         if (!costs->stages)
-            return error_set(error, STATUS_RUN_FAILED, "no memory for the costs of %u stages", wanted);
+            return error_set(error, STATUS_NO_MEMORY, "no memory for the costs of %u stages", wanted);
         for (uint32_t s = old; s < wanted; s++)
             for (int cost = 0; cost < STAGE_COSTS; cost++)
                 costs->stages[s][cost] = NOT_GIVEN;
@@ -208,7 +208,7 @@ static Status set_link(const Reading *reading, const Key *key, const char *name,
     if (!find_link(costs, from, to)) {
         costs->links = arena_extend(reading->arena, costs->links, costs->link_count, sizeof *costs->links);
         if (!costs->links)
-            return error_set(error, STATUS_RUN_FAILED, "no memory for the costs of links");
+            return error_set(error, STATUS_NO_MEMORY, "no memory for the costs of links");
         const uint32_t at = links_before(costs, from, to);
         memmove(&costs->links[at + 1], &costs->links[at], (costs->link_count - at) * sizeof *costs->links);
         costs->links[at] = (LinkCost){from, to, NOT_GIVEN, NOT_GIVEN};
@@ -288,7 +288,7 @@ Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error)
         const size_t length = strcspn(next, ",");
         char *const setting = arena_text(arena, next, length);
         if (!setting)
-            return error_set(error, STATUS_RUN_FAILED, "out of memory");
+            return error_set(error, STATUS_NO_MEMORY, "out of memory");
         const Status status = settings_assign(setting, set_value, &reading, error);
         if (status != STATUS_OK) {
             error_prefix(error, "--cost: ");

@@ -115,7 +115,7 @@ extern const Costs costs_unit; /* F = I = W = 1, U = comm = 0 */
 
 /* `text` follows --cost: NAME=VALUE,... or @FILE ("@-": standard input). Its settings replace those in `costs`, up to
    the first that is wrong. STATUS_BAD_USAGE: a setting in `text` is wrong. STATUS_BAD_INPUT: the file cannot be read,
-   or a setting in it is wrong; then the error has FILE:LINE. STATUS_RUN_FAILED: out of memory. */
+   or a setting in it is wrong; then the error has FILE:LINE. STATUS_NO_MEMORY: out of memory. */
 Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error);
 
 /* "F", "memory_I": the key of a cost. */

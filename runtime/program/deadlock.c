@@ -207,7 +207,7 @@ static void describe(const Program *program, const Deadlock *deadlock, Error *er
 Status verifier_explain_deadlock(Verifier *verifier, Arena *arena, Deadlock *deadlock)
 {
     if (!find_deadlock(verifier, arena, deadlock))
-        return error_set(verifier->error, STATUS_RUN_FAILED, "no memory to explain the deadlock");
+        return error_set(verifier->error, STATUS_NO_MEMORY, "no memory to explain the deadlock");
     describe(verifier->program, deadlock, verifier->error);
     return STATUS_BAD_INPUT;
 }

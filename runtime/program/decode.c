@@ -35,7 +35,7 @@ static Status damaged(const Decoder *decoder, const char *what)
 
 static Status no_memory(const Decoder *decoder)
 {
-    return error_set(decoder->error, STATUS_RUN_FAILED, "no memory for the program");
+    return error_set(decoder->error, STATUS_NO_MEMORY, "no memory for the program");
 }
 
 static inline uint32_t get_up_to(ByteReader *reader, uint32_t limit)

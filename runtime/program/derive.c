@@ -7,7 +7,7 @@
 
 /* This file derives a forward-only program from a program. */
 
-Status derive_no_memory(Error *error) { return error_set(error, STATUS_RUN_FAILED, "no memory for the program"); }
+Status derive_no_memory(Error *error) { return error_set(error, STATUS_NO_MEMORY, "no memory for the program"); }
 
 Program *derive_begin(const Program *program, Arena *arena)
 {

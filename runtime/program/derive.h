@@ -9,7 +9,7 @@
    the caller fills it in. NULL: out of memory. */
 Program *derive_begin(const Program *program, Arena *arena);
 /* Calls slots_assign for a rank of a derived program. STATUS_BAD_INPUT: the rank needs more slots than there can be.
-   STATUS_RUN_FAILED: out of memory. */
+   STATUS_NO_MEMORY: out of memory. */
 Status derive_slots(const Program *derived, RankProgram *rank, const Instruction *instructions, uint32_t count,
                     Arena *arena, Error *error);
 /* replicate.c: one program with the passes of `replicas` data-parallel replicas. Only program_reference may read it:

@@ -95,6 +95,6 @@ Status program_post_early(Program *program, Arena *arena, Error *error)
 {
     for (uint32_t r = 0; r < program->rank_count; r++)
         if (!rank_post_early(&program->ranks[r], program->rank_count, arena))
-            return error_set(error, STATUS_RUN_FAILED, "no memory for the program");
+            return error_set(error, STATUS_NO_MEMORY, "no memory for the program");
     return STATUS_OK;
 }

@@ -191,7 +191,7 @@ typedef struct Program {
 /* Writes prog.bin. Equal programs give equal bytes. False: out of memory. */
 bool program_encode(const Program *program, ByteWriter *writer);
 /* Decodes any bytes. STATUS_OK: *program is well-formed, and owned by the arena; it still has to be verified.
-   STATUS_BAD_INPUT: the bytes are no program of this version. STATUS_RUN_FAILED: out of memory. It never crashes, and
+   STATUS_BAD_INPUT: the bytes are no program of this version. STATUS_NO_MEMORY: out of memory. It never crashes, and
    allocates no more than in proportion to `size`. */
 Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program **program, Error *error);
 
@@ -213,7 +213,7 @@ Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program *
    (it stops at WAIT and WAIT_REDUCE). So a program also runs where messages and sums are handled strictly in the order
    of the stream. STATUS_BAD_INPUT says what is wrong; of an instruction that is wrong it names rank, index, text (as
    the disassembler writes it) and source line. program_verify_deadlock (deadlock.h) also returns a deadlock as data.
-   STATUS_RUN_FAILED: out of memory. Without a deadlock the time is linear in the number of instructions. */
+   STATUS_NO_MEMORY: out of memory. Without a deadlock the time is linear in the number of instructions. */
 Status program_verify(const Program *program, Error *error);
 
 /* An instruction without operands. */
@@ -232,7 +232,7 @@ void program_disassemble(const Program *program, FILE *stream);
 void program_describe_opcodes(FILE *stream);
 
 /* --- derive.c, reference.c: make programs from verified programs; the results pass program_verify too. The arena owns
-   *derived. STATUS_RUN_FAILED: out of memory --- */
+   *derived. STATUS_NO_MEMORY: out of memory --- */
 
 /* The program without I, B, W, the messages of gradients, sums, NORM and updates: each F becomes a FORWARD_ONLY, also
    the F of an F&B. Slots are assigned anew, because far fewer are live at once. The result is not asynchronous, and has
@@ -256,7 +256,7 @@ Status program_reference(const Program *program, uint32_t replicas, uint32_t sha
    if no earlier instruction uses the slot), but not past another message with the same sender and receiver. All other
    instructions, also each WAIT, keep their order. Both ends of a message are posted no later than before, so no rank
    waits longer. If messages are handled strictly in the order of the stream, the result may hang, and program_verify
-   refuses it. Each rank then has `numbers`, owned by the arena. STATUS_RUN_FAILED: out of memory. Linear time. */
+   refuses it. Each rank then has `numbers`, owned by the arena. STATUS_NO_MEMORY: out of memory. Linear time. */
 Status program_post_early(Program *program, Arena *arena, Error *error);
 /* program_post_early for one rank of a program of `ranks` ranks. Overwrites the rank's instructions. False: out of
    memory. But if `arena` is out of memory and arena->exhausted is set, it jumps there and does not return. */

@@ -11,7 +11,7 @@
 
 static Status no_memory(const Verifier *verifier)
 {
-    return error_set(verifier->error, STATUS_RUN_FAILED, "no memory to verify the program");
+    return error_set(verifier->error, STATUS_NO_MEMORY, "no memory to verify the program");
 }
 
 static Status check_pipes(const Verifier *verifier)

@@ -114,7 +114,7 @@ typedef struct Verifier {
 /* Checks everything that can be checked without running, and makes the initial state. */
 Status verifier_prepare(Verifier *verifier);
 
-/* Explains why no rank can continue; the arena owns the result. STATUS_BAD_INPUT, or STATUS_RUN_FAILED if out of
+/* Explains why no rank can continue; the arena owns the result. STATUS_BAD_INPUT, or STATUS_NO_MEMORY if out of
    memory. */
 Status verifier_explain_deadlock(Verifier *verifier, Arena *arena, Deadlock *deadlock);
 /* Whether the program passes its verification if one message from each rank to each other rank is buffered. False also

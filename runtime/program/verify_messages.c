@@ -39,7 +39,7 @@ static Status use_buffer(Verifier *verifier, uint32_t rank, const Instruction *i
     const uint32_t peer = instruction->peer;
     Link *link = sends ? link_between(verifier, rank, peer) : link_between(verifier, peer, rank);
     if (!link)
-        return error_set(verifier->error, STATUS_RUN_FAILED, "no memory to verify the program's messages");
+        return error_set(verifier->error, STATUS_NO_MEMORY, "no memory to verify the program's messages");
     const uint64_t mine = state->labels[operand->slot];
     if (sends != !link->label)
         return STATUS_OK;

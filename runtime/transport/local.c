@@ -122,7 +122,7 @@ static Status post(LocalCommunicator *side, LocalChannel *channel, uint64_t *pos
 
 static Status no_channel(const Communicator *communicator, const Message *message, Error *error)
 {
-    return error_set(error, STATUS_RUN_FAILED, "no memory for the queue of messages %s %s",
+    return error_set(error, STATUS_NO_MEMORY, "no memory for the queue of messages %s %s",
                      message->is_send ? "to" : "from",
                      world_member_name(&communicator->world->config, communicator->members[message->peer]).text);
 }

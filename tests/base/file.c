@@ -423,7 +423,7 @@ static void a_file_is_read_at_its_size(void **state)
     arena_free(&arena);
     assert_int_equal(fits, STATUS_OK);
     assert_int_equal(size, SIZE);
-    assert_int_equal(fits_not, STATUS_RUN_FAILED);
+    assert_int_equal(fits_not, STATUS_NO_MEMORY);
     assert_non_null(strstr(error.text, "/out: no memory to read it"));
 }
 

@@ -1,6 +1,6 @@
 /* Uses libdps as a program outside of this project does: with dps.h and nothing else. */
 
-#include "tests/library/host.h"
+#include "tests/library/client.h"
 
 #include <glob.h>
 #include <locale.h>
@@ -414,6 +414,11 @@ static void numbers_have_points_in_every_locale(void **state)
 
 /* --- the host's functions --- */
 
+typedef struct Host {
+    int told;         /* how often progress was called */
+    uint32_t planned; /* the number of orders in the last call of progress */
+} Host;
+
 static int stop_at_third(void *user, const dps_progress *progress)
 {
     assert_true(progress->tried <= progress->planned && progress->cost >= progress->bound);
@@ -423,80 +428,11 @@ static int stop_at_third(void *user, const dps_progress *progress)
     return host->told >= 3;
 }
 
-/* Compiles a file, loads `bytes`, predicts, renders, places experts, and compiles a wrong text. False: memory was
-   exhausted. */
-static bool use(dps *d, const void *bytes, size_t length)
-{
-    static const char *const costs[] = {"F=1,I=1.5,W=1", "F[0]=2,comm=0.1"};
-    static const double loads[] = {5, 1, 1, 1, 3, 2, 1, 1};
-    const dps_options options = {.size = sizeof options,
-                                 .ranks = 4,
-                                 .microbatches = 6,
-                                 .costs = costs,
-                                 .cost_count = 2,
-                                 .slot_bytes = "message=1M,context=0,stash=0,gradient=0,weights=0",
-                                 .memory_limit = "1G"};
-    const dps_experts experts = {
-        .size = sizeof experts, .layers = 2, .experts = 4, .replicas = 6, .gpus = 2, .loads = loads};
-    uint32_t placed[12];
-    const dps_placement placement = {.size = sizeof placement, .placement = placed};
-    dps_program *program = NULL, *loaded = NULL, *wrong;
-    dps_prediction *prediction = NULL;
-    char *text = NULL;
-    dps_status status = dps_compile_file(d, "schedules/zb1p.dps", &options, &program);
-    if (status == DPS_OK)
-        status = dps_load(d, bytes, length, &loaded);
-    if (status == DPS_OK)
-        status = dps_predict(d, loaded, costs, 2, &prediction);
-    if (status == DPS_OK)
-        status = dps_render(d, prediction, DPS_HTML, 0, &text, NULL);
-    if (status == DPS_OK)
-        status = dps_balance(d, &experts, &placement);
-    if (status == DPS_OK && dps_compile_text(d, "schedule x\nranks", 16, NULL, NULL, &wrong) == DPS_NO_MEMORY)
-        status = DPS_NO_MEMORY;
-    else if (status == DPS_OK)
-        assert_true(dps_diagnostic_count(d) > 0);
-    if (status != DPS_OK)
-        assert_string_equal(dps_error(d), "out of memory");
-    assert_true(status == DPS_OK || status == DPS_NO_MEMORY);
-    if (text)
-        dps_release(d, text);
-    dps_prediction_free(prediction);
-    dps_program_free(program);
-    dps_program_free(loaded);
-    return status == DPS_OK;
-}
-
-static void memory_is_the_hosts_and_may_run_out_anywhere(void **state)
-{
-    (void)state;
-    dps *plain = dps_new(NULL);
-    dps_program *program = compiled(plain, DUALPIPE, 4, 8);
-    void *bytes;
-    size_t length;
-    assert_int_equal(dps_encode(plain, program, &bytes, &length), DPS_OK);
-    bool enough = false;
-    int pieces = 0;
-    for (; !enough && pieces < 10000; pieces++) {
-        Host host = {.left = pieces};
-        const dps_host functions = {.size = sizeof functions, .user = &host, .allocate = give, .release = take};
-        dps *d = dps_new(&functions);
-        enough = d && use(d, bytes, length);
-        dps_free(d);
-        assert_int_equal(host.live, 0);
-    }
-    assert_true(enough);
-    assert_true(pieces > 10);
-    dps_release(plain, bytes);
-    dps_program_free(program);
-    dps_free(plain);
-}
-
 static void a_search_tells_and_can_be_stopped(void **state)
 {
     (void)state;
-    Host host = {.left = 1 << 30};
-    const dps_host functions = {.size = sizeof functions, .user = &host, .allocate = give, .release = take};
+    Host host = {0};
+    const dps_host functions = {.size = sizeof functions, .user = &host};
     const dps_options options = {.size = sizeof options, .ranks = 8, .microbatches = 32, .progress = stop_at_third};
     dps *d = dps_new(&functions);
     dps_program *program;
@@ -504,7 +440,6 @@ static void a_search_tells_and_can_be_stopped(void **state)
     assert_true(host.told >= 3 && (uint32_t)host.told < host.planned / 2);
     dps_program_free(program);
     dps_free(d);
-    assert_int_equal(host.live, 0);
 }
 
 /* --- threads --- */
@@ -614,7 +549,6 @@ int main(void)
         cmocka_unit_test(times_follow_the_costs),
         cmocka_unit_test(pictures_are_text),
         cmocka_unit_test(numbers_have_points_in_every_locale),
-        cmocka_unit_test(memory_is_the_hosts_and_may_run_out_anywhere),
         cmocka_unit_test(a_search_tells_and_can_be_stopped),
         cmocka_unit_test(threads_compile_at_the_same_time),
         cmocka_unit_test(experts_are_placed),

@@ -1,5 +1,5 @@
-/* Hosts that fail or make mistakes while ranks run: a function of the host fails, at each of its calls in turn; memory
-   runs out at any point; calls come in the wrong order; ranks have different programs; the host has another version of
+/* Hosts that fail or make mistakes while ranks run: a function of the host fails, at each of its calls in turn; calls
+   come in the wrong order; ranks have different programs; the host has another version of
    dps.h. */
 
 #include "tests/library/ranks.h"
@@ -150,81 +150,6 @@ static void every_call_of_every_function_may_fail(void **state)
     assert_int_equal(opcodes | 1u << DPS_END, (1u << (DPS_OVERLAP_FORWARD + 1)) - 1);
     globfree(&files);
     dps_free(d);
-}
-
-/* --- memory --- */
-
-typedef struct Memory {
-    int live, left; /* live: how many blocks exist; left: how many more may be allocated before allocation fails */
-} Memory;
-
-static void *give(void *user, size_t size)
-{
-    Memory *memory = user;
-    if (memory->left == 0)
-        return NULL;
-    memory->left--;
-    memory->live++;
-    return memset(malloc(size), 0xa5, size);
-}
-
-static void take(void *user, void *block)
-{
-    ((Memory *)user)->live--;
-    free(block);
-}
-
-/* Opens rank 1 of the program's forward half. Opens rank 1 of the whole program with post_early, and joins it to the
-   threads. Returns the first status that is not DPS_OK. */
-static dps_status open_all(dps *d, const dps_program *program)
-{
-    static void *messages[100];
-    const dps_rank_options early = {.size = sizeof early, .post_early = 1};
-    const dps_buffers buffers = {.size = sizeof buffers, .messages = messages};
-    dps_program *forward = NULL;
-    dps_rank *late = NULL, *rank = NULL;
-    dps_threads *threads = NULL;
-    const dps_instruction *action;
-    dps_status status = dps_forward_half(d, program, &forward);
-    if (status == DPS_OK)
-        status = dps_rank_open(d, forward, 1, NULL, &late);
-    if (status == DPS_OK)
-        status = dps_rank_open(d, program, 1, &early, &rank);
-    if (status == DPS_OK)
-        status = dps_threads_new(d, program, 1, &threads);
-    if (status != DPS_OK)
-        assert_string_equal(dps_error(d), "out of memory");
-    else if ((status = dps_join(rank, threads, &buffers)) != DPS_OK) {
-        assert_non_null(strstr(dps_rank_error(rank), "no memory"));
-        assert_int_equal(dps_next(rank, &action), DPS_NO_MEMORY);
-    }
-    dps_rank_free(rank);
-    dps_rank_free(late);
-    dps_program_free(forward);
-    dps_threads_free(threads);
-    return status;
-}
-
-static void memory_may_run_out_anywhere(void **state)
-{
-    (void)state;
-    dps *plain = dps_new(NULL);
-    dps_program *program = compiled(plain, "schedules/dualpipe.dps", RANKS, MICROBATCHES);
-    dps_status status = DPS_NO_MEMORY;
-    int pieces = 0;
-    for (; status != DPS_OK && pieces < 1000; pieces++) {
-        Memory memory = {.left = pieces};
-        const dps_host host = {.size = sizeof host, .user = &memory, .allocate = give, .release = take};
-        dps *d = dps_new(&host);
-        status = d ? open_all(d, program) : DPS_NO_MEMORY;
-        assert_true(status == DPS_OK || status == DPS_NO_MEMORY);
-        dps_free(d);
-        assert_int_equal(memory.live, 0);
-    }
-    assert_int_equal(status, DPS_OK);
-    assert_true(pieces > 10);
-    dps_program_free(program);
-    dps_free(plain);
 }
 
 /* --- calls in the wrong order --- */
@@ -423,7 +348,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_that_fails_ends_all_others),
         cmocka_unit_test(every_call_of_every_function_may_fail),
-        cmocka_unit_test(memory_may_run_out_anywhere),
         cmocka_unit_test(calls_in_the_wrong_order_are_refused),
         cmocka_unit_test(ranks_join_the_threads_of_their_program_once),
         cmocka_unit_test(copies_of_a_stage_sum_the_same),
