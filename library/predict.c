@@ -100,10 +100,9 @@ typedef struct Rendering {
     size_t *length;
 } Rendering;
 
-_Static_assert((int)DPS_CSV == EMIT_CSV && (int)DPS_STATS == EMIT_STATS && (int)DPS_TEXT == EMIT_TEXT &&
-                   (int)DPS_TRACE == EMIT_TRACE && (int)DPS_OVERLAP_TEXT == EMIT_OVERLAP &&
-                   (int)DPS_OVERLAP_TEXT + 1 == EMIT_KINDS,
-               "formats are those of emit");
+#define EMIT(kind, name, help, write) _Static_assert((int)DPS_##kind == EMIT_##kind, "formats are those of emit");
+#include "compiler/output/kinds.def"
+#undef EMIT
 
 static Status check_width(const Rendering *rendering, Error *error)
 {

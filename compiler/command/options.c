@@ -14,8 +14,22 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const emit_names[EMIT_KINDS] = {"csv",  "comms", "asm",   "stats",   "svg",
-                                                   "html", "text",  "trace", "explain", "overlap"};
+static const char *const emit_names[EMIT_KINDS] = {
+#define EMIT(kind, name, help, write) name,
+#include "compiler/output/kinds.def"
+#undef EMIT
+};
+/* What --help says of the kinds, and their names with a comma before each. */
+#define EMIT(kind, name, help, write) "; " name ": " help
+static const char emit_help[] = "writes to stdout or a file (dpc diff: html and svg)"
+#include "compiler/output/kinds.def"
+    ;
+#undef EMIT
+#define EMIT(kind, name, help, write) ", " name
+static const char emit_list[] =
+#include "compiler/output/kinds.def"
+    ;
+#undef EMIT
 static const char *const dump_names[DUMP_FORMS] = {"tokens", "tree", "schedule", "order",  "times",
                                                    "comms",  "plan", "program",  "opcodes"};
 
@@ -33,9 +47,7 @@ static Status parse_emit(const char *text, Options *options, Error *error)
     const int kind = find_name(emit_names, EMIT_KINDS, text, length);
     if (kind < 0)
         return error_set(error, STATUS_BAD_USAGE, "--emit=%s: no such kind; there are %s", text,
-                         options->command == COMMAND_DIFF
-                             ? "html and svg"
-                             : "csv, comms, asm, stats, svg, html, text, trace, explain and overlap");
+                         options->command == COMMAND_DIFF ? "html and svg" : emit_list + 2);
     if (options->emit_count == OUTPUTS_MAX)
         return error_set(error, STATUS_BAD_USAGE, "--emit can be given at most %d times", OUTPUTS_MAX);
     const char *file = text[length] ? text + length + 1 : "-";
@@ -393,9 +405,7 @@ static const Option rows[] = {
     {"fastest", "N", option_count, FIELD(options.fastest), FOR(CALIBRATE), .least = 1, .most = UINT32_MAX,
      .help = "of the N shortest steps only, where others disturb the machine"},
     {"emit", "KIND[:FILE]", take_emit, FOR(COMPILE | DIFF),
-     .help = "writes, to stdout or a file: csv (compute order), comms (the same with messages), asm (instruction "
-             "streams), stats (times and memory, JSON), svg, html, text and trace (the timeline; trace for Perfetto), "
-             "overlap (the inside of an F&B or F&F); dpc diff: html and svg"},
+     .help = emit_help},
     {"width", "N", option_count, FIELD(options.width), FOR(COMPILE | DIFF), .most = INT64_MAX,
      .help = "width of text in columns (160 into a pipe or a file), of svg in pixels"},
     {"dump", "FORM", take_dump, FOR(COMPILE),

@@ -10,18 +10,11 @@
 
 #include <stdio.h>
 
-/* The kinds of output. */
+/* The kinds of output. kinds.def has a row for each. */
 typedef enum EmitKind {
-    EMIT_CSV,
-    EMIT_COMMS,
-    EMIT_ASM,
-    EMIT_STATS,
-    EMIT_SVG,
-    EMIT_HTML,
-    EMIT_TEXT,
-    EMIT_TRACE,
-    EMIT_EXPLAIN,
-    EMIT_OVERLAP,
+#define EMIT(kind, name, help, write) EMIT_##kind,
+#include "compiler/output/kinds.def"
+#undef EMIT
     EMIT_KINDS
 } EmitKind;
 

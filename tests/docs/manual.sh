@@ -1,8 +1,8 @@
 #!/bin/sh
 # Prints where the manual pages differ from the programs: sh tests/docs/manual.sh FOLDER [SOURCES], with dpc and dprun
 # on the PATH. Options are compared with --help, which dpc and dprun derive from their tables of options, and with those
-# that a command of dpc names when it refuses another option. With SOURCES, the costs in dps(5) are compared with the
-# table of costs in the sources.
+# that a command of dpc names when it refuses another option. With SOURCES, the costs in dps(5) and the kinds of
+# --emit in dpc(1) are compared with their tables in the sources.
 set -eu
 pages=$1
 top=${2:-}
@@ -48,4 +48,7 @@ compare dprun.1 "dprun --help"
 [ -n "$top" ] || exit 0
 for name in $(sed -n 's/^ *{"\([a-zA-Z_]*\)", INDEX_.*/\1/p' "$top/runtime/program/costs.c"); do
     sed -n '/^\.Ss Cost files/,/^\.S/{/^\.Cm\|^\.It Cm/p}' "$pages/dps.5" | grep -qw "$name" || echo "dps.5 has no cost $name"
+done
+for name in $(sed -n 's/^EMIT([A-Z_]*, "\([a-z]*\)".*/\1/p' "$top/compiler/output/kinds.def"); do
+    grep '^\.It Cm' "$pages/dpc.1" | grep -qw "$name" || echo "dpc.1 has no --emit=$name"
 done

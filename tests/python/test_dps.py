@@ -62,6 +62,10 @@ class Header(unittest.TestCase):
         for values, prefix in ((_library.OPCODES, ""), (_library.SLOT_CLASSES, "SLOT_")):
             for number, name in enumerate(values):
                 self.assertTrue(re.search(rf"\bDPS_{prefix}{name.upper()} = {number},", HEADER), name)
+        kinds = re.findall(r'^EMIT\((\w+), "(\w+)"', (TOP / "compiler/output/kinds.def").read_text(), re.M)
+        self.assertEqual([name for _, name in kinds], list(_library.FORMATS))
+        for number, (kind, _) in enumerate(kinds):
+            self.assertTrue(re.search(rf"\bDPS_{kind} = {number},", HEADER), kind)
 
 
 class Programs(unittest.TestCase):
