@@ -1,6 +1,6 @@
 /* Reads the compiler's reports on the prebuilt machine code. Each kernel must exist. No function in these reports may
-   have a stack frame or spill registers to memory, and no report may have a warning. Functions of hopper.cu must use 168
-   registers. Skipped if `make gpu-code` has not run. */
+   have a stack frame or spill registers to memory, and no report may have a warning. Functions of hopper.cu must use
+   168 registers. Skipped if `make gpu-code` has not run. */
 
 #include "runtime/cuda/kernels/kernels.h"
 

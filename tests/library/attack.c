@@ -143,7 +143,7 @@ static const dps_options sizes = {.size = sizeof sizes,
                                   .microbatches = MICROBATCHES,
                                   .costs = costs,
                                   .cost_count = 2,
-                                  .slot_bytes = "message=1M",
+                                  .slot_bytes = "message=1M,context=0,stash=0,gradient=0,weights=0",
                                   .memory_limit = "1G"};
 static dps_program *program; /* the objects that calls use, made by a session that has memory */
 static dps_prediction *prediction;

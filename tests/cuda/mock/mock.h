@@ -1,10 +1,11 @@
 #ifndef TESTS_CUDA_MOCK_H
 #define TESTS_CUDA_MOCK_H
 
-/* A mock CUDA runtime without a GPU, linked under the plug-in in place of the real one (`cuda_runtime`, `cuda_images`). Its streams are
-   lists of operations, which run in an order that streams and events allow (MockOrder). Its kernels are the CPU
-   device's functions. It records every access of every operation to GPU memory. Two accesses to the same memory, of
-   which one is a write, are a race if neither stream order nor events order them, in whatever order they ran. */
+/* A mock CUDA runtime without a GPU, linked under the plug-in in place of the real one (`cuda_runtime`, `cuda_images`).
+   Its streams are lists of operations, which run in an order that streams and events allow (MockOrder). Its kernels are
+   the CPU device's functions. It records every access of every operation to GPU memory. Two accesses to the same
+   memory, of which one is a write, are a race if neither stream order nor events order them, in whatever order they
+   ran. */
 
 #include "runtime/cuda/runtime.h"
 
