@@ -49,7 +49,7 @@ static const Schedule *checked(const Compilation *c, const Schedule *found, doub
     TextStream text;
     Error ignored = {""};
     emit_csv(found, false, text_stream_open(&text, c->arena));
-    const char *const order = text_stream_close(&text);
+    char *const order = text_stream_close(&text);
     Source *source = arena_allocate(c->arena, sizeof *source);
     Compilation *again = arena_allocate(c->arena, sizeof *again);
     static const Parameters none;
