@@ -465,10 +465,10 @@ dps_status dps_gather(dps_rank *rank, const void *mine, size_t bytes, void *all)
 
 /* Predicts times: every pass takes the time of the costs, and starts as soon as its rank is free and its inputs have
    arrived. An output is sent as soon as it is computed; if the program was compiled, not loaded, from an order with
-   messages, it is sent at its SEND. `costs` are as in dps_options; none: those given at compilation or, for a loaded program and a forward
-   half, those of a schedule without costs. These costs do not change the order of the program: if the schedule uses
-   cost() or `order auto`, compile it with the same costs. The prediction refers to the program: free the prediction
-   before the program. */
+   messages, it is sent at its SEND. `costs` are as in dps_options; none: those given at compilation or, for a loaded
+   program and a forward half, those of a schedule without costs. These costs do not change the order of the program: if
+   the schedule uses cost() or `order auto`, compile it with the same costs. The prediction refers to the program: free
+   the prediction before the program. */
 dps_status dps_predict(dps *d, const dps_program *program, const char *const *costs, size_t cost_count,
                        dps_prediction **prediction);
 void dps_prediction_free(dps_prediction *prediction);

@@ -28,9 +28,9 @@ bool timeline_run_measured(const Schedule *schedule, const PassTable *table, con
                            const double *const *measured, Arena *arena, Timeline *timeline);
 
 /* The time at which the input arrives that `pass` needs from another stage, on this rank or another; sets `needed` to
-   the pass after which the input is sent, which is the one that computes it if outputs are sent at once. For a U: the time at which the last other rank with a copy of the stage reaches its
-   U; sets `needed` to the last pass before that U. < 0: `pass` waits for no other stage or rank, and `needed` is not
-   set. */
+   the pass after which the input is sent, which is the one that computes it if outputs are sent at once. For a U: the
+   time at which the last other rank with a copy of the stage reaches its U; sets `needed` to the last pass before that
+   U. < 0: `pass` waits for no other stage or rank, and `needed` is not set. */
 double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank,
                         const Action *pass, Dependence *needed);
 
