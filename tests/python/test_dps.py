@@ -357,6 +357,7 @@ class Wheel(unittest.TestCase):
             record = (there / f"dps-{dps.__version__}.dist-info/RECORD").read_text().splitlines()
             self.assertEqual({line.split(",")[0] for line in record}, names)
             self.assertIn("dps/torch/__init__.py", names)
+            self.assertIn(f"dps-{dps.__version__}.dist-info/licenses/LICENSE", names)
             ran = subprocess.run(
                 [sys.executable, "-c",
                  "import dps; p = dps.compile(dps.schedule('dualpipe'), ranks=2, microbatches=4); "
@@ -364,6 +365,42 @@ class Wheel(unittest.TestCase):
                 cwd=folder, env={**environment, "PYTHONPATH": str(there)}, capture_output=True, text=True)
             self.assertEqual(ran.stdout.split(), [str(there / "dps/__init__.py"), str(there / "dps/libdps.so"), "2"],
                              ran.stderr)
+
+    def test_an_editable_wheel_leads_here(self):
+        """pip install -e"""
+        with tempfile.TemporaryDirectory() as folder:
+            with zipfile.ZipFile(pathlib.Path(folder) / self.backend().build_editable(folder)) as archive:
+                archive.extractall(folder)
+            ran = subprocess.run([sys.executable, "-c", f"import site; site.addsitedir({folder!r}); import dps; "
+                                  "print(dps.__file__)"], capture_output=True, text=True,
+                                 env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"})
+            self.assertEqual(ran.stdout, str(TOP / "python/dps/__init__.py") + "\n", ran.stderr)
+
+    def build_library(self, make, *tools):
+        """Lets the backend build libdps with a fake make. Returns what it says."""
+        with tempfile.TemporaryDirectory() as folder:
+            for tool, script in (("make", make), *((tool, "") for tool in tools)):
+                path = pathlib.Path(folder, tool)
+                path.write_text(f"#!/bin/sh\n{script}\n")
+                path.chmod(0o755)
+            environment = {"PATH": folder, "PYTHONPATH": str(TOP / "python")}
+            ran = subprocess.run([sys.executable, "-c", "import backend; print(backend._library())"], env=environment,
+                                 start_new_session=True, capture_output=True, text=True)
+        return ran.returncode, (ran.stdout + ran.stderr).splitlines()
+
+    def test_what_is_missing_is_said_in_one_line(self):
+        status, (line,) = self.build_library("", "gcc")
+        self.assertEqual((status, line), (1, "dps: libdps cannot be built without bison, flex: install the packages "
+                                          "(Debian: bison flex), or set DPS_LIBRARY to a built libdps.so"))
+        self.assertIn("(Debian: flex gcc libc6-dev)", self.build_library("", "bison")[1][0])
+
+    def test_progress_is_said(self):
+        tools = "gcc", "bison", "flex"
+        status, lines = self.build_library("for i in 1 2 3 4; do echo gcc -c -o $i.o $i.c; done", *tools)
+        self.assertEqual((status, lines), (0, [str(TOP / "build/libdps.so")] + [
+            f"dps: compiles libdps, {done} of 4 files done" for done in range(4)]))
+        status, lines = self.build_library("echo a message >&2; exit 2", *tools)
+        self.assertEqual((status, lines[-1]), (1, "dps: libdps could not be built; the compiler's messages are above"))
 
     def test_another_library_is_refused(self):
         for path, words in (("/nowhere/libdps.so", "cannot open shared object file"), ("libm.so.6", "it has no dps_")):
