@@ -19,14 +19,15 @@ static Status check_hierarchical(const BalanceShape *shape, Error *error)
     /* the number of slots of the last node; no node has fewer */
     const uint32_t slots = shape->replicas - balance_first_slot(shape, shape->gpus - gpus);
     if (shape->gpus % shape->nodes)
-        return error_set(error, STATUS_BAD_USAGE, "--gpus %u is not a multiple of --nodes %u", shape->gpus,
-                         shape->nodes);
+        return error_set(error, STATUS_BAD_USAGE, "%s%u is not a multiple of %s%u",
+                         front_before(shape->front_end, SET_GPUS), shape->gpus,
+                         front_before(shape->front_end, SET_NODES), shape->nodes);
     if (slots < experts)
-        return error_set(
-            error, STATUS_BAD_USAGE,
-            "--replicas %u: the last node has room for %u physical experts, but its groups have %u experts; "
-            "use a multiple of --gpus %u",
-            shape->replicas, slots, experts, shape->gpus);
+        return error_set(error, STATUS_BAD_USAGE,
+                         "%s%u: the last node has room for %u physical experts, but its groups have %u experts; "
+                         "use a multiple of %s%u",
+                         front_before(shape->front_end, SET_REPLICAS), shape->replicas, slots, experts,
+                         front_before(shape->front_end, SET_GPUS), shape->gpus);
     return STATUS_OK;
 }
 
@@ -36,22 +37,24 @@ Status balance_check(const BalanceShape *shape, bool eplb, Error *error)
         return error_set(error, STATUS_BAD_USAGE, "there must be at least one expert and one GPU");
     if (shape->replicas < shape->experts || shape->replicas > BALANCE_REPLICAS_MAX)
         return error_set(error, STATUS_BAD_USAGE,
-                         "--replicas %u: a layer needs a physical expert for each of its %u experts, and can have at "
+                         "%s%u: a layer needs a physical expert for each of its %u experts, and can have at "
                          "most %d",
-                         shape->replicas, shape->experts, BALANCE_REPLICAS_MAX);
+                         front_before(shape->front_end, SET_REPLICAS), shape->replicas, shape->experts,
+                         BALANCE_REPLICAS_MAX);
     if (shape->replicas < shape->gpus)
-        return error_set(error, STATUS_BAD_USAGE,
-                         "--replicas %u is less than --gpus %u: each GPU needs at least one physical expert",
-                         shape->replicas, shape->gpus);
+        return error_set(error, STATUS_BAD_USAGE, "%s%u is less than %s%u: each GPU needs at least one physical expert",
+                         front_before(shape->front_end, SET_REPLICAS), shape->replicas,
+                         front_before(shape->front_end, SET_GPUS), shape->gpus);
     if (shape->groups % shape->nodes == 0 && shape->experts % shape->groups)
-        return error_set(error, STATUS_BAD_USAGE, "--groups %u does not divide the number of experts, %u",
-                         shape->groups, shape->experts);
+        return error_set(error, STATUS_BAD_USAGE, "%s%u does not divide the number of experts, %u",
+                         front_before(shape->front_end, SET_GROUPS), shape->groups, shape->experts);
     if (balance_is_hierarchical(shape))
         TRY(check_hierarchical(shape, error));
     if (eplb && shape->replicas % shape->gpus)
-        return error_set(error, STATUS_BAD_USAGE,
-                         "--replicas %u: eplb wants a multiple of --gpus %u; --method best takes any number",
-                         shape->replicas, shape->gpus);
+        return error_set(error, STATUS_BAD_USAGE, "%s%u: eplb wants a multiple of %s%u; %s takes any number",
+                         front_before(shape->front_end, SET_REPLICAS), shape->replicas,
+                         front_before(shape->front_end, SET_GPUS), shape->gpus,
+                         front_name(shape->front_end, SET_ALL_METHODS));
     return STATUS_OK;
 }
 

@@ -18,6 +18,7 @@
    All arrays are the caller's. An arena gives working memory; its `exhausted` must be set. */
 
 #include "runtime/base/arena.h"
+#include "runtime/base/front_end.h"
 #include "runtime/base/status.h"
 
 #include <stdbool.h>
@@ -26,6 +27,7 @@
 typedef struct BalanceShape {
     uint32_t experts, replicas, gpus;
     uint32_t groups, nodes; /* each at least 1; both are 1 if the experts have no groups */
+    FrontEnd front_end;     /* who gives the shape */
 } BalanceShape;
 
 /* BALANCE_REPLICAS_MAX: most physical experts of a layer; BALANCE_LOAD_MAX: the largest load of an expert. */

@@ -268,8 +268,8 @@ static Status check_distinct(const BalanceShape *shape, Error *error)
     const uint32_t gpus = balance_is_hierarchical(shape) ? shape->gpus / shape->nodes : shape->gpus;
     if (shape->replicas <= (uint64_t)shape->experts * gpus)
         return STATUS_OK;
-    return error_set(error, STATUS_BAD_USAGE,
-                     "--distinct: --replicas %u is too large; one copy of each expert on each GPU%s makes %llu",
+    return error_set(error, STATUS_BAD_USAGE, "%s: %s%u is too large; one copy of each expert on each GPU%s makes %llu",
+                     front_name(shape->front_end, SET_DISTINCT), front_before(shape->front_end, SET_REPLICAS),
                      shape->replicas, gpus < shape->gpus ? " of its node" : "",
                      (unsigned long long)shape->experts * gpus);
 }

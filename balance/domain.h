@@ -5,6 +5,7 @@
    places groups of experts on nodes in the same way.) Experts, GPUs and slots are numbered from 0 within it. */
 
 #include "runtime/base/arena.h"
+#include "runtime/base/front_end.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,6 +15,7 @@
 enum { BALANCE_STEPS = 300000 };
 
 typedef struct Domain {
+    FrontEnd front_end;
     uint32_t experts, gpus, slots;
     const double *loads;    /* [experts] */
     const uint32_t *first;  /* [gpus + 1]: the first slot of each GPU; first[gpus] is the number of slots */

@@ -20,6 +20,7 @@ static Domain domain_of(const BalanceShape *shape, const BalanceRequest *request
         first[g] = balance_first_slot(shape, g);
     Domain domain = domain_new(shape->experts, loads, shape->gpus, first, steps, arena);
     domain.distinct = true; /* no step puts an expert on a GPU that already holds it */
+    domain.front_end = shape->front_end;
     domain.held = request->from;
     domain.moves = request->moves;
     domain.home = home;
@@ -58,15 +59,16 @@ static Status remove_duplicates(const Domain *domain, Filling *filling, Error *e
     for (uint32_t slot = 0; slot < domain->slots; slot++)
         if (filling_holds(domain, filling, domain->gpu_of[slot], filling->expert[slot], slot) &&
             !replace_duplicate(domain, filling, slot))
-            return error_set(error, STATUS_BAD_INPUT,
-                             "--distinct: GPU %u has expert %u twice in the current placement, and its node has too "
-                             "few experts to replace one",
-                             domain->gpu_of[slot], filling->expert[slot]);
+            return error_set(
+                error, STATUS_BAD_INPUT,
+                "%s: GPU %u has expert %u twice in the current placement, and its node has too few experts "
+                "to replace one",
+                front_name(domain->front_end, SET_DISTINCT), domain->gpu_of[slot], filling->expert[slot]);
     const uint32_t needed = filling_moves(domain, filling);
     if (needed > domain->moves)
-        return error_set(error, STATUS_BAD_INPUT,
-                         "--distinct needs at least --moves %u: the current placement has experts twice on a GPU",
-                         needed);
+        return error_set(
+            error, STATUS_BAD_INPUT, "%s needs at least %s%u: the current placement has experts twice on a GPU",
+            front_name(domain->front_end, SET_DISTINCT), front_before(domain->front_end, SET_MOVES), needed);
     return STATUS_OK;
 }
 

@@ -83,7 +83,7 @@ Status compile(Compilation *c, Error *error)
         PASS(c->tree = parse(c->source, arena, diagnostics));
         REACHED(c, FORM_TREE);
         PASS(check(c->tree, arena, diagnostics));
-        TRY(parameters_check(c->tree, c->parameters, "-D", error));
+        TRY(parameters_check(c->tree, c->parameters, NULL, error));
         PASS(place(c->tree, c->parameters, arena, diagnostics, schedule));
     }
     REACHED(c, FORM_SCHEDULE); /* in this call of c->reached the caller may still change *c->costs */

@@ -11,13 +11,14 @@ typedef struct Request {
     const dps_placement *placement;
 } Request;
 
-static BalanceShape shape_of(const dps_experts *experts)
+static BalanceShape shape_of(const dps_experts *experts, FrontEnd front_end)
 {
     return (BalanceShape){.experts = experts->experts,
                           .replicas = experts->replicas,
                           .gpus = experts->gpus,
                           .groups = experts->groups ? experts->groups : 1,
-                          .nodes = experts->nodes ? experts->nodes : 1};
+                          .nodes = experts->nodes ? experts->nodes : 1,
+                          .front_end = front_end};
 }
 
 static Status check_loads(const dps_experts *experts, Error *error)
@@ -42,9 +43,10 @@ static Status check_current(const dps_experts *experts, const BalanceShape *shap
 }
 
 /* Places the experts of one layer. */
-static Status place(const dps_experts *experts, const dps_placement *placed, uint32_t layer, Arena *arena, Error *error)
+static Status place(const BalanceShape *given, const dps_experts *experts, const dps_placement *placed, uint32_t layer,
+                    Arena *arena, Error *error)
 {
-    const BalanceShape shape = shape_of(experts);
+    const BalanceShape shape = *given;
     const double *loads = experts->loads + (size_t)layer * shape.experts;
     const size_t first = (size_t)layer * shape.replicas;
     const BalanceRequest request = {.distinct = experts->distinct,
@@ -77,7 +79,7 @@ static Status balance_body(dps *d, void *arguments)
         return error_set(&d->error, STATUS_BAD_USAGE, STRUCT_REFUSED, "dps_experts");
     if (!STRUCT_IN(&placed, request->placement))
         return error_set(&d->error, STATUS_BAD_USAGE, STRUCT_REFUSED, "dps_placement");
-    const BalanceShape shape = shape_of(&experts);
+    const BalanceShape shape = shape_of(&experts, d->front_end);
     if (!experts.loads)
         return error_set(&d->error, STATUS_BAD_USAGE, "dps_experts.loads is NULL");
     if (experts.eplb && (experts.current || experts.distinct))
@@ -91,7 +93,7 @@ static Status balance_body(dps *d, void *arguments)
     TRY(check_current(&experts, &shape, &d->working, &d->error));
     for (uint32_t l = 0; l < experts.layers; l++) {
         Arena *const scratch = arena_scratch(&d->working);
-        const Status status = place(&experts, &placed, l, scratch, &d->error);
+        const Status status = place(&shape, &experts, &placed, l, scratch, &d->error);
         if (status == STATUS_BAD_INPUT)
             error_prefix(&d->error, "layer %u: ", l);
         TRY(status);

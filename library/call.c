@@ -57,7 +57,11 @@ dps *dps_new(const dps_host *given)
     dps *const d = memory.allocate(memory.user, sizeof *d);
     if (!d)
         return NULL;
-    *d = (dps){.host = host, .memory = memory, .words = "", .c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
+    *d = (dps){.host = host,
+               .memory = memory,
+               .words = "",
+               .front_end = host.for_python ? FRONT_PYTHON : FRONT_C,
+               .c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
     if (d->c_locale)
         return d;
     memory.release(memory.user, d);

@@ -97,6 +97,8 @@ typedef struct dps_host {
        also in threads of its own. */
     void *(*allocate)(void *user, size_t size);
     void (*release)(void *user, void *memory);
+    /* not 0: messages name what is set as the arguments of the Python package, not as the members of this header */
+    int32_t for_python;
 } dps_host;
 
 /* Opens a session. `host` may be NULL; it is copied. Returns NULL if there is no memory, if host->size is not set, if
@@ -429,9 +431,9 @@ dps_status dps_step(dps_rank *rank, const dps_functions *functions);
    dps_step does not call your functions for messages and sums, and dps_next does not return their instructions. */
 typedef struct dps_threads dps_threads;
 
-/* `deadline`: seconds after which a rank that waits for another one fails, at least 0; 0: it waits forever. All ranks of the
-   program must join. The channels between the threads come from malloc, not from your allocator. The threads refer to
-   the program: free the threads before the program. */
+/* `deadline`: seconds after which a rank that waits for another one fails, at least 0; 0: it waits forever. All ranks
+   of the program must join. The channels between the threads come from malloc, not from your allocator. The threads
+   refer to the program: free the threads before the program. */
 dps_status dps_threads_new(dps *d, const dps_program *program, double deadline, dps_threads **made);
 /* Before this call, free all ranks that have joined these threads. */
 void dps_threads_free(dps_threads *threads);

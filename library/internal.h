@@ -15,6 +15,7 @@
 struct dps {
     dps_host host;
     MemoryFunctions memory;
+    FrontEnd front_end;
     locale_t c_locale;
     jmp_buf exhausted;
     Arena working; /* memory of the current call */

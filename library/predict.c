@@ -24,6 +24,7 @@ static Status predict_body(dps *d, void *arguments)
     Compilation *const c = &made->compilation;
     if (request->cost_count) {
         Costs given = costs_unit;
+        given.front_end = d->front_end;
         TRY(costs_take(&given, request->costs, request->cost_count, &made->arena, &d->error));
         c->resolved = costs_resolve(&given, c->program->stages, &c->schedule.recipes, &made->arena);
         c->schedule.chosen_count = 0; /* dpc chose these parameters under other costs: do not print them */

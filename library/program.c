@@ -15,6 +15,7 @@ dps_program *program_new(dps *d)
     program->memory = d->memory;
     program->arena = host_arena(d, &program->memory);
     program->costs = costs_unit;
+    program->costs.front_end = program->parameters.front_end = program->sizes.front_end = d->front_end;
     return program;
 }
 

@@ -48,6 +48,7 @@ static Status take_request(dps *d, const Request *request, Options *taken)
                        .costs = costs_unit,
                        .cost_count = (int)options.cost_count,
                        .cost_texts = arena_array(arena, options.cost_count, sizeof *taken->cost_texts)};
+    taken->costs.front_end = taken->parameters.front_end = taken->memory.front_end = d->front_end;
     for (uint32_t i = 0; i < options.cost_count; i++)
         taken->cost_texts[i] = options.costs[i];
     TRY(options_take(&options, arena, &taken->parameters, &taken->costs, &taken->memory, &d->error));

@@ -75,7 +75,8 @@ static const char *excess_text(const Options *options, const CompareRow *row, Ar
 {
     const Memory *limits = &options->memory;
     if (row->fit == FIT_UNKNOWN)
-        return arena_format(arena, "may exceed the limit: " MEMORY_LACKS, memory_names(row->missing).text);
+        return arena_format(arena, "may exceed the limit: " MEMORY_LACKS, front_name(limits->front_end, SET_SLOT_BYTES),
+                            memory_names(row->missing).text);
     if (!limits->limit)
         return arena_format(arena, "needs %.4g activations on a rank, more than %u", needs(options, row),
                             limits->limit_activations);
@@ -93,13 +94,15 @@ static bool is_extreme(const Options *options, const Attempt *attempt)
     return attempt->candidate > 0 && (row->stages > CHUNKS_MAX * row->ranks || (!limited && row->copies > COPIES_MAX));
 }
 
-static const char *exclusion(const Options *options, const Attempt *attempt)
+static const char *exclusion(const Options *options, const Attempt *attempt, Arena *arena)
 {
     const CompareRow *row = &attempt->row;
     if (trials_exclude(options, row))
         return row->forward_only   ? "trains nothing: it has no backward passes"
-               : row->asynchronous ? "updates weights within the step: --allow async tries it"
-                                   : "only one rank works at a time: --allow naive tries it";
+               : row->asynchronous ? arena_format(arena, "updates weights within the step: %s tries it",
+                                                  front_name(options->parameters.front_end, SET_ALLOW_ASYNC))
+                                   : arena_format(arena, "only one rank works at a time: %s tries it",
+                                                  front_name(options->parameters.front_end, SET_ALLOW_NAIVE));
     if (row->stages == 1 && row->ranks > 1)
         return "every rank would hold the whole model";
     return NULL;
@@ -114,8 +117,8 @@ static void judge(const Options *options, const Attempt *attempt, Arena *arena, 
         outcome->diagnostics = row->diagnostics;
     else if (row->reason)
         outcome->reason = outcome->reason ? outcome->reason : row->reason;
-    else if (exclusion(options, attempt))
-        outcome->excluded = exclusion(options, attempt);
+    else if (exclusion(options, attempt, arena))
+        outcome->excluded = exclusion(options, attempt, arena);
     else if (is_extreme(options, attempt))
         return;
     else if (row->fit != FITS)
@@ -130,7 +133,8 @@ static const char *untried_text(const Trials *trials, const Outcome *outcome, Ar
     const uint32_t more = outcome->untried_count > UNTRIED_NAMED ? outcome->untried_count - UNTRIED_NAMED : 0;
     const char *const when = trials->end == INTERRUPTED
                                  ? "before ctrl-C"
-                                 : arena_format(arena, "within %" PRId64 " s (--seconds N)", trials->options->seconds);
+                                 : arena_format(arena, "within %" PRId64 " s (%sN)", trials->options->seconds,
+                                                front_before(trials->options->parameters.front_end, SET_SECONDS));
     const char *const what = !outcome->untried || !*outcome->untried ? ""
                              : more ? arena_format(arena, "%s and %u more ", outcome->untried, more)
                                     : arena_format(arena, "%s ", outcome->untried);

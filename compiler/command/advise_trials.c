@@ -54,13 +54,14 @@ static Status open_contender(const Options *options, const char *path, const Par
     if (read != STATUS_OK)
         return read == STATUS_NO_MEMORY ? read : STATUS_OK;
     Parameters *known = contender->candidates.all;
+    known->front_end = given->front_end;
     parameters_set_ranks(known, given->ranks);
     parameters_set_microbatches(known, given->microbatches);
     Diagnostics *diagnostics = diag_new(arena, &contender->source);
     Ast *tree = source_is_order(&contender->source) ? NULL : parse(&contender->source, arena, diagnostics);
     if (!tree || !check(tree, arena, diagnostics))
         return STATUS_OK;
-    TRY(parameters_check(tree, own, "-D", error));
+    TRY(parameters_check(tree, own, NULL, error));
     for (uint32_t i = 0; i < given->count; i++)
         if (parameter_item(tree, given->others[i].name))
             parameters_set(known, arena, given->others[i].name, given->others[i].value);
@@ -119,8 +120,8 @@ static Status check_taken(const Trials *trials, Error *error)
     const Parameters *given = &trials->options->parameters;
     for (uint32_t i = 0; i < given->count; i++)
         if (!has_taker(trials, given->others[i].name))
-            return error_set(error, STATUS_BAD_USAGE, "-D %s: none of the schedules has such a parameter",
-                             given->others[i].name);
+            return error_set(error, STATUS_BAD_USAGE, "%s %s: none of the schedules has such a parameter",
+                             front_name(given->front_end, SET_PARAMETER), given->others[i].name);
     return STATUS_OK;
 }
 

@@ -77,8 +77,8 @@ static Status check_taken(const Parameters *given, const CompareTable *table, Er
                 taken = taken || strcmp(table->rows[r].parameters[p].name, given->others[i].name) == 0;
         }
         if (!taken)
-            return error_set(error, STATUS_BAD_USAGE, "-D %s: none of the schedules has such a parameter",
-                             given->others[i].name);
+            return error_set(error, STATUS_BAD_USAGE, "%s %s: none of the schedules has such a parameter",
+                             front_name(given->front_end, SET_PARAMETER), given->others[i].name);
     }
     return STATUS_OK;
 }

@@ -446,7 +446,8 @@ static void put_words(const CompareTable *table, FILE *stream)
         fprintf(stream, "memory: of the rank that needs most, %s\n",
                 table->memory->given ? "weights and messages included" : "what its microbatches hold");
     if (missing_sizes(table))
-        fprintf(stream, "unknown: " MEMORY_LACKS "\n", memory_names(missing_sizes(table)).text);
+        fprintf(stream, "unknown: " MEMORY_LACKS "\n", front_name(table->memory->front_end, SET_SLOT_BYTES),
+                memory_names(missing_sizes(table)).text);
     put_unit(table, stream);
     costs_put_derived(table->costs, compare_derived_costs(table->rows, table->count), "derived cost: ", stream);
 }

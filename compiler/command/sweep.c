@@ -283,7 +283,7 @@ Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, Sweep
     compilation->tree = parse(compilation->source, arena, compilation->diagnostics);
     if (!compilation->tree || !check(compilation->tree, arena, compilation->diagnostics))
         return STATUS_BAD_INPUT;
-    TRY(parameters_check(compilation->tree, given, "-D", error));
+    TRY(parameters_check(compilation->tree, given, NULL, error));
     TRY(parameters_check(compilation->tree, &first, "--sweep", error));
     TRY(said_once(sweep, given, error));
     Work work = {.sweep = sweep,

@@ -21,8 +21,9 @@ Status trial_check_replicas(uint32_t replicas, const Costs *costs, Error *error)
 {
     if (replicas && !costs_have(costs, COST_GRADIENTS))
         return error_set(error, STATUS_BAD_USAGE,
-                         "--replicas needs the size of the gradients that the replicas sum: --cost gradients=N, the "
-                         "bytes of a stage's gradient");
+                         "%s needs the size of the gradients that the replicas sum: %sgradients=N, the bytes of a "
+                         "stage's gradient",
+                         front_name(costs->front_end, SET_REPLICAS), front_before(costs->front_end, SET_COST));
     return STATUS_OK;
 }
 

@@ -60,14 +60,14 @@ Status memory_set_sizes(Memory *memory, const char *text, Error *error)
             }
         if (!size || next[name] != '=')
             return error_set(error, STATUS_BAD_USAGE,
-                             "--slot-bytes: '%.*s' is not NAME=BYTES with NAME one of message, saved_for_dgrad (or "
+                             "%s: '%.*s' is not NAME=BYTES with NAME one of message, saved_for_dgrad (or "
                              "context), saved_for_wgrad (stash), deferred_wgrad (gradient), weights, weight_version "
                              "(version)",
-                             (int)length, next);
+                             front_name(memory->front_end, SET_SLOT_BYTES), (int)length, next);
         if (!read_bytes(next + name + 1, length - name - 1, size))
             return error_set(error, STATUS_BAD_USAGE,
-                             "--slot-bytes: '%.*s' needs a whole number of bytes up to 16T, such as 4096, 64K or 1G",
-                             (int)length, next);
+                             "%s: '%.*s' needs a whole number of bytes up to 16T, such as 4096, 64K or 1G",
+                             front_name(memory->front_end, SET_SLOT_BYTES), (int)length, next);
         memory->given |= bit;
         next += length + (next[length] == ',');
     }
@@ -81,11 +81,10 @@ Status memory_set_limit(Memory *memory, const char *text, Error *error)
     const char *number = activations ? text + sizeof prefix - 1 : text;
     uint64_t value;
     if (!read_bytes(number, strlen(number), &value) || value == 0 || (activations && value > UINT32_MAX))
-        return error_set(
-            error, STATUS_BAD_USAGE,
-            "--memory-limit: '%s' is neither a whole number of bytes for each rank, from 1 to 16T, such as "
-            "24G, nor activations=N with N from 1 to %u",
-            text, UINT32_MAX);
+        return error_set(error, STATUS_BAD_USAGE,
+                         "%s: '%s' is neither a whole number of bytes for each rank, from 1 to 16T, such as "
+                         "24G, nor activations=N with N from 1 to %u",
+                         front_name(memory->front_end, SET_MEMORY_LIMIT), text, UINT32_MAX);
     if (activations)
         memory->limit_activations = (uint32_t)value;
     else
@@ -97,9 +96,10 @@ Status memory_set_limit(Memory *memory, const char *text, Error *error)
 Status memory_check_options(const Memory *memory, Error *error)
 {
     if (memory->limit && !memory->given)
-        return error_set(error, STATUS_BAD_USAGE,
-                         "--memory-limit in bytes needs sizes: --slot-bytes message=N,...; or limit activations: "
-                         "--memory-limit activations=N");
+        return error_set(
+            error, STATUS_BAD_USAGE, "%s in bytes needs sizes: %smessage=N,...; or limit activations: %sactivations=N",
+            front_name(memory->front_end, SET_MEMORY_LIMIT), front_before(memory->front_end, SET_SLOT_BYTES),
+            front_before(memory->front_end, SET_MEMORY_LIMIT));
     return STATUS_OK;
 }
 
@@ -226,7 +226,7 @@ static void check(const Memory *memory, uint64_t limit, bool activations, const 
     if (needs <= limit) {
         if (missing) {
             diag_error(diagnostics, (Span){0, 0}, "the limit of %s needs more sizes: " MEMORY_LACKS, memory->limit_text,
-                       memory_names(missing).text);
+                       front_name(memory->front_end, SET_SLOT_BYTES), memory_names(missing).text);
             diag_refuses(diagnostics);
         }
         return;

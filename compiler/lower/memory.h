@@ -5,6 +5,7 @@
    of its program, so the result is as exact as the given sizes. */
 
 #include "compiler/schedule/schedule.h"
+#include "runtime/base/front_end.h"
 #include "runtime/program/program.h"
 
 #include <stdio.h>
@@ -12,7 +13,8 @@
 enum { MEMORY_WEIGHTS = 1 << SLOT_CLASSES };
 
 typedef struct Memory {
-    uint32_t given; /* the sizes that --slot-bytes gives: bits 1 << class, and MEMORY_WEIGHTS; 0: none */
+    FrontEnd front_end; /* who sets it */
+    uint32_t given;     /* the sizes that are given: bits 1 << class, and MEMORY_WEIGHTS; 0: none */
     /* bytes of one slot of each class; for SLOT_WEIGHTS: of each version of a stage's weights but the first */
     uint64_t slot[SLOT_CLASSES];
     /* bytes that a stage needs outside of slots: the first version of its weights, gradients, the optimizer's state */
@@ -41,8 +43,8 @@ Memory memory_recut(const Memory *memory, uint32_t from, uint32_t to);
 
 /* The sizes that are not given and that some rank of the program needs, as bits of Memory.given. */
 uint32_t memory_missing(const Memory *memory, const Program *program);
-/* What to say of missing sizes: with memory_names(missing).text. */
-#define MEMORY_LACKS "--slot-bytes lacks %s (0 for what takes no memory)"
+/* What to say of missing sizes: with front_name(front_end, SET_SLOT_BYTES) and memory_names(missing).text. */
+#define MEMORY_LACKS "%s lacks %s (0 for what takes no memory)"
 /* The names of such sizes: "message, weights". */
 typedef struct MemoryNames {
     char text[96];

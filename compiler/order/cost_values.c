@@ -33,7 +33,7 @@ bool cost_values(const Ast *ast, const Schedule *schedule, const Costs *costs, D
     const double forward = mean_time(pipe, costs, COST_F);
     if (!(forward > 0)) {
         diag_error(diagnostics, ast->cost->span, "cost() counts in millionths of an F, but F takes no time");
-        diag_help(diagnostics, "give F a time, as in --cost F=1,I=1.2");
+        diag_help(diagnostics, "give F a time, as in %sF=1,I=1.2", front_before(costs->front_end, SET_COST));
         diag_refuses(diagnostics);
         return false;
     }

@@ -8,11 +8,12 @@ bool recipe_auto(const Item *item, const Costs *costs, Diagnostics *diagnostics,
     if (!components) {
         diag_error(diagnostics, item->span,
                    "`overlap F&B auto` needs the times of a layer's components, and none is given");
-        diag_help(
-            diagnostics,
-            "give them with --cost attention.F=1,attention.B=1,attention.W=1,mlp.F=2,... or with --cost @FILE and a "
-            "file "
-            "of dprun --profile; or write the order: overlap F&B { compute: attention(F) mlp(B) ...; comm: ...; }");
+        const char *const cost = front_before(costs->front_end, SET_COST);
+        diag_help(diagnostics,
+                  "give them with %sattention.F=1,attention.B=1,attention.W=1,mlp.F=2,... or with %s@FILE and a file "
+                  "of dprun --profile; or write the order: overlap F&B { compute: attention(F) mlp(B) ...; comm: ...; "
+                  "}",
+                  cost, cost);
         return false;
     }
     Recipe *const common = schedule->recipes.common;

@@ -89,10 +89,12 @@ static int64_t search(const Ast *ast, Parameters parameters, const Item *item, i
 static bool suggest(const Ast *ast, const Parameters *parameters, const Item *item, const int64_t *values, Arena *arena,
                     Diagnostics *diagnostics)
 {
-    const char *const option = item->kind == ITEM_RANKS ? "--ranks "
-                               : item->kind == ITEM_MICROBATCHES
-                                   ? "--microbatches "
-                                   : arena_format(arena, "-D %s=", item->name.symbol->text);
+    const FrontEnd front_end = parameters->front_end;
+    const char *const option =
+        item->kind == ITEM_RANKS ? front_before(front_end, SET_RANKS)
+        : item->kind == ITEM_MICROBATCHES
+            ? front_before(front_end, SET_MICROBATCHES)
+            : arena_format(arena, "%s%s=", front_before(front_end, SET_PARAMETER), item->name.symbol->text);
     int64_t *tried = values_new(ast, parameters, arena);
     const long long below = search(ast, *parameters, item, values[item->slot], -1, tried);
     const long long above = search(ast, *parameters, item, values[item->slot], 1, tried);

@@ -291,8 +291,8 @@ static void put_recipe(const Compilation *compilation, const Recipe *recipe, con
     const bool is_forward = recipe_is_forward(recipe);
     const double busy = times.in_turn;
     if (busy <= 0) {
-        fprintf(stream, "%s: no component of the recipe has a time: give times of its components, as in --cost %s\n",
-                schedule->name,
+        fprintf(stream, "%s: no component of the recipe has a time: give times of its components, as in %s%s\n",
+                schedule->name, front_before(costs->front_end, SET_COST),
                 is_forward ? "attention.F=2,qkv.F=1,mlp.F=2,shared.F=1"
                            : "attention.F=1,attention.B=1,attention.W=1,mlp.F=2");
         return;

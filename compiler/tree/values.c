@@ -48,21 +48,21 @@ const Item *parameter_item(const Ast *ast, const char *name)
     return item;
 }
 
-static Status unknown_parameter(const Ast *ast, const char *name, const char *option, Error *error)
+static Status unknown_parameter(const Ast *ast, const char *name, FrontEnd front_end, const char *sweep, Error *error)
 {
     /* --sweep sets the numbers of ranks and microbatches by name too, like parameters */
-    const bool sizes_too = strcmp(option, "--sweep") == 0;
+    const char *const option = sweep ? sweep : front_name(front_end, SET_PARAMETER);
     if (strcmp(ast->ranks->name.symbol->text, name) == 0 || strcmp(name, "ranks") == 0)
-        return error_set(error, STATUS_BAD_USAGE, "%s %s: for the number of ranks write %s", option, name,
-                         sizes_too ? "ranks=..." : "--ranks N");
+        return error_set(error, STATUS_BAD_USAGE, "%s %s: for the number of ranks write %sN", option, name,
+                         sweep ? "ranks=" : front_before(front_end, SET_RANKS));
     if (strcmp(ast->microbatches->name.symbol->text, name) == 0 || strcmp(name, "microbatches") == 0)
-        return error_set(error, STATUS_BAD_USAGE, "%s %s: for the number of microbatches write %s", option, name,
-                         sizes_too ? "microbatches=..." : "--microbatches N");
+        return error_set(error, STATUS_BAD_USAGE, "%s %s: for the number of microbatches write %sN", option, name,
+                         sweep ? "microbatches=" : front_before(front_end, SET_MICROBATCHES));
     const char *more = "";
     char list[512] = "";
     size_t used = 0;
     NearestWord nearest = nearest_to(name);
-    if (sizes_too) {
+    if (sweep) {
         nearest_consider(&nearest, "ranks");
         nearest_consider(&nearest, "microbatches");
     }
@@ -84,11 +84,11 @@ static Status unknown_parameter(const Ast *ast, const char *name, const char *op
                      ast->schedule, list, more, before, meant, after);
 }
 
-Status parameters_check(const Ast *ast, const Parameters *parameters, const char *option, Error *error)
+Status parameters_check(const Ast *ast, const Parameters *parameters, const char *sweep, Error *error)
 {
     for (uint32_t i = 0; i < parameters->count; i++)
         if (!parameter_item(ast, parameters->others[i].name))
-            return unknown_parameter(ast, parameters->others[i].name, option, error);
+            return unknown_parameter(ast, parameters->others[i].name, parameters->front_end, sweep, error);
     return STATUS_OK;
 }
 

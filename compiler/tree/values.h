@@ -5,6 +5,7 @@
    libdps. */
 
 #include "compiler/tree/evaluate.h"
+#include "runtime/base/front_end.h"
 #include "runtime/base/status.h"
 
 typedef struct Parameter {
@@ -14,6 +15,7 @@ typedef struct Parameter {
 
 /* Values for the names of a schedule file that replace those in the file; all zero if none is given. */
 typedef struct Parameters {
+    FrontEnd front_end; /* who sets them */
     bool has_ranks, has_microbatches;
     int64_t ranks, microbatches;
     /* values of `param`, from -D or --sweep; the arena owns them; if a name is there twice, the last value counts */
@@ -35,8 +37,8 @@ const Item *parameter_item(const Ast *ast, const char *name);
 
 /* Checks that every value is for a `param` of the checked file. STATUS_BAD_USAGE: `error` names the first value that is
    not. It lists the params of the file or, if the name is that of the number of ranks or microbatches, names the option
-   that sets this number. `option` is where the values come from: "-D" or "--sweep". */
-Status parameters_check(const Ast *ast, const Parameters *parameters, const char *option, Error *error);
+   that sets this number. `sweep`: "--sweep", or NULL if the values are not from a sweep. */
+Status parameters_check(const Ast *ast, const Parameters *parameters, const char *sweep, Error *error);
 
 /* A new array of values, [slot]: the costs that are known, and 0 for all other names. */
 int64_t *values_new(const Ast *ast, const Parameters *parameters, Arena *arena);

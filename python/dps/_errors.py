@@ -89,7 +89,7 @@ class Session:
 
 @contextmanager
 def session():
-    handle = c.library.dps_new(None)
+    handle = c.library.dps_new(ctypes.byref(c.Host(for_python=1)))
     if not handle:
         raise MemoryError("no memory for a session of libdps")
     try:

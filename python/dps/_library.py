@@ -119,6 +119,11 @@ class Experts(Sized):
                 ("threshold", c_double), ("distinct", c_int32), ("eplb", c_int32)]
 
 
+class Host(Sized):
+    _fields_ = [("size", c_size_t), ("user", c_void_p), ("allocate", c_void_p), ("release", c_void_p),
+                ("for_python", c_int32)]
+
+
 class Placement(Sized):
     _fields_ = [("size", c_size_t), ("placement", POINTER(c_uint32)), ("before", POINTER(c_double)),
                 ("after", POINTER(c_double)), ("bound", POINTER(c_double)), ("moves", POINTER(c_uint32))]

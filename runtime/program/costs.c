@@ -283,7 +283,8 @@ Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error)
         return settings_take(text + 1, lines, size, set_value, &reading, error);
     }
     if (!strchr(text, '=') && access(text, F_OK) == 0 && file_is_kept(text))
-        return error_set(error, STATUS_BAD_USAGE, "--cost: %s is a file: to read costs from it, write @%s", text, text);
+        return error_set(error, STATUS_BAD_USAGE, "%s: %s is a file: to read costs from it, write @%s",
+                         front_name(costs->front_end, SET_COST), text, text);
     for (const char *next = text; *next;) {
         const size_t length = strcspn(next, ",");
         char *const setting = arena_text(arena, next, length);
@@ -291,7 +292,7 @@ Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error)
             return error_set(error, STATUS_NO_MEMORY, "out of memory");
         const Status status = settings_assign(setting, set_value, &reading, error);
         if (status != STATUS_OK) {
-            error_prefix(error, "--cost: ");
+            error_prefix(error, "%s: ", front_name(costs->front_end, SET_COST));
             return status == STATUS_BAD_INPUT ? STATUS_BAD_USAGE : status;
         }
         next += length + (next[length] == ',');

@@ -44,6 +44,7 @@
    If a setting is given more than once, the last one counts. Bytes may end in K, M, G or T, powers of 1024. */
 
 #include "runtime/base/arena.h"
+#include "runtime/base/front_end.h"
 #include "runtime/base/recipes.h"
 #include "runtime/base/status.h"
 
@@ -84,6 +85,7 @@ typedef struct DerivedCost {
 /* Costs as they were given, or as costs_resolve completed them. */
 typedef struct Costs Costs;
 struct Costs {
+    FrontEnd front_end;      /* who gives them */
     double all[STAGE_COSTS]; /* the cost of every stage that has none of its own in `stages`; < 0: not given */
     /* [stage_count], owned by the arena: costs of single stages; < 0: the stage has the cost in `all` */
     double (*stages)[STAGE_COSTS];

@@ -23,8 +23,8 @@ Status costs_check_parts(const Costs *costs, Error *error)
         const ModelPart part = inside[i][0], whole = inside[i][1];
         if (costs->parts[part][RECIPE_F] >= 0 && costs->parts[whole][RECIPE_F] < 0)
             return error_set(error, STATUS_BAD_USAGE,
-                             "--cost: %s.F is a part of the time of %s.F, which is not given: give both",
-                             part_names[part], part_names[whole]);
+                             "%s: %s.F is a part of the time of %s.F, which is not given: give both",
+                             front_name(costs->front_end, SET_COST), part_names[part], part_names[whole]);
     }
     return STATUS_OK;
 }

@@ -165,8 +165,8 @@ static void help_belongs_to_its_error(void **state)
     assert_int_equal(dps_compile_file(d, DUALPIPE, &options, &program), DPS_BAD_INPUT);
     dps_diagnostic error = {.size = sizeof error};
     assert_int_equal(dps_get_diagnostic(d, 0, &error), DPS_OK);
-    assert_string_equal(error.help, "here P = 3\nthe nearest numbers that work: --ranks 2 or 4");
-    assert_non_null(strstr(dps_error(d), "  help: here P = 3\n  help: the nearest numbers that work: --ranks 2 or 4"));
+    assert_string_equal(error.help, "here P = 3\nthe nearest numbers that work: ranks = 2 or 4");
+    assert_non_null(strstr(dps_error(d), "  help: here P = 3\n  help: the nearest numbers that work: ranks = 2 or 4"));
     assert_true(error.end_line > error.line || error.end_column > error.column);
     dps_free(d);
 }
@@ -186,8 +186,8 @@ static void wrong_arguments_are_refused_with_words(void **state)
         {.size = sizeof *wrong, .replicas = 2},
         {.size = 0},
     };
-    static const char *const words[] = {"chunkz",       "G",          "standard input", "qkv.F",
-                                        "--slot-bytes", "everything", "dps_compare",    "dps_options"};
+    static const char *const words[] = {"chunkz",     "G",          "standard input", "qkv.F",
+                                        "slot_bytes", "everything", "dps_compare",    "dps_options"};
     dps *d = dps_new(NULL);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         dps_program *program;

@@ -371,17 +371,17 @@ static void parameters(void **state)
     front_run(&front, TWO "param chunks = 2; param depth = 3; nFB : M;");
     assert_true(front.good);
     parameters_set(&given, &front.arena, "depth", 1);
-    assert_int_equal(parameters_check(front.ast, &given, "-D", &error), STATUS_OK);
+    assert_int_equal(parameters_check(front.ast, &given, NULL, &error), STATUS_OK);
     parameters_set(&given, &front.arena, "chunk", 1);
-    assert_int_equal(parameters_check(front.ast, &given, "-D", &error), STATUS_BAD_USAGE);
+    assert_int_equal(parameters_check(front.ast, &given, NULL, &error), STATUS_BAD_USAGE);
     assert_string_equal(error.text,
                         "-D chunk: schedule t has no such parameter, only chunks, depth; did you mean chunks?");
     given = (Parameters){0};
     parameters_set(&given, &front.arena, "P", 1);
-    assert_int_equal(parameters_check(front.ast, &given, "-D", &error), STATUS_BAD_USAGE);
+    assert_int_equal(parameters_check(front.ast, &given, NULL, &error), STATUS_BAD_USAGE);
     assert_non_null(strstr(error.text, "--ranks"));
     given.others[0].name = "microbatches";
-    assert_int_equal(parameters_check(front.ast, &given, "-D", &error), STATUS_BAD_USAGE);
+    assert_int_equal(parameters_check(front.ast, &given, NULL, &error), STATUS_BAD_USAGE);
     assert_string_equal(error.text, "-D microbatches: for the number of microbatches write --microbatches N");
     front_close(&front);
 }

@@ -48,7 +48,7 @@ class Header(unittest.TestCase):
                 lines.append(f'printf("%zu\\n", offsetof({name}, {member}));')
                 expected.append((f"{name}.{member}", getattr(struct, member).offset))
         declared = set(re.findall(r"^\} (dps_\w+);", HEADER, re.M))
-        declared -= {"dps_status", "dps_severity", "dps_slot_class", "dps_opcode", "dps_format", "dps_host"}
+        declared -= {"dps_status", "dps_severity", "dps_slot_class", "dps_opcode", "dps_format"}
         self.assertEqual({name for name, _ in expected if "." not in name}, declared)
         with tempfile.TemporaryDirectory() as folder:
             program = pathlib.Path(folder) / "layout"
@@ -66,6 +66,66 @@ class Header(unittest.TestCase):
         self.assertEqual([name for _, name in kinds], list(_library.FORMATS))
         for number, (kind, _) in enumerate(kinds):
             self.assertTrue(re.search(rf"\bDPS_{kind} = {number},", HEADER), kind)
+
+
+class Words(unittest.TestCase):
+    """Messages name arguments of this package, and no option of dpc."""
+
+    COSTLY = """schedule costly;
+ranks P = 2; microbatches M = 4; require cost(F) == cost(I), "equal times";
+pipe a: P stages, stage s on s, M microbatches;
+nF : M; nB : M;"""
+    MERGED = """schedule merged;
+ranks P = 1; microbatches M = 2;
+pipe a: P stages, stage s on s, M microbatches;
+overlap F&B auto;
+nF : 1; nFB : M-1 overlap; nB : 1;"""
+
+    def said(self, function, *arguments, **options):
+        with self.assertRaises((dps.UsageError, dps.ScheduleError)) as caught:
+            function(*arguments, **options)
+        return str(caught.exception)
+
+    def test_errors(self):
+        one, chunks = dps.schedule("1f1b"), dps.schedule("interleaved-1f1b")
+        two = {"ranks": 2, "microbatches": 4}
+        cases = [
+            (dualpipe, [], {"ranks": 3}, "the nearest numbers that work: ranks=2 or 4"),
+            (dualpipe, [], {"microbatches": 5}, "numbers that work: microbatches=4"),
+            (dualpipe, [], {"params": {"ranks": 3}}, "params ranks: for the number of ranks write ranks=N"),
+            (dualpipe, [], {"params": {"microbatches": 3}}, "microbatches: for the number of microbatches write micro"),
+            (dualpipe, [], {"params": {"chunkz": 3}}, "params chunkz: schedule dualpipe has no"),
+            (dps.compile, [chunks], {**two, "params": {"chunks": 0}}, "number that works: params chunks=1"),
+            (dualpipe, [], {"costs": "G=1"}, "costs: "),
+            (dualpipe, [], {"costs": "qkv.F=1"}, "costs: qkv.F is a part of the time"),
+            (dualpipe, [], {"costs": str(one)}, "costs: "),
+            (dualpipe, [], {"slot_bytes": "all=1"}, "slot_bytes: 'all=1' is not NAME=BYTES"),
+            (dualpipe, [], {"slot_bytes": {"message": "big"}}, "slot_bytes: 'message=big' needs a whole number"),
+            (dualpipe, [], {"memory_limit": "much"}, "memory_limit: 'much' is neither"),
+            (dualpipe, [], {"memory_limit": "1G"}, "memory_limit in bytes needs sizes: slot_bytes message=N"),
+            (dps.compile, [self.COSTLY], {"costs": "F=0"}, "as in costs F=1,I=1.2"),
+            (dps.compile, [self.MERGED], {}, "give them with costs attention.F=1"),
+            (dps.compare, [one], {"params": {"x": 1}}, "params x: none of the schedules"),
+            (dps.compare, [one], {**two, "replicas": 2}, "replicas needs the size of the gradients"),
+            (dps.compare, [one], {**two, "replicas": 2}, "costs gradients=N"),
+            (dps.advise, [2, 4], {"params": {"x": 1}}, "params x: none of the schedules"),
+            (dps.balance, [[[1, 1]]], {"replicas": 1, "gpus": 1}, "replicas=1: a layer needs"),
+            (dps.balance, [[[1, 1]]], {"replicas": 2, "gpus": 3}, "replicas=2 is less than gpus=3"),
+            (dps.balance, [[[1, 1]]], {"replicas": 3, "gpus": 2, "method": "eplb"}, "method='best' takes any number"),
+            (dps.balance, [[[1, 1, 1]]], {"replicas": 4, "gpus": 2, "groups": 2, "nodes": 2}, "groups=2 does not"),
+            (dps.balance, [[[1, 1]]], {"replicas": 3, "gpus": 3, "groups": 2, "nodes": 2}, "gpus=3 is not a multiple"),
+            (dps.balance, [[[1]]], {"replicas": 4, "gpus": 2, "distinct": True}, "distinct: replicas=4 is too large"),
+            (dps.balance, [[[9, 1]]], {"replicas": 4, "gpus": 2, "distinct": True, "moves": 0,
+                                       "current": [[0, 0, 1, 1]]}, "distinct needs at least moves="),
+        ]
+        for function, arguments, options, words in cases:
+            with self.subTest(words):
+                said = self.said(function, *arguments, **options)
+                self.assertIn(words, said)
+                self.assertNotRegex(said.replace("dprun --profile", ""), r"(^|[^\w.-])(--?[a-zA-Z])")
+        reasons = [row["reason"] for row in dps.advise(2, 4)["left_out"]]
+        self.assertTrue(any("allow='async' tries it" in reason for reason in reasons))
+        self.assertFalse([reason for reason in reasons if "--" in reason])
 
 
 class Programs(unittest.TestCase):
@@ -167,9 +227,9 @@ class Errors(unittest.TestCase):
         self.assertEqual((caught.exception.line, caught.exception.diagnostics), (None, []))
         self.assertIn("nowhere.dps", str(caught.exception))
         self.assertRaisesRegex(dps.UsageError, "fast", dualpipe, costs="F=fast")
-        self.assertRaisesRegex(dps.UsageError, "--slot-bytes", dualpipe, memory_limit="1G")
+        self.assertRaisesRegex(dps.UsageError, "slot_bytes", dualpipe, memory_limit="1G")
         some = {"message": "1M", "context": "2M", "stash": 0, "gradient": 0}
-        self.assertRaisesRegex(dps.ScheduleError, "lacks weights", dualpipe, memory_limit="1G", slot_bytes=some)
+        self.assertRaisesRegex(dps.ScheduleError, "slot_bytes lacks weights", dualpipe, memory_limit="1G", slot_bytes=some)
         self.assertEqual(dualpipe(slot_bytes=some).predict().ranks[0].peak_memory, 0)
 
 
