@@ -278,6 +278,18 @@ static void test_runs_in_chromium(void **state)
     free(tree);
 }
 
+/* Fit shows all of 1024 ranks, also in a low window. */
+static void test_fits(void **state)
+{
+    (void)state;
+    char *tree = in_chromium("dpc --ranks 1024 --microbatches 4 --emit=html:$F/x.html schedules/gpipe.dps", "",
+                             "tests/picture/fit.js");
+    if (!tree)
+        skip();
+    assert_non_null(strstr(tree, "<pre id=\"said\">all all all all all all row 17</pre>"));
+    free(tree);
+}
+
 /* The output of page.js for dualpipe. */
 static const char said_by_page[] =
     "linked: idle for 5.5 | "
@@ -335,8 +347,8 @@ static void test_reader(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_data), cmocka_unit_test(test_hostile_source),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_data),           cmocka_unit_test(test_hostile_source),
                                        cmocka_unit_test(test_light_and_dark), cmocka_unit_test(test_runs_in_chromium),
-                                       cmocka_unit_test(test_reader)};
+                                       cmocka_unit_test(test_fits),           cmocka_unit_test(test_reader)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

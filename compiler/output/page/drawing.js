@@ -1,7 +1,7 @@
 /* ---- a timeline as it is drawn ---- */
 
 const LABELS = 84, AXIS = 24, MOST_ROW = 44, LEAST_ROW = 17, TWO_LINES = 28, GAP = 4, STRIP = 22, MOST_ARROWS = 8000;
-const FAINT = 0.2, LEAST_TRAIL = 3, LEAST_NUMBER = 8;
+const FAINT = 0.2, LEAST_TRAIL = 3, LEAST_NUMBER = 8, LEAST_NAME = 14;
 
 const view = { from: 0, to: 1, longest: 1 };   // the times that are shown; all panels show the same
 const shown = { critical: false, messages: false, memory: false, stretch: false };
@@ -69,7 +69,11 @@ class Drawing {
     return `microbatch ${followed.microbatch}${pipe}: ${passes} from ${number(start)} to ${number(end)}`;
   }
 
-  get pitch() { return this.row + GAP + (shown.memory ? STRIP : 0); }
+  /* Rows lower than LEAST_ROW have lower gaps and strips too: then all ranks fit, however many. */
+  get lower() { return Math.min(1, this.row / LEAST_ROW); }
+  get gap() { return GAP * this.lower; }
+  get strip() { return shown.memory ? STRIP * this.lower : 0; }
+  get pitch() { return this.row + this.gap + this.strip; }
   get plot() { return this.width - LABELS - 8; }
   /* What is shown, in the time of this timeline: `stretch` draws all timelines equally long. */
   get factor() { return shown.stretch ? view.longest / (this.data.makespan || 1) : 1; }
@@ -131,20 +135,21 @@ class Drawing {
     const pen = this.pen;
     pen.textAlign = "left";
     pen.textBaseline = "middle";
-    for (let r = first; r < last; r++) {
+    const step = [1, 2, 4, 8, 16, 32, 64, 128, 256].find(step => step * this.pitch >= LEAST_NAME) || 512;
+    for (let r = Math.ceil(first / step) * step; r < last; r += step) {
       pen.fillStyle = theme.ink;
       pen.font = "13px Arial, sans-serif";
-      pen.fillText(`rank ${r}`, 0, this.y(r) + this.row / 2);
-      if (!shown.memory) continue;
+      pen.fillText(`rank ${r}`, 0, this.y(r) + Math.max(this.row, LEAST_NAME) / 2);
+      if (this.strip < STRIP) continue;
       pen.fillStyle = theme.soft;
       pen.font = "11px Arial, sans-serif";
-      pen.fillText(`holds \u2264 ${this.data.rank[r].peak}`, 0, this.y(r) + this.row + STRIP / 2 + 1);
+      pen.fillText(`holds \u2264 ${this.data.rank[r].peak}`, 0, this.y(r) + this.row + this.strip / 2 + 1);
     }
   }
 
   drawScrollbar() {
     const all = this.data.ranks * this.pitch + 4, room = this.height - AXIS;
-    if (all <= room) return;
+    if (all < room + 1) return;
     this.pen.fillStyle = theme.over;
     this.pen.fillRect(this.width - 7, AXIS, 7, room);
     this.pen.fillStyle = theme.line;
@@ -194,7 +199,7 @@ class Drawing {
       pen.globalAlpha = faint ? FAINT : 1;
       pen.fillStyle = fill;
       pen.fillRect(x, y, Math.max(width, 1), this.row);
-      if (width > 4) {
+      if (width > 4 && this.row > 4) {
         pen.strokeStyle = "#333";
         pen.lineWidth = 0.6;
         pen.strokeRect(x, y, width, this.row);
@@ -207,7 +212,7 @@ class Drawing {
 
   drawNumber(kind, text, x, y, width, ink) {
     const pen = this.pen, size = Math.min(this.largest, fontOf(width, text.length)), middle = x + width / 2;
-    if (size < LEAST_NUMBER) return;
+    if (size < LEAST_NUMBER || this.row < size) return;
     pen.fillStyle = ink;
     pen.font = `${size}px Arial, sans-serif`;
     if (this.row < TWO_LINES)
@@ -223,7 +228,7 @@ class Drawing {
     for (let i = firstEndingAfter(rank, this.from); i < rank.start.length && rank.start[i] < this.to; i++) {
       if (rank.pair[i] !== 2) continue;
       const left = this.x(rank.start[i - 1]), width = this.x(rank.end[i]) - left;
-      if (width <= 4) continue;
+      if (width <= 4 || this.row <= 4) continue;
       pen.globalAlpha = this.faint(r, i) && this.faint(r, i - 1) ? FAINT : 1;
       pen.lineWidth = Math.min(2, width / 16);   // a wider frame would cover a narrow cell
       pen.strokeRect(left, this.y(r), width, this.row);
@@ -233,7 +238,7 @@ class Drawing {
 
   drawMemory(r) {
     const pen = this.pen, rank = this.data.rank[r];
-    const bottom = this.y(r) + this.row + STRIP, scale = (STRIP - 4) / (this.data.peak || 1);
+    const bottom = this.y(r) + this.row + this.strip, scale = (this.strip - this.gap) / (this.data.peak || 1);
     let low = 0, high = rank.held.length;
     while (low < high) {
       const middle = (low + high) >> 1;

@@ -1,11 +1,13 @@
 /* ---- a timeline on the page, with what the reader points at ---- */
 
-const TOUCH = 3;   // pixels that a click may move
+const TOUCH = 3;         // pixels that a click may move
+const LEAST_ROOM = 80;   // height of a timeline in a window that has no room for it; the page then scrolls
 
 class Panel extends Drawing {
   constructor(data) {
     super(data);
     this.section = document.createElement("section");
+    this.pointed = 0;   // where the reader points, in pixels below the axis
     this.heading = document.createElement("h1");
     this.small = document.createElement("small");
     this.noted = Object.assign(document.createElement("small"), { className: "note" });
@@ -20,10 +22,16 @@ class Panel extends Drawing {
     this.listen();
   }
 
+  /* Sets the height of rows. When all of the time is shown, all ranks are too: rows are as low as that needs. Rows that
+     are lower than LEAST_ROW grow with the zoom; the rank that the reader points at stays where it is. */
   layout() {
-    const room = $("panels").clientHeight / panels.length - this.heading.offsetHeight - 14;
-    const row = Math.floor((room - AXIS - 4) / this.data.ranks - (this.pitch - this.row));
-    this.row = Math.max(LEAST_ROW, Math.min(MOST_ROW, row));
+    const given = $("panels").clientHeight / panels.length - this.heading.offsetHeight - 14;
+    const room = Math.max(given, LEAST_ROOM), before = this.pitch;
+    const around = GAP + (shown.memory ? STRIP : 0), each = (room - AXIS - 4) / this.data.ranks;
+    const row = each < LEAST_ROW + around ? each * LEAST_ROW / (LEAST_ROW + around) : Math.floor(each - around);
+    const zoomed = view.longest * 1.02 / (view.to - view.from);
+    this.row = Math.min(MOST_ROW, Math.max(row, Math.min(LEAST_ROW, row * zoomed)));
+    this.top = (this.top + this.pointed) * this.pitch / before - this.pointed;
     const height = Math.max(AXIS + this.pitch, Math.min(AXIS + this.data.ranks * this.pitch + 4, room));
     const ratio = window.devicePixelRatio || 1;
     this.width = this.section.clientWidth - 28;
@@ -152,7 +160,7 @@ class Panel extends Drawing {
       }
       const along = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
       if (Math.abs(along) > Math.abs(event.deltaY) || event.shiftKey) move(along / this.plot * (view.to - view.from));
-      else zoom(1.0015 ** event.deltaY, this.time(at(event)[0]) * this.factor);
+      else this.pointed = Math.max(0, at(event)[1] - AXIS), zoom(1.0015 ** event.deltaY, this.time(at(event)[0]) * this.factor);
     }, { passive: false });
     this.canvas.addEventListener("pointerdown", event => {
       drag = [...at(event), false];
