@@ -133,7 +133,7 @@ class Actions:
         no F&B."""
         if i.opcode != "OVERLAP" or i.second is None:
             return None
-        first, second = self.modules[i.chunk], self.modules[i.second.chunk]
+        first, second = self._wrapped[i.chunk].inside, self._wrapped[i.second.chunk].inside
         if type(first) is type(second) and hasattr(type(first), "overlapped_forward_backward"):
             return type(first).overlapped_forward_backward
         return self.overlapped
@@ -206,7 +206,7 @@ class Actions:
 
     def _make_reduce(self, i, mode):
         total = self._sums[i.chunk]
-        return total.post if total.group is not None else None
+        return total.post if total.is_needed else None
 
     def _make_wait_reduce(self, i, mode):
         total, module, chunk = self._sums[i.chunk], self.modules[i.chunk], i.chunk

@@ -44,7 +44,7 @@ class _TwoStages(nn.Module):
             rank = _group.program_rank(program, _group.global_ranks(self.group), self.rank_mapping)
             stages = [self.module[int(chunk.stage != rank)] for chunk in program.rank(rank).chunks]
             self._pipelines[num_chunks] = Pipeline(program, stages, None, self.group, self.rank_mapping, loss_scale=1.0,
-                                                   batch_dim=self.batch_dim, sum_copies=False)
+                                                   batch_dim=self.batch_dim, sum_copies=False, tied=[])
         return self._pipelines[num_chunks]
 
     def step(self, *inputs, num_chunks=0, criterion=None, labels=(), return_outputs=False):

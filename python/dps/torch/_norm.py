@@ -1,9 +1,12 @@
 """The norm of the gradient of the whole pipeline."""
 
+from functools import partial
+
 import torch
 import torch.distributed as dist
 
 from . import _group
+from ._sums import Sum
 
 
 def counted_parameters(program, rank, chunks, modules, tied):
@@ -24,10 +27,22 @@ def _is_first(program, rank, number, chunks):
 
 
 def sum_of_squares(parameters):
-    """The sum of the squares of all gradients of these parameters, as a tensor of one float64."""
-    total = torch.zeros(1, dtype=torch.float64, device="cpu")
-    for parameter in parameters:
-        if parameter.grad is not None:
-            kind = torch.promote_types(parameter.grad.dtype, torch.float32)
-            total += torch.linalg.vector_norm(parameter.grad.detach(), dtype=kind).double().cpu() ** 2
-    return total
+    """The sum of the squares of all gradients of these parameters, as a tensor of one float64. Of divided gradients
+    (DTensor) each process has a part: their squares are summed over the processes that have the other parts."""
+    totals = {(): torch.zeros(1, dtype=torch.float64, device="cpu")}
+    for gradient in [p.grad.detach() for p in parameters if p.grad is not None]:
+        groups = ()
+        if hasattr(gradient, "placements"):
+            if any(placement.is_partial() for placement in gradient.placements):
+                gradient = gradient.full_tensor()
+            else:
+                groups = tuple(gradient.device_mesh.get_group(dimension)
+                               for dimension, placement in enumerate(gradient.placements) if not placement.is_replicate())
+                gradient = gradient.to_local()
+        kind = torch.promote_types(gradient.dtype, torch.float32)
+        square = torch.linalg.vector_norm(gradient, dtype=kind).double() ** 2
+        totals[groups] = totals[groups] + square.to(totals[groups].device) if groups in totals else square.reshape(1)
+    for groups, total in totals.items():
+        for group in groups:
+            Sum(total, partial(dist.all_reduce, group=group, async_op=True)).wait()
+    return sum(total.cpu() for total in totals.values())

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Iterable
@@ -22,8 +23,11 @@ from ._graph import splitter_of
 from ._norm import counted_parameters, sum_of_squares
 from ._plan import Plan
 from ._ready import Ready
+from ._same import Agreement, Given
 from ._stage import Stage, run_backward
-from ._sums import GradientSum, Sum, begin_equal, check_copies, divide, fill_gradients, owned_parameters
+from ._sums import Copies, GradientSum, Sum, divide, fill_gradients, owned_parameters, parameters_of
+from ._ties import weights_of
+from ._wrapped import Wrapped, local
 
 
 _RECORDED = 16  # number of last steps whose times are kept, for trace() and profile()
@@ -58,7 +62,8 @@ class Pipeline(Actions):
     gradient_ready called with the number of a chunk and its module when the chunk's gradients are complete, except for
                    the sums of tied parameters
     sum_copies     False: gradients are summed over replicas, but not over the copies that a stage has in one pipeline
-    tied           (parameter, group) pairs: the gradient of the parameter is summed over the group at the end of a step
+    tied           (parameter, group) pairs: the gradient of the parameter is summed over the group at the end of a step.
+                   None: there are none, and the constructor refuses weights that seem to be tied; []: it does not
     device         where the stages compute; None: where their first parameter is, or the CPU. Give step() tensors on
                    this device. GPUs: if `group` has the backend nccl for them, messages and sums of gradients go
                    through NCCL. Otherwise, if the device is not the CPU, they are copied through the memory of the host
@@ -70,12 +75,12 @@ class Pipeline(Actions):
     _bytes = None  # {chunk: dps.torch._memory.Bytes}, from the first step that trains
 
     def __init__(self, program, stages, loss_fn=None, group=None, rank_mapping=None, replicate_group=None, deadline=60,
-                 *, batch_dim=0, loss_scale=None, overlapped=None, gradient_ready=None, sum_copies=True, tied=(),
+                 *, batch_dim=0, loss_scale=None, overlapped=None, gradient_ready=None, sum_copies=True, tied=None,
                  device=None):
         _group.start()
         self.batch_dim, self.deadline = batch_dim, deadline
-        self.loss_fn, self.gradient_ready, self.overlapped, self.tied = loss_fn, gradient_ready, overlapped, list(tied)
-        self.sum_copies = sum_copies
+        self.loss_fn, self.gradient_ready, self.overlapped = loss_fn, gradient_ready, overlapped
+        self.sum_copies, self.tied = sum_copies, list(tied or ())
         self._processes = _group.global_ranks(group)
         place = _group.place_in(self._processes)
         self._store = _group.store_of(self._processes, "pipeline")
@@ -87,12 +92,15 @@ class Pipeline(Actions):
             self.modules = _modules(program, self.plan, self.rank, stages)
             replicas = _group.global_ranks(replicate_group) if replicate_group is not None else [dist.get_rank()]
             _group.place_in(replicas)
+            self._wrapped = [Wrapped(module, self._name(chunk), replicas) for chunk, module in enumerate(self.modules)]
+            self._check_tied()
             self._has_overlapped = any(self._overlapped_of(action.instruction) for action in self.plan.training)
             self.loss_scale = 1 / (program.microbatches * len(replicas)) if loss_scale is None else loss_scale
             self._stages = [self._stage(chunk) for chunk in range(len(self.modules))]
             self.device = self._device_of_parameters() if device is None else torch.device(device)
             self._through_nccl = _nccl.Communicator.serves(self.device, group)
-        ready.wait(program, deadline)
+            weights = weights_of(self.plan.chunks, [w.inside for w in self._wrapped]) if tied is None else []
+        ready.wait(program, weights, deadline)
         try:
             self._connect(replicas)
         except (RuntimeError, OSError) as error:
@@ -108,10 +116,15 @@ class Pipeline(Actions):
         # the results of _run() of the last steps that trained (of a forward-only program: of its last steps)
         self._recorded = deque(maxlen=_RECORDED)
         self._traces = 0
+        self._agreement = Agreement(self.rank, program.ranks, program.microbatches,
+                                    partial(self._sum_over_ranks, where="the start of step()"))
+        self._shared = ()  # what share() was given since the last step, if digests are compared
+
+    def _name(self, chunk):
+        return f"stage {self.plan.chunks[chunk].stage} of {self.program.schedule} on rank {self.rank}"
 
     def _stage(self, chunk):
-        stage, module = self.plan.chunks[chunk].stage, self.modules[chunk]
-        name = f"stage {stage} of {self.program.schedule} on rank {self.rank}"
+        stage, module, name = self.plan.chunks[chunk].stage, self._wrapped[chunk].inside, self._name(chunk)
         has_halves = any(c == chunk for c, _ in self.plan.split)
         has_parameters = isinstance(module, torch.nn.Module) and any(True for _ in module.parameters())
         splitter = splitter_of(module, name, run_backward) if has_halves and has_parameters else None
@@ -129,6 +142,8 @@ class Pipeline(Actions):
         """Cuts a whole batch along batch_dim. Returns (input, target) for step() on this rank: lists of the parts of
         its microbatches, or None where the rank needs no input or no target. All ranks must give the same batch."""
         count, plan = self.program.microbatches, self.plan
+        if self._agreement.compares:
+            self._shared = ("the inputs of share()", inputs), ("the targets of share()", target)
         x, y = (_batch.cut(value, count, self.batch_dim, "the batch") for value in (inputs, target))
         return [x[m] for m in plan.given] or None, [y[m] for m in plan.ends] or None
 
@@ -138,10 +153,7 @@ class Pipeline(Actions):
         """The norm of the gradient of the whole pipeline, after step(): a number, the same on all ranks. All ranks must
         call this. Each parameter counts once, also if several ranks have copies of its stage, or if it is tied."""
         total = sum_of_squares(counted_parameters(self.program, self.rank, self.plan.chunks, self.modules, self.tied))
-        try:
-            Sum(total, lambda tensor: self._messages.allreduce([tensor])).wait()
-        except RuntimeError as error:
-            raise self._failures.message_failed("gradient_norm()", "another rank", self.deadline, error) from None
+        self._sum_over_ranks(total, "gradient_norm()")
         return total.sqrt().item()
 
     def clip_gradients(self, most):
@@ -190,46 +202,48 @@ class Pipeline(Actions):
     def _make_sums(self, replicas, store):
         """For each chunk, its GradientSum: over all replicas and, with sum_copies, over all copies of its stage.
         replicas: the processes of replicate_group."""
-        store.set(f"replicas {self.rank}", ",".join(map(str, replicas)))
+        every = self._replicas_of_chunks(replicas, store)
         order = [a.instruction.chunk for a in self.plan.training if a.instruction.opcode == "REDUCE"]
-        parameters = owned_parameters(self.modules, order)
-        of_rank = [[int(process) for process in store.get(f"replicas {rank}").decode().split(",")]
-                   for rank in range(self.program.ranks)]
-        every = sum(of_rank, [])
-        if len(set(every)) != len(every):
-            raise UsageError("replicate_group must have the processes that run one rank, one in each replica; here "
-                             "two ranks have a process in common")
-        made, sums = {}, [None] * len(self.modules)
+        self._owned = partial(owned_parameters, self.modules, order)
+        parameters, sums = self._owned(), [None] * len(self.modules)
         for chunk in order:
             group = self.plan.chunks[chunk].group
             copies = self.program.group(group) if group is not None and self.sum_copies else [(self.rank, chunk)]
-            ranks = sorted({rank for rank, _ in copies})
-            members = sorted(process for rank in ranks for process in of_rank[rank])
-            key = (group if group is not None else f"chunk {chunk}", tuple(members))
-            made[key] = self._sum_group(members, key[0], chunk, parameters[chunk])
-            if made[key] is not None:
-                begin_equal(self.modules[chunk], made[key], members[0] == dist.get_rank())
-            name = f"another rank that sums stage {self.plan.chunks[chunk].stage}"
-            sums[chunk] = GradientSum(parameters[chunk], made[key], len(members), name)
+            members = sorted({process for copy in copies for process in every[copy]})
+            name = group if group is not None else f"chunk {chunk}"
+            sums[chunk] = self._make_sum(members, name, chunk, parameters[chunk])
         return sums
 
-    def _sum_group(self, members, name, chunk, parameters):
-        if len(members) == 1:
-            return None
-        store = _group.store_of(members, f"sum {name}")
-        serves = self._through_nccl and all(p.device.type == self.device.type for p in parameters)
+    def _replicas_of_chunks(self, replicas, store):
+        """{(rank, chunk): the processes that run this chunk, one in each replica}, of all ranks."""
+        mine = [wrapped.processes or replicas for wrapped in self._wrapped]
+        store.set(f"replicas {self.rank}", json.dumps(mine))
+        of_rank = [json.loads(store.get(f"replicas {rank}").decode()) for rank in range(self.program.ranks)]
+        every = [process for chunks in of_rank for process in set(sum(chunks, []))]
+        if len(set(every)) != len(every):
+            raise UsageError("replicate_group, or the process_group of DistributedDataParallel, must have the processes "
+                             "that run one rank, one in each replica; here two ranks have a process in common")
+        return {(rank, chunk): members for rank, chunks in enumerate(of_rank) for chunk, members in enumerate(chunks)}
+
+    def _make_sum(self, members, name, chunk, parameters):
         place, size = members.index(dist.get_rank()), len(members)
-        check_copies(self.modules[chunk], f"stage {self.plan.chunks[chunk].stage}",
-                     dist.PrefixStore("copies", store), [f"process {member}" for member in members], place,
-                     self.deadline)
-        group = _nccl.connect_sum(dist.PrefixStore("nccl", store), place, size, serves, self.device, self.deadline)
-        if group is not None:
-            self._in_order.append(group)
+        store = _group.store_of(members, f"sum {name}")
+        copies = Copies(self.modules[chunk], f"stage {self.plan.chunks[chunk].stage}",
+                        dist.PrefixStore("copies", store), members, place, self.deadline)
+        total = GradientSum(self._wrapped[chunk], parameters, copies, None)
+        if size == 1:
+            return total
+        copies.check("made a Pipeline")
+        serves = self._through_nccl and all(p.device.type == self.device.type for p in parameters)
+        total.group = _nccl.connect_sum(dist.PrefixStore("nccl", store), place, size, serves, self.device, self.deadline)
+        if total.group is not None:
+            self._in_order.append(total.group)
             self._steps.append(_nccl.Steps(dist.PrefixStore("steps", store), place, size))
-            return group
-        group = _group.connect(members, store, self.deadline)
-        self._groups.append((group, members))
-        return group
+        else:
+            total.group = _group.connect(members, store, self.deadline)
+            self._groups.append((total.group, members))
+        copies.begin_equal(total.group)
+        return total
 
     def _close(self):
         self._leave.detach()
@@ -306,6 +320,7 @@ class Pipeline(Actions):
         self._runs.clear()
         for exchange in self._exchanges.values():
             exchange.forms.clear()
+        self._agreement.sizes.clear()
 
     def step(self, *inputs, target=None, return_outputs=False, **arguments):
         """Runs a step: forward and backward of all microbatches; gradients are summed over replicas and, with
@@ -318,7 +333,8 @@ class Pipeline(Actions):
                    other values are the same for all microbatches. None are allowed in training steps if one function
                    runs both halves of F&Bs
 
-        Tensors are cut along batch_dim into microbatches; a list must have one part for each microbatch.
+        Tensors are cut along batch_dim into microbatches; a list must have one part for each microbatch. Only a tensor
+        with the size of the batch is cut, which the first input says; dps.torch.Whole(value) goes to each microbatch.
 
         Returns (losses, outputs). losses: the losses of the microbatches self.plan.ends, in this order; None if this
         rank computed no loss. outputs: with return_outputs, the outputs of these microbatches, joined along batch_dim;
@@ -327,11 +343,12 @@ class Pipeline(Actions):
             raise PipelineError(f"this pipeline has failed and cannot be used any more: {self._failures.words}")
         mode = torch.is_grad_enabled() and not self.program.is_forward_only
         self._begin(mode, inputs, target, return_outputs, arguments)
-        if mode:
-            self._begin_sums()
         actions_and_functions = self._runs.get(mode) or self._first_run(mode)
         with torch.set_grad_enabled(mode):
             recorded = self._run(*actions_and_functions, mode)
+        if not mode:
+            for wrapped in self._wrapped:
+                wrapped.divide()
         if mode not in self._runs:
             self._runs[mode] = self._functions(mode, learnt=True)
         for steps in self._steps:
@@ -353,28 +370,57 @@ class Pipeline(Actions):
         if plan.given and (not inputs or inputs[0] is None):
             raise UsageError(f"rank {self.rank} runs the first stage of microbatches {plan.given}: step() needs their "
                              "inputs")
-        step.inputs = _batch.inputs_of(inputs, plan.given, self.batch_dim) if plan.given else {}
+        step.inputs, sizes = _batch.inputs_of(inputs, plan.given, self.batch_dim) if plan.given else ({}, {})
         if mode and plan.ends and self.loss_fn is not None and target is None:
             raise UsageError(f"rank {self.rank} runs the last stage of microbatches {plan.ends}: step() needs their "
                              "targets, and no others (share() makes them from a whole batch)")
-        step.targets = _batch.targets_of(target, plan.ends, self.batch_dim) if target is not None else {}
         if mode and arguments and self._has_overlapped:
             raise UsageError(f"{', '.join(arguments)}: a function that runs both halves of an F&B takes no keyword "
                              "arguments; make them inputs of step(), which the first stage gets, and let each stage "
                              "return those that the next one needs")
-        step.arguments = _batch.arguments_of(arguments, self.program.microbatches, self.batch_dim)
+        sizes = self._agreement.begin(mode, sizes, partial(self._given, inputs, target, arguments))
+        step.targets = {}
+        if target is not None:
+            step.targets = _batch.targets_of(target, plan.ends, self.batch_dim, [sizes[m] for m in plan.ends])
+        step.arguments = _batch.arguments_of(arguments, self.batch_dim, sizes)
         step.losses, step.outputs = {}, {} if return_outputs else None
         for stage in self._stages:
             stage.loss_fn = self.loss_fn
-            stage.loss_scale, stage.loss_gradient = self.loss_scale, None
+            stage.loss_scale, stage.loss_gradient, stage.is_constant = self.loss_scale, None, True
+
+    def _given(self, inputs, target, arguments):
+        """What this rank was given for the step (dps.torch._same.Given). A rank with only inputs or only targets may
+        have been given the others as well, of all microbatches; a rank that needs neither may have been given anything."""
+        given, plan, every = Given(), self.plan, list(range(self.program.microbatches))
+        if plan.given or plan.ends:
+            for values, name, numbers in ((inputs, "input", plan.given),
+                                          (target if isinstance(target, tuple) else [target], "target", plan.ends)):
+                where = f" of microbatches {numbers}" if numbers and numbers != every else ""
+                for i, value in enumerate(values):
+                    given.add(f"{name} {i}{where}", value)
+            for name, value in self._shared:
+                given.add(name, value)
+        for name, value in arguments.items():
+            given.add(name, value)
+        self._shared = ()
+        return given
+
+    def _sum_over_ranks(self, tensor, where):
+        try:
+            Sum(tensor, lambda each: self._messages.allreduce([each])).wait()
+        except RuntimeError as error:
+            raise self._failures.message_failed(where, "another rank", self.deadline, error) from None
 
     def _run(self, actions, functions, mode):
         """Calls the functions of the actions one after the other. Returns (actions, times, self._middles): times[0] is
         when the step began, times[i + 1] when actions[i] ended."""
         self._middles = {}
         clock = time.perf_counter
-        times = [clock()]
+        times = []
         try:
+            if mode:
+                self._begin_sums()
+            times.append(clock())
             for function in functions:
                 function()
                 times.append(clock())
@@ -389,15 +435,28 @@ class Pipeline(Actions):
         return actions, times, self._middles
 
     def _where(self, actions, at):
+        if at < 0:
+            return "the start of step()"
         if at == len(actions):
             return "the sum of the gradients of tied parameters"
         return f"{actions[at].name} (line {actions[at].instruction.line} of {self.program.source})"
 
     def _begin_sums(self):
-        for total in self._sums:
-            total.begin()
+        self._check_tied()
+        owned = self._owned() if any(total.group for total in self._sums) else [None] * len(self._sums)
+        for total, parameters in zip(self._sums, owned):
+            total.begin(parameters)
         for parameter, group in self._tied_here():
             divide([parameter], dist.get_world_size(group))
+
+    def _check_tied(self):
+        """Raises UsageError if `tied` has a parameter that a module does not have, or does not have any more."""
+        if self.tied and all(isinstance(module, torch.nn.Module) for module in self.modules):
+            known = {*self.parameters(), *parameters_of(self.loss_fn)}
+            for parameter, _ in self.tied:
+                if parameter not in known:
+                    raise UsageError(f"`tied` has a parameter of shape {list(parameter.shape)} that this rank's modules "
+                                     "and loss_fn do not have: if it has been replaced, set pipeline.tied")
 
     def _tied_here(self):
         """The pairs of `tied` whose group contains this process."""
@@ -406,7 +465,7 @@ class Pipeline(Actions):
     def _sum_tied(self):
         fill_gradients(parameter for parameter, _ in self.tied)
         for parameter, group in self._tied_here():
-            total = Sum(parameter.grad, partial(dist.all_reduce, group=group, async_op=True))
+            total = Sum(local(parameter.grad), partial(dist.all_reduce, group=group, async_op=True))
             try:
                 total.wait(timedelta(seconds=self.deadline))
             except RuntimeError as error:
@@ -415,6 +474,9 @@ class Pipeline(Actions):
     def _results(self):
         step, ends = self._step, self.plan.ends
         losses = torch.stack([step.losses[m] for m in ends]) if step.losses else None
+        if losses is not None and any(stage.is_last and stage.is_constant for stage in self._stages):
+            warnings.warn("no loss of this step requires a gradient, so nothing was trained: does loss_fn detach its "
+                          "result?", stacklevel=3)
         outputs = _batch.together([step.outputs[m] for m in ends], self.batch_dim) if step.outputs else None
         step.inputs = step.targets = step.arguments = step.outputs = None
         return losses, outputs

@@ -3,10 +3,13 @@ error in the constructor of Pipeline on one rank raises an error in it on all ra
 that nobody makes."""
 
 import hashlib
+import json
 import time
+from datetime import timedelta
 
 from .._errors import UsageError
 from ._failure import STORE_ENDED, PipelineError
+from ._ties import Weight, tie_of
 
 _LOOK = 0.02  # most seconds between two looks at the store
 
@@ -34,12 +37,14 @@ class Ready:
             except RuntimeError:  # the store cannot be reached; this process raises `error` all the same
                 pass
 
-    def wait(self, program, deadline):
-        """Waits until all processes are ready with the same program. Raises PipelineError if the block of a process has
-        raised an error, if a process is not ready after `deadline` seconds, or if the store fails; UsageError if
-        programs differ."""
+    def wait(self, program, weights, deadline):
+        """Waits until all processes are ready with the same program. weights: those of this process that may be tied
+        (dps.torch._ties). Raises PipelineError if the block of a process has raised an error, if a process is not ready
+        after `deadline` seconds, or if the store fails; UsageError if programs differ, or weights seem to be tied."""
         try:
+            self.store.set(f"weights {self.place}", json.dumps(weights))
             self._wait(hashlib.sha256(bytes(program)).digest(), deadline)
+            self._find_ties(deadline)
         except PipelineError:
             raise
         except RuntimeError as error:
@@ -61,6 +66,19 @@ class Ready:
             if self.store.get(f"program {place}") != mine:
                 raise UsageError(f"{self.names[self.place]} and {name} have different programs: compile the same "
                                  "schedule for the same ranks, microbatches, parameters and costs on all ranks")
+
+    def _find_ties(self, deadline):
+        if self.place == 0:
+            ranks = [[Weight(*weight) for weight in json.loads(self.store.get(f"weights {place}").decode())]
+                     for place in range(len(self.names))]
+            self.store.set("tie", " and ".join(f"`{weight.name}` of stage {weight.stage} on {self.names[place]}"
+                                               for place, weight in tie_of(ranks) or ()))
+        self.store.wait(["tie"], timedelta(seconds=deadline))
+        found = self.store.get("tie").decode()
+        if found:
+            raise UsageError(f"{found} begin with the same random numbers, as tied weights do. If they are one weight, "
+                             "give their ranks tied=[(parameter, group)], or let the stages share the parameter if one "
+                             "rank has both; if not, give all ranks tied=[]")
 
     def _late(self, deadline):
         late = [name for place, name in enumerate(self.names) if self.store.add(f"ready {place}", 0) == 0]

@@ -98,8 +98,7 @@ class Halves:
     that is not split between the halves. No warning if layers deferred weight gradients through WeightGradStore."""
 
     def __init__(self, module, name, run_backward):
-        self.name, self.run_backward, self.reported = name, run_backward, False
-        self.names = {parameter: path for path, parameter in module.named_parameters()}
+        self.module, self.name, self.run_backward, self.reported = module, name, run_backward, False
 
     def full_backward(self, held, gradients):
         """Runs a full backward as I. Returns what backward_input() returns: W then has nothing to do."""
@@ -115,7 +114,8 @@ class Halves:
         self.report(f"it uses {what}, so I is a full backward and W is empty")
 
     def report_early(self, parameters, how):
-        names = sorted(self.names.get(parameter, "?") for parameter in parameters)
+        known = {parameter: path for path, parameter in self.module.named_parameters()}
+        names = sorted(known.get(parameter, "?") for parameter in parameters)
         some = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         self.report(f"the input half (I) also computes the weight gradients of {some}, which enter through {how}. I "
                     "takes longer than predicted, and W less")
@@ -179,7 +179,7 @@ class Splitter(Halves):
         put_off = [(output, parameters) for output, parameters in put_off if parameters]
         if not put_off:
             halves = self.full_backward(held, gradients)
-            self._report(self.names)
+            self._report(list(self.module.parameters()))
             return halves
         direct = tuple(together.difference(inputs))
         outputs = tuple(output for output, _ in put_off)

@@ -42,6 +42,8 @@ class Stage:
         self.loss_scale = 1.0  # the step computes the gradient of loss_scale x the sum of all losses
         # the gradient at which backwards start: loss_scale in the shape of the loss; None: not made yet in this step
         self.loss_gradient = None
+        # whether no loss of this step required a gradient, although the outputs did
+        self.is_constant = True
 
     # --- forward ---
 
@@ -68,6 +70,8 @@ class Stage:
             if held.loss is not None and not isinstance(held.loss, torch.Tensor):
                 raise UsageError(f"{self.name}: the loss is a {type(held.loss).__name__}; it must be a tensor")
             held.roots = (held.loss,) if held.loss is not None and held.loss.requires_grad else ()
+            if held.roots or not any(getattr(y, "requires_grad", False) for y in outputs):
+                self.is_constant = False
             return held, outputs
         held.loss = None
         held.roots, given = self._roots(outputs)
@@ -75,7 +79,11 @@ class Stage:
 
     def loss_of(self, outputs, targets):
         if self.loss_fn is not None:
-            return self.loss_fn(*outputs, *targets) if targets is not None else None
+            loss = self.loss_fn(*outputs, *targets) if targets is not None else None
+            if loss is None and targets is not None:
+                raise UsageError(f"{self.name}: loss_fn returned None: does it lack a return? The loss of a microbatch "
+                                 "without targets is a constant, such as torch.zeros([])")
+            return loss
         if len(outputs) == 1 and isinstance(outputs[0], torch.Tensor) and outputs[0].dim() == 0:
             return outputs[0]
         if torch.is_grad_enabled():

@@ -1,9 +1,13 @@
-"""Sums gradients over the copies of a stage and over replicas of the pipeline, and lets these copies begin equal."""
+"""Sums gradients over the copies of a stage and over replicas of the pipeline, and lets these copies begin equal.
+
+A process has a part of each tensor that fully_shard has divided (DTensor): sums and copies are then those of the
+parts."""
 
 import json
 import time
 from datetime import timedelta
 from itertools import zip_longest
+from operator import is_not
 
 import torch
 
@@ -11,6 +15,7 @@ from .._errors import UsageError
 from ._failure import STORE_ENDED, MessageFailed
 from ._links import HOST
 from ._nccl import bytes_of
+from ._wrapped import local
 
 _EMPTY = torch.empty(0, device=HOST)
 
@@ -23,12 +28,12 @@ def owned_parameters(modules, order):
     order   the chunks, in the order in which their sums are posted"""
     owner = {}
     for chunk in order:
-        for parameter in _parameters(modules[chunk]):
+        for parameter in parameters_of(modules[chunk]):
             owner[parameter] = chunk
-    return [[p for p in _parameters(module) if owner.get(p, chunk) == chunk] for chunk, module in enumerate(modules)]
+    return [[p for p in parameters_of(module) if owner.get(p, chunk) == chunk] for chunk, module in enumerate(modules)]
 
 
-def _parameters(module):
+def parameters_of(module):
     return list(module.parameters()) if hasattr(module, "parameters") else []
 
 
@@ -41,47 +46,55 @@ def _tensors(module):
             if tensor.layout == torch.strided and not torch.nn.parameter.is_lazy(tensor)}
 
 
-def check_copies(module, stage, store, names, place, deadline):
-    """Raises UsageError unless the copies of a stage have parameters and buffers of the same shapes and dtypes. Raises
-    RuntimeError if another process does not call this within `deadline` seconds.
+class Copies:
+    """The processes that have a copy of a stage. Without others, check() and begin_equal() are not called.
 
-    stage   the name of the stage in errors
-    store   a store for this purpose alone
-    names   the names of the processes that have a copy; this process is names[place]"""
-    mine = [(name, list(t.shape), str(t.dtype)) for name, t in _tensors(module).items()]
-    store.set(str(place), json.dumps(mine))
-    begun = time.monotonic()
-    try:
-        store.wait([str(other) for other in range(len(names))], timedelta(seconds=deadline))
-    except RuntimeError as error:
-        if time.monotonic() - begun < deadline / 2:
-            raise RuntimeError(f"{STORE_ENDED}: {error}") from None
-        others = " and ".join(name for other, name in enumerate(names) if other != place)
-        raise RuntimeError(f"{stage} is also on {others}; not all made a Pipeline within {deadline:g} s") from None
-    for other in range(len(names)):
-        theirs = [tuple(tensor) for tensor in json.loads(store.get(str(other)).decode())]
-        for here, there in zip_longest(mine, theirs):
-            if here is None or there is None or here[1:] != there[1:]:
-                raise UsageError(f"{stage} has {_described(here)} on {names[place]}, and {_described(there)} on "
-                                 f"{names[other]}: copies of a stage need the same parameters and buffers")
+    stage     the name of the stage in errors
+    members   the global ranks of these processes; this process is members[place]"""
+
+    def __init__(self, module, stage, store, members, place, deadline):
+        self.module, self.stage, self.store, self.members, self.place = module, stage, store, members, place
+        self.deadline, self.checks = deadline, 0
+
+    def check(self, done):
+        """Raises UsageError unless the copies have parameters and buffers of the same shapes and dtypes. Raises
+        RuntimeError if another process does not call this within the deadline. done: what all of them have done."""
+        mine = [(name, list(local(t).shape), str(t.dtype)) for name, t in _tensors(self.module).items()]
+        self.checks += 1
+        others = [process for process in self.members if process != self.members[self.place]]
+        self.store.set(f"{self.checks} {self.members[self.place]}", json.dumps(mine))
+        begun = time.monotonic()
+        try:
+            self.store.wait([f"{self.checks} {other}" for other in others], timedelta(seconds=self.deadline))
+        except RuntimeError as error:
+            if time.monotonic() - begun < self.deadline / 2:
+                raise RuntimeError(f"{STORE_ENDED}: {error}") from None
+            names = " and ".join(f"process {other}" for other in others)
+            raise RuntimeError(f"{self.stage} is also on {names}; not all {done} within {self.deadline:g} s") from None
+        for other in others:
+            theirs = [tuple(tensor) for tensor in json.loads(self.store.get(f"{self.checks} {other}").decode())]
+            for here, there in zip_longest(mine, theirs):
+                if here is None or there is None or here[1:] != there[1:]:
+                    raise UsageError(f"{self.stage} has {_described(here)} on process {self.members[self.place]}, and "
+                                     f"{_described(there)} on process {other}: copies of a stage need the same "
+                                     "parameters and buffers")
+
+    @torch.no_grad()
+    def begin_equal(self, group):
+        """Copies the parameters and buffers of the first process to the others, to the bit. The group sums bytes, which
+        all others set to 0, since it cannot send and does not know all dtypes."""
+        for tensor in map(local, _tensors(self.module).values()):
+            if tensor.numel():
+                data = bytes_of(tensor.clone(memory_format=torch.contiguous_format))
+                if self.place:
+                    data.zero_()
+                Sum(data, lambda each: group.allreduce([each])).wait()
+                if self.place:
+                    tensor.copy_(data.view(tensor.dtype).view(tensor.shape))
 
 
 def _described(tensor):
     return f"`{tensor[0]}` of shape {tensor[1]} and {tensor[2]}" if tensor else "no further tensor"
-
-
-@torch.no_grad()
-def begin_equal(module, group, is_first):
-    """Copies the parameters and buffers of a module from the first process of the group to the others, to the bit. The
-    group sums bytes, which all others set to 0, since it cannot send and does not know all dtypes."""
-    for tensor in _tensors(module).values():
-        if tensor.numel():
-            data = bytes_of(tensor.clone(memory_format=torch.contiguous_format))
-            if not is_first:
-                data.zero_()
-            Sum(data, lambda each: group.allreduce([each])).wait()
-            if not is_first:
-                tensor.copy_(data.view(tensor.dtype).view(tensor.shape))
 
 
 def fill_gradients(parameters):
@@ -137,30 +150,46 @@ def _holder():
 
 
 class GradientSum:
-    """The sum of a chunk's gradients over the processes of a group. begin() must be called before the first backward of
+    """The sum of a chunk's gradients over the processes of a group. begin() must be called before the first forward of
     a step. post() starts the sum; wait() waits for it, and writes it into the gradients.
 
+    wrapped  the stage (dps.torch._wrapped.Wrapped); what it divides is summed before the rest of post()
+    parameters   those that the sum contains if they require a gradient
+    copies   the processes of the group (Copies)
     group    a gloo group (dps.torch._group.connect), or a dps.torch._nccl.Group; None: this process is the only one, so
-             nothing is summed
-    size     the number of processes in the group
-    others   the name of the other processes of the group in errors"""
+             nothing is summed"""
 
-    def __init__(self, parameters, group, size, others):
-        self.parameters, self.group, self.size, self.others = parameters, group, size, others
+    def __init__(self, wrapped, parameters, copies, group):
+        self.wrapped, self.parameters, self.copies, self.group = wrapped, parameters, copies, group
+        self.mean = len(wrapped.processes or [0])  # how many processes of the group are averaged, not summed
         self.trained, self.flying = [], []
 
-    def begin(self):
+    @property
+    def is_needed(self):
+        return self.group is not None or self.wrapped.is_divided
+
+    def begin(self, parameters):
+        """parameters: those of now. If some have been replaced, all copies must have replaced theirs alike; they begin
+        equal again."""
+        self.wrapped.begin()
         if self.group is not None:
+            if len(parameters) != len(self.parameters) or any(map(is_not, parameters, self.parameters)):
+                self.copies.check("replaced its parameters")
+                self.copies.begin_equal(self.group)
+                self.parameters = parameters
             self.trained = [p for p in self.parameters if p.requires_grad]
-            divide(self.trained, self.size)
+            divide(self.trained, len(self.copies.members) / self.mean)
 
     def post(self):
+        self.wrapped.sum()
         if self.group is None:
             return
         fill_gradients(self.trained)
         for dtype in sorted({p.dtype for p in self.trained}, key=str):
-            gradients = [p.grad for p in self.trained if p.dtype == dtype]
+            gradients = [local(p.grad) for p in self.trained if p.dtype == dtype]
             flat = torch.cat([g.reshape(-1) for g in gradients])
+            if self.mean > 1:
+                flat /= self.mean
             self.flying.append((Sum(flat, lambda tensor: self.group.allreduce([tensor])), flat, gradients))
 
     def wait(self):
@@ -168,7 +197,7 @@ class GradientSum:
             try:
                 total.wait()
             except RuntimeError as error:
-                raise MessageFailed(self.others, error) from None
+                raise MessageFailed(f"another rank that sums {self.copies.stage}", error) from None
             for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients])):
                 gradient.copy_(part.view_as(gradient))
         self.flying = []

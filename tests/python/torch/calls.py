@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -9,6 +10,7 @@ from torch import nn
 
 import dps
 import dps.torch
+from models import Model
 
 FORWARDS = ("schedule f;\nranks P = 2;\nmicrobatches M = 3;\npipe a: P stages, stage s on s, M microbatches;\n"
             "nF : M;\n")
@@ -58,9 +60,13 @@ def main():
     forward_only_in_pairs("decode")
     forward_only_in_pairs("prefill")
     arguments_and_shapes()
+    cut_by_the_batch()
+    different_batches()
+    unnoticed_ties()
     autocast()
     accumulated("dualpipe", tied=False)
     accumulated("1f1b", tied=True)
+    replaced_parameters()
 
 
 def groups_of_the_wrong_processes():
@@ -82,12 +88,22 @@ def loss_of_many_numbers():
         refused("the loss of a microbatch must be one number; this one has shape [2, 4]", pipeline.step, target=x)
     else:
         failed(lambda: pipeline.step(x))
-    for module, loss in ((nn.Linear(4, 4), lambda y, target: 1.5), (lambda x: (x, 1.5)[rank], None)):
-        pipeline = dps.torch.Pipeline(program, [module], loss)
+    for words, module, loss in (("must be a tensor", nn.Linear(4, 4), lambda y, target: 1.5),
+                                ("does not return just the loss", lambda x: (x, 1.5)[rank], None),
+                                ("loss_fn returned None: does it lack a return?", nn.Linear(4, 4),
+                                 lambda y, target: y.mean() if len(calls) < 2 else None)):
+        calls = []
+        pipeline = dps.torch.Pipeline(program, [module], loss and (lambda *both: (calls.append(1), loss(*both))[1]))
         if rank == 1:
-            refused("must be a tensor" if loss else "does not return just the loss", pipeline.step, target=x)
+            refused(words, pipeline.step, target=x)
         else:
             failed(lambda: pipeline.step(x))
+    constant = dps.torch.Pipeline(program, [nn.Linear(4, 4)], lambda y, target: y.mean() if target.any() else y.detach().mean())
+    for target, times in ((torch.eye(8)[:, :4], 0), (torch.zeros(8, 4), rank)):  # one microbatch, or all, without a graph
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            constant.step(*[x][rank:], target=target if rank else None)
+        assert len([w for w in said if "no loss of this step requires a gradient" in str(w.message)]) == times, said
 
 
 def on_another_device():
@@ -215,6 +231,68 @@ def arguments_and_shapes():
     refused("by, power: a function that runs both halves of an F&B takes no", pipeline.step, x, target=x, by=x, power=2)
 
 
+def cut_by_the_batch():
+    """Of keyword arguments, tensors with the size of the batch are cut, as the first input is. Others are refused, unless
+    they are given as Whole or as a list. Targets may have a multiple of that size."""
+    program, rank = dps.compile(dps.schedule("1f1b"), ranks=2, microbatches=4), dist.get_rank()
+    torch.manual_seed(0)
+    x, by, table, target = (torch.randn(rows, 2) for rows in (8, 8, 2, 8))
+
+    def train(by, parts=None, flat=False):
+        pipeline = dps.torch.Pipeline(program, [Scaled()],
+                                      lambda y, t: (y - t.view_as(y)).square().sum() if flat else (y - t).square().sum())
+        losses, _ = pipeline.step(*[parts or x][rank:], target=(target.flatten() if flat else target) if rank else None,
+                                  by=by, power=2)
+        return losses
+
+    whole = [((a * b ** 4 - t).square().sum()) for a, b, t in zip(x.split(2), by.split(2), target.split(2))]
+    tables = [((a * table ** 4 - t).square().sum()) for a, t in zip(x.split(2), target.split(2))]
+    sizes = [1, 3, 2, 2]
+    uneven = [((a * b ** 4 - t).square().sum()) for a, b, t in zip(x.split(sizes), by.split(sizes), target.split(sizes))]
+    for losses, wanted in ((train(by), whole), (train(by, flat=True), whole), (train([table] * 4), tables),
+                           (train(dps.torch.Whole(table)), tables), (train(by, list(x.split(sizes))), uneven),
+                           (train(by, list(x.split(sizes)), flat=True), uneven)):
+        assert losses is None or torch.allclose(losses, torch.stack(wanted)), (losses, wanted)
+    ways = r"Give dps.torch.Whole(by) if each microbatch gets all of it, or a list"
+    for wrong in (table, torch.ones(4, 1), torch.ones(3, 8, 2), torch.ones(16, 2)):
+        words = f"by has shape {list(wrong.shape)}, and the size of the batch is 8: "
+        refused(words, train, wrong)
+        refused(ways, train, wrong)
+    refused("the size of the batch is unknown", train, by, [1, 2, 3, 4])
+    pipeline = dps.torch.Pipeline(program, [lambda x, *scale: x * scale[0] if scale else x], lambda y, t: (y - t).sum())
+    if rank == 0:
+        refused("input 1 has shape [4, 2], and the size of the batch is 8", pipeline.step, x, x[:4])
+    losses, _ = pipeline.step(*[x, dps.torch.Whole(table)] if rank == 0 else [], target=target if rank else None)
+    wanted = [(a * table - t).sum() for a, t in zip(x.split(2), target.split(2))]
+    assert losses is None or torch.allclose(losses, torch.stack(wanted))
+
+
+def unnoticed_ties():
+    """Two ranks whose stages begin with one random embedding need `tied`, or an explicit no."""
+    program, rank = dps.compile(dps.schedule("1f1b"), ranks=2, microbatches=4), dist.get_rank()
+    model = Model("tied", 2, 4)
+    stage = copy.deepcopy(model.stages[rank])
+    refused("`embedding.weight` of stage 0 on rank 0 and `head.weight` of stage 1 on rank 1 begin with the same random",
+            dps.torch.Pipeline, program, [stage], model.loss)
+    dps.torch.Pipeline(program, [stage], model.loss, tied=[])
+
+
+def different_batches():
+    """Before the first steps, what several ranks are given must be the same on all of them."""
+    program, rank = dps.compile(dps.schedule("1f1b"), ranks=2, microbatches=4), dist.get_rank()
+    pipeline = dps.torch.Pipeline(program, [Scaled()], lambda y, target: (y - target).sum())
+    x, mine = torch.ones(8, 2), torch.full((8, 2), float(rank))
+    for first, second in (((mine, x), (x, mine)), ((x, mine), (x, mine))):
+        given, target = pipeline.share(*first)
+        what = "inputs" if first[0] is mine else "targets"
+        refused(f"rank 0 and rank 1 were given different values for the {what} of share(): all ranks need the same",
+                pipeline.step, given, target=target, by=x, power=1)
+    refused("different values for input 0", pipeline.step, mine, target=x, by=x, power=1)
+    pipeline = dps.torch.Pipeline(program, [Scaled()], lambda y, target: (y - target).sum())
+    refused("different values for by", pipeline.step, x, target=x, by=mine, power=1)
+    pipeline.step(x, target=x, by=x, power=dps.torch.Whole(1 + rank))
+
+
 def autocast():
     """Under autocast, losses and gradients equal those without a pipeline. Stages then exchange bfloat16."""
     program, rank = dps.compile(dps.schedule("zb-v"), ranks=2, microbatches=4), dist.get_rank()
@@ -260,4 +338,64 @@ def accumulated(schedule, tied):
             assert torch.allclose(mine.grad, other.grad, rtol=1e-13), (schedule, mine.grad, other.grad)
 
 
-main()
+class Adapted(nn.Module):
+    """A Linear with an adapter (LoRA), which begins at random."""
+
+    def __init__(self, linear):
+        super().__init__()
+        self.linear = linear.requires_grad_(False)
+        self.down, self.up = (nn.Linear(a, b, bias=False, dtype=torch.float64) for a, b in ((4, 2), (2, 4)))
+
+    def forward(self, x):
+        return self.linear(x) + self.up(self.down(x))
+
+
+class Negative(nn.Module):
+    def forward(self, x):
+        return -x
+
+
+def replaced_parameters():
+    """Parameters that replace others after the constructor begin equal in all copies, and are summed."""
+    program, rank = dps.compile(dps.schedule("dualpipe"), ranks=2, microbatches=4), dist.get_rank()
+    torch.manual_seed(rank)
+    modules = [nn.Sequential(nn.Linear(4, 4), nn.Tanh()).double() for _ in range(2)]
+    pipeline = dps.torch.Pipeline(program, modules, nn.functional.mse_loss)
+    first, second = (modules[[c.stage for c in pipeline.plan.chunks].index(stage)] for stage in range(2))
+    for turn in range(3):
+        if turn == 1:
+            first[0] = Adapted(first[0])
+        if turn == 2:
+            nn.utils.parametrize.register_parametrization(second[0], "weight", Negative())
+            first.requires_grad_()
+        for parameter in pipeline.parameters():
+            parameter.grad = None
+        x, target = torch.randn(2, 8, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(turn))
+        given, targets = pipeline.share(x, target)
+        pipeline.step(given, target=targets)
+        model = copy.deepcopy(nn.Sequential(first, second))
+        model.zero_grad()
+        nn.functional.mse_loss(model(x), target).backward()
+        wanted = [p.grad for p in model.parameters() if p.requires_grad]
+        for mine, other in zip([p for p in (*first.parameters(), *second.parameters()) if p.requires_grad], wanted):
+            assert torch.allclose(mine.grad, other, rtol=1e-13), (turn, mine.grad, other)
+        found = [None] * 2
+        dist.all_gather_object(found, [p.tolist() for p in (*first.parameters(), *second.parameters())])
+        assert found[0] == found[1], (turn, found)
+    pipeline.deadline = pipeline._sums[0].copies.deadline = 2
+    if rank == 0:
+        first[1] = nn.Linear(4, 4).double()
+    try:
+        pipeline.step(given, target=targets)
+    except (RuntimeError, dps.torch.PipelineError) as error:
+        assert "rank 0 failed in the start of step()" in str(error) if rank else (
+            "not all replaced its parameters within 2 s" in str(error)), error
+    else:
+        raise AssertionError("no failure")
+    lost = nn.Parameter(torch.zeros(3))
+    refused("a parameter of shape [3] that this rank's modules and loss_fn do not have", dps.torch.Pipeline, program,
+            [nn.Linear(4, 4), nn.Linear(4, 4)], tied=[(lost, dist.group.WORLD)])
+
+
+if __name__ == "__main__":
+    main()

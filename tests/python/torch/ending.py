@@ -20,9 +20,10 @@ def train():
     dps.torch.start()
     program = dps.compile(dps.schedule("dualpipe"), ranks=2, microbatches=4)
     modules = [nn.Linear(4, 4) for _ in program.rank(dist.get_rank()).chunks]
-    unused = nn.Parameter(torch.ones(4))
-    pipeline = dps.torch.Pipeline(program, modules, nn.functional.mse_loss, tied=[(unused, dist.new_group())])
-    x, y = pipeline.share(*torch.randn(2, 8, 4))
+    unused, loss = nn.Parameter(torch.ones(4)), nn.MSELoss()
+    loss.unused = unused
+    pipeline = dps.torch.Pipeline(program, modules, loss, tied=[(unused, dist.new_group())])
+    x, y = pipeline.share(*torch.linspace(0, 1, 64).reshape(2, 8, 4))
     late.begin_late()
     pipeline.step(x, target=y)
     pipeline.gradient_norm()

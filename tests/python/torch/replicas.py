@@ -1,8 +1,6 @@
 """One of four ranks: two replicas of a pipeline of two ranks, each with half of the batch. The gradients are those of
-the mean loss of the whole batch, and they are complete when `gradient_ready` is called. Pipeline sums over replicas, or
-the user does, whose modules are then wrapped in DistributedDataParallel."""
+the mean loss of the whole batch, and they are complete when `gradient_ready` is called."""
 
-import contextlib
 import copy
 
 import torch
@@ -12,27 +10,6 @@ import dps
 import dps.torch
 from models import Model
 from near import is_near
-
-
-def with_ddp(model, program, rank, pipeline_group, replica_group, mapping, batch):
-    """The user's modules are in DistributedDataParallel, which sums nothing during the step (no_sync). The user sums
-    when the gradients are ready. The loss is scaled, as a GradScaler does."""
-    modules = [torch.nn.parallel.DistributedDataParallel(copy.deepcopy(model.stages[chunk.stage]),
-                                                         process_group=replica_group)
-               for chunk in program.rank(rank).chunks]
-
-    def average(_chunk, module):
-        for parameter in module.parameters():
-            dist.all_reduce(parameter.grad, group=replica_group)
-            parameter.grad /= 2 * 1024
-
-    pipeline = dps.torch.Pipeline(program, modules, model.loss, pipeline_group, mapping, gradient_ready=average)
-    pipeline.loss_scale *= 1024
-    with contextlib.ExitStack() as stack:
-        for module in modules:
-            stack.enter_context(module.no_sync())
-        step(pipeline, *batch)
-    return modules
 
 
 def step(pipeline, x, y):
@@ -59,15 +36,12 @@ def main():
         assert pipeline.rank == rank
         x, y = (list(t.tensor_split(8)[4 * replica:4 * replica + 4]) for t in (model.inputs[0], model.target))
         step(pipeline, x, y)
-        wrapped = with_ddp(model, program, rank, pipelines[replica], replicas[place], mapping, (x, y))
         model.plain(8)
         assert sorted(chunk for chunk, _ in ready) == list(range(len(modules))), ready
         for chunk, gradients in ready:
             stage = model.stages[program.rank(rank).chunks[chunk].stage]
             for got, want, now in zip(gradients, stage.parameters(), modules[chunk].parameters()):
                 assert is_near(got, want.grad) and torch.equal(got, now.grad)
-            for got, want in zip(wrapped[chunk].parameters(), stage.parameters()):
-                assert is_near(got.grad, want.grad)
 
 
 main()

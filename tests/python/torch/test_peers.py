@@ -114,17 +114,6 @@ class Torch(Ranks):
         self.assertGreaterEqual(first.count(": equal"), 4, first)
 
 
-class Sharded(Ranks):
-    @unittest.skipUnless(hasattr(importlib.import_module("torch.distributed.fsdp"), "fully_shard"),
-                         "this PyTorch has no fully_shard")
-    def test_fsdp(self):
-        """FSDP divides the stages among replicas of the pipeline."""
-        for way, schedules in (("fully_shard", ("1f1b", "zb-h1", "dualpipev")),
-                               ("FullyShardedDataParallel", ("1f1b", "gpipe", "interleaved-1f1b"))):
-            first, *_ = self.run_ranks("sharded.py", 4, way, *schedules)
-            self.assertEqual(first.count(": equal"), 3, first)
-
-
 del Ranks  # it has no tests of its own, so unittest does not have to run it
 
 

@@ -24,6 +24,7 @@ import graphs  # noqa: E402
 import halves  # noqa: E402
 import in_order  # noqa: E402
 import links  # noqa: E402
+import ties  # noqa: E402
 from launch import launch  # noqa: E402
 
 EVERYTHING = os.environ.get("TORCH_TESTS") == "all"
@@ -172,7 +173,6 @@ class Replicas(Ranks):
     def test_two_replicas(self):
         self.run_ranks("replicas.py", 4)
 
-
     def test_copies_begin_equal(self):
         for rank, output in enumerate(self.run_ranks("copies.py", 4)):
             weight = "`linear.weight` of shape [{0}, {0}] and torch.float32 on process {1}"
@@ -182,6 +182,27 @@ class Replicas(Ranks):
                 self.assertIn(f"stage 3 has {first}, and {second}: copies of a stage need the same", output)
             if rank < 2:
                 self.assertIn(f"stage {rank} is also on process {rank + 2}; not all made a Pipeline within 1 s", output)
+
+
+class Ties(unittest.TestCase):
+    def test_each_case(self):
+        ties.each_case()
+
+
+class Wrapped(Ranks):
+    """Stages in wrappers of PyTorch that sum over replicas."""
+
+    SCHEDULES = ("zb-h1", "dualpipe", "1f1b", "interleaved-1f1b", "zb-v", "dualpipev")[:6 if EVERYTHING else 2]
+
+    def test_distributed_data_parallel(self):
+        self.run_ranks("wrapped.py", 4, "ddp", *self.SCHEDULES)
+
+    @unittest.skipUnless(pathlib.Path(importlib.util.find_spec("torch").origin).parent.joinpath(
+        "distributed/fsdp/_fully_shard").exists(), "this PyTorch has no fully_shard")
+    def test_fully_shard(self):
+        self.run_ranks("wrapped.py", 4, "fully_shard", *self.SCHEDULES)
+        if EVERYTHING:
+            self.run_ranks("wrapped.py", 4, "older", *self.SCHEDULES[:2])
 
 
 class Ways(Ranks):
