@@ -9,6 +9,7 @@
 #   make all       builds                       make check      the tests, without installing anything
 #   make gpu-code  compiles the kernels for GPUs (nvcc), as install, gpu-kit and every build on a machine with a GPU do
 #   make gpu-kit   packs what a machine with a GPU needs into one file             make bench-gpu  runs the kit here
+#   make dry-run-gpu  runs the kit on a mock of the CUDA runtime
 #   make bench     prints the figures of HACKING.md                                make fuzz       runs the fuzz targets
 #   make rebase    rewrites golden tests, pages and the README's picture           make format    lays out the sources
 #   make clean     removes build/                                                  make wheel     packs the Python package

@@ -14,7 +14,7 @@ $(call library,cuda): $(CUDA)
 CUDART_LIBS := $(CUDART) -Wl,--exclude-libs,libcudart_static.a -lrt
 # What dprun itself may lack of the libraries comes into the plug-in; where both have a function, dprun's is called.
 HOST := $(call libraries,transport device launcher base)
-$(BUILD)/dprun-cuda.so: $(CUDA) $(BUILD)/runtime/cuda/runtime.o $(BUILD)/runtime/cuda/images.o $(HOST) $(call settings,cuda)
+$(BUILD)/dprun-cuda.so: $(CUDA) $(BUILD)/runtime/cuda/runtime.o $(BUILD)/runtime/cuda/$(if $(GPU_CODE),images,sources).o $(HOST) $(call settings,cuda)
 	$(CC) $(LINKING) -shared -o $@ $(filter %.o %.a,$^) $(CUDART_LIBS) -lz
 ifeq ($(CUDART),)
 all:
@@ -43,9 +43,10 @@ $(filter-out $(basename $(wildcard $(CUBINS:=.d))),$(CUBINS)): $(KERNELS) $(KERN
 gpu-code: $(CUBINS)
 	$(if $(NVCC),,@echo "no nvcc in $(CUDA_HOME): no machine code for GPUs; NVRTC compiles the kernels at the first start")
 
-$(BUILD)/runtime/cuda/images.c: runtime/cuda/kernels/embed.sh $(KERNELS) $(KERNEL_HEADS) $(if $(GPU_CODE),$(CUBINS))
+$(BUILD)/runtime/cuda/sources.c $(BUILD)/runtime/cuda/images.c: runtime/cuda/kernels/embed.sh $(KERNELS) $(KERNEL_HEADS)
 	@mkdir -p $(@D)
 	@sh $^ > $@
+$(BUILD)/runtime/cuda/images.c: $(CUBINS)
 $(BUILD)/runtime/cuda/runtime.o: COMPILING += -isystem $(CUDA_HOME)/include
 $(BUILD)/runtime/cuda/runtime.o $(BUILD)/tests/gpu/runtime.o: $(call settings,cuda)
 
@@ -69,7 +70,7 @@ check-gpu-code: gpu-code $(BUILD)/tests/gpu/registers $(BUILD)/tests/gpu/loads
 	$(LIMITED) $(BUILD)/tests/gpu/registers
 	$(LIMITED) $(BUILD)/tests/gpu/loads
 
-$(BUILD)/tests/gpu/nvrtc: $(BUILD)/runtime/cuda/images.o
+$(BUILD)/tests/gpu/nvrtc: $(BUILD)/runtime/cuda/sources.o
 $(BUILD)/tests/gpu/runtime: $(if $(CUDART),$(BUILD)/runtime/cuda/runtime.o)
 # This test replaces functions of NVIDIA's CUDA runtime to see which arguments the project's calls pass.
 $(BUILD)/tests/gpu/runtime.o: COMPILING += -isystem $(CUDA_HOME)/include
@@ -96,21 +97,45 @@ $(BUILD)/tests/cuda/fake/dprun: $(BUILD)/dprun $(BUILD)/tests/cuda/fake/dprun-cu
 	@$(if $(MPICC),ln -sfr $(BUILD)/dprun-mpi.so $(@D))
 $(BUILD)/tests/cuda/processes: | $(BUILD)/tests/cuda/fake/dprun
 
-# --- a package for a machine with a GPU and perhaps nothing else: programs, libraries and schedules in one folder ---
+# --- the kit, for a machine with a GPU and perhaps nothing else: all that tests/gpu/run/run.sh needs, in one folder ---
 GPU_KIT      := $(BUILD)/gpu
 GPU_PROGRAMS := operations speed overlap
-$(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%): %: %.o $(call libraries,model device base)
+GPU_RUN      := $(BUILD)/tests/gpu/run
+KIT_SMALL    := --data text --set hidden=64 --set heads=2 --set sequence=32 --set microbatch_size=2
+$(GPU_PROGRAMS:%=$(GPU_RUN)/%): %: %.o $(call libraries,model device base)
 	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS) -lcmocka
-.PHONY: gpu-kit bench-gpu
-gpu-kit: all $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%)
-	@rm -rf $(GPU_KIT) && mkdir -p $(GPU_KIT)/lib/base
-	@cp tests/gpu/run.sh $(BUILD)/dpc $(BUILD)/dprun $(BUILD)/dprun-cuda.so $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%) $(GPU_KIT)
-	@ldd $(GPU_KIT)/dpc $(GPU_KIT)/dprun $(GPU_PROGRAMS:%=$(GPU_KIT)/%) | awk -v kit=$(GPU_KIT)/lib/ '$$3 ~ /^\// && $$1 !~ /^lib(c|m)\.so/ { \
-	    print "cp -L", $$3, kit ($$1 ~ /^lib(gcc_s|stdc\+\+)\.so/ ? "base" : "") }' | sort -u | sh
-	@for schedule in schedules/*.dps; do name=$$(basename $$schedule .dps); \
-	    $(BUILD)/dpc --ranks 4 --microbatches 8 $$schedule -o $(GPU_KIT)/$$name.bin >/dev/null 2>&1 || $(BUILD)/dpc $$schedule -o $(GPU_KIT)/$$name.bin >/dev/null; done
+# Two plug-ins: with machine code for sm_90a, and with the sources alone.
+$(GPU_RUN)/images/dprun-cuda.so $(GPU_RUN)/sources/dprun-cuda.so: $(GPU_RUN)/%/dprun-cuda.so: $(CUDA) $(BUILD)/runtime/cuda/runtime.o \
+    $(BUILD)/runtime/cuda/%.o $(HOST)
+	@mkdir -p $(@D)
+	$(CC) $(LINKING) -shared -o $@ $^ $(CUDART_LIBS) -lz
+# oneDNN is larger than all the rest, and nothing in the kit computes on the CPU: a library that has its functions and computes
+# nothing takes its place. What the CPU would say is in reference/.
+.PHONY: gpu-kit bench-gpu dry-run-gpu
+gpu-kit: all $(GPU_PROGRAMS:%=$(GPU_RUN)/%) $(GPU_RUN)/images/dprun-cuda.so $(GPU_RUN)/sources/dprun-cuda.so
+	@rm -rf $(GPU_KIT) && mkdir -p $(GPU_KIT)/lib $(GPU_KIT)/reference $(GPU_KIT)/nvrtc
+	@cp -r tests/gpu/run/run.sh tests/gpu/run/pair.py $(BUILD)/dprun $(filter %mpi.so,$(PLUGINS)) $(GPU_PROGRAMS:%=$(GPU_RUN)/%) $(GPU_RUN)/images/dprun-cuda.so \
+	    $(BUILD)/$(SONAME) $(GPU_KIT)
+	@mkdir $(GPU_KIT)/python && cp -r python/dps $(GPU_KIT)/python && mkdir -p $(GPU_KIT)/python/dps/schedules
+	@cp schedules/*.dps $(GPU_KIT)/python/dps/schedules && mv $(GPU_KIT)/$(SONAME) $(GPU_KIT)/libdps.so
+	@cp $(BUILD)/dprun $(GPU_RUN)/sources/dprun-cuda.so $(GPU_KIT)/nvrtc
+	@cat README.md grammar/LANGUAGE.md schedules/*.md > $(GPU_KIT)/text
+	@for name in dualpipe zb-v 1f1b; do $(BUILD)/dpc --ranks 4 --microbatches 8 schedules/$$name.dps -o $(GPU_KIT)/$$name.bin > /dev/null; done
+	@cd $(GPU_KIT); reference() { file=reference/$$1; shift; ./dprun --json --device cpu --reference "$$@" | sed -n 's/.*"loss":\([^,]*\),.*/\1/p' > $$file; }; \
+	reference first --steps 1 $(KIT_SMALL) dualpipe.bin; reference curve --steps 40 --data text dualpipe.bin; \
+	for name in dualpipe zb-v 1f1b; do reference $$name --steps 4 $(KIT_SMALL) $$name.bin; done
+	@nm -D --undefined-only $(BUILD)/dprun $(GPU_PROGRAMS:%=$(GPU_RUN)/%) | sed -n 's/.* U \(dnnl_[a-z0-9_]*\).*/int \1(void) { return 6; }/p' | sort -u | \
+	    $(CC) -w -shared -fPIC -Wl,-soname,libdnnl.so.2 -o $(GPU_KIT)/lib/libdnnl.so.2 -x c -
+	@LD_LIBRARY_PATH=$(GPU_KIT)/lib ldd $(GPU_KIT)/dprun $(GPU_PROGRAMS:%=$(GPU_KIT)/%) | awk '$$3 ~ /^\// && $$1 !~ /^lib(c|m|dnnl)\.so/ { \
+	    print "cp -L", $$3, "$(GPU_KIT)/lib" }' | sort -u | sh
+	@strip $(GPU_KIT)/dprun $(GPU_PROGRAMS:%=$(GPU_KIT)/%) $(GPU_KIT)/*.so $(GPU_KIT)/nvrtc/* && find $(GPU_KIT) -name __pycache__ | xargs rm -rf
 	@tar -czf $(GPU_KIT).tar.gz -C $(BUILD) gpu
-	@echo "$(GPU_KIT).tar.gz: unpack it on the machine and run  sh gpu/run.sh"
+	@echo "$(GPU_KIT).tar.gz: unpack it on the machine and run  sh gpu/run.sh; $$(du -sk $(GPU_KIT) | cut -f 1) KiB"
 bench-gpu: gpu-kit
 	sh $(GPU_KIT)/run.sh tests/gpu/results
-
+# The kit without a GPU: its script, its programs and its references, on the mock CUDA runtime and the fake NCCL.
+dry-run-gpu: gpu-kit $(BUILD)/tests/cuda/fake/dprun
+	@rm -rf $(GPU_KIT)-dry && cp -r $(GPU_KIT) $(GPU_KIT)-dry && rm $(GPU_KIT)-dry/lib/libdnnl.so.2
+	@for folder in . nvrtc; do cp $(BUILD)/tests/cuda/fake/dprun-cuda.so $(GPU_KIT)-dry/$$folder; done
+	@cp $(BUILD)/tests/cuda/fake/libnccl.so.2 $(GPU_KIT)-dry/lib
+	sh $(GPU_KIT)-dry/run.sh --dry-run

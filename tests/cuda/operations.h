@@ -10,6 +10,7 @@
 #include "tests/device/wrong.h"
 
 #include <float.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct OperationsRun {
@@ -70,6 +71,22 @@ static Status run_listed(Device *device, OpKind kind, Op op, const OpMemory *mem
 static Tensor small(size_t count) { return filled(COMPUTE_TYPE, count, 0.1f, 0); }
 static Tensor sums(size_t count) { return filled(MASTER_TYPE, count, 1, 0); }
 
+/* Writes the first numbers of a wrong output, and what was expected, to a file in the folder $WRONG. */
+static void keep_wrong(const char *what, double *const values[DEVICES], size_t rows, size_t columns)
+{
+    char path[4096];
+    const char *folder = getenv("WRONG");
+    snprintf(path, sizeof path, "%s/%s of %s, %zu x %zu%s", folder, what, devices[TESTED]->run->name, rows, columns,
+             how.fused ? ", fused" : "");
+    FILE *file = folder ? fopen(path, "w") : NULL;
+    if (!file)
+        return;
+    fputs("row column is should_be\n", file);
+    for (size_t i = 0; i < rows * columns && i < 4096; i++)
+        fprintf(file, "%zu %zu %.9g %.9g\n", i / columns, i % columns, values[TESTED][i], values[ORACLE][i]);
+    fclose(file);
+}
+
 /* Reports wrong results and continues: a GPU may be available for minutes only. */
 static void compare(Tensor tensor, const char *what, size_t rows, size_t columns)
 {
@@ -97,6 +114,7 @@ static void compare(Tensor tensor, const char *what, size_t rows, size_t columns
                        text, sizeof text);
         print_error("%s of %s, %zu x %zu: off by %g of %g; %s\n", what, devices[TESTED]->run->name, rows, columns,
                     sqrt(difference), sqrt(size), text);
+        keep_wrong(what, values, rows, columns);
         wrong++;
     }
     free(stored), free(values[TESTED]), free(values[ORACLE]);

@@ -121,6 +121,8 @@ static void test_refusals(void **state)
            "this program has 4 ranks, but there are 3 processes: use mpirun -n 4");
     expect(finish(start(command, "MOCK_DEVICES=2", mpirun_command(), 4, dprun, "", small, program)), 3,
            "rank 0 and rank 2 are on the same GPU, and NCCL needs one for each");
+    expect(finish(start(command, "MOCK_DEVICES=1 NCCL_HOSTID=each", mpirun_command(), 4, dprun, "", small, program)), 0,
+           "");
     expect(finish(start(command, "MOCK_DEVICES=4", mpirun_command(), 4, dprun, "--transport mpi", small, program)), 2,
            "--transport mpi cannot transfer the memory of GPUs; use --transport nccl");
 }

@@ -95,24 +95,24 @@ OPERANDS(product_forward, Product, READ(Product, a, (size_t)p->m * p->k), READ(P
          READ(Product, bias, p->n), READ(Product, residual, MN), WRITE(Product, c, MN), WRITE(Product, gelu, MN))
 const Kernel *linear = kernel_of((KernelShape){.kind = KERNEL_LINEAR, .rows = p->m, .columns = p->k, .outputs = p->n});
 const Kernel *gelu = kernel_of((KernelShape){.kind = KERNEL_GELU, .rows = p->m, .columns = p->n});
-MUST(RUN_OP(cpu, error, linear_forward, with_kernel(linear), p->a, p->b, p->bias, p->residual, p->c));
+MUST(RUN_OP(device(), error, linear_forward, with_kernel(linear), p->a, p->b, p->bias, p->residual, p->c));
 if (p->gelu)
-    MUST(RUN_OP(cpu, error, gelu_forward, with_kernel(gelu), p->c, p->gelu));
+    MUST(RUN_OP(device(), error, gelu_forward, with_kernel(gelu), p->c, p->gelu));
 }
 
 OPERANDS(product_input, Product, READ(Product, a, (size_t)p->m * p->k), READ(Product, b, (size_t)p->k * p->n),
          READ(Product, gelu_input, MN), WRITE(Product, c, MN))
 const Kernel *linear = kernel_of((KernelShape){.kind = KERNEL_LINEAR, .rows = p->m, .columns = p->n, .outputs = p->k});
 const Kernel *gelu = kernel_of((KernelShape){.kind = KERNEL_GELU, .rows = p->m, .columns = p->n});
-MUST(RUN_OP(cpu, error, linear_backward_input, with_kernel(linear), p->a, p->b, p->c));
+MUST(RUN_OP(device(), error, linear_backward_input, with_kernel(linear), p->a, p->b, p->c));
 if (p->gelu_input)
-    MUST(RUN_OP(cpu, error, gelu_backward, with_kernel(gelu), p->gelu_input, p->c, p->c));
+    MUST(RUN_OP(device(), error, gelu_backward, with_kernel(gelu), p->gelu_input, p->c, p->c));
 }
 
 OPERANDS(product_weight, Product, READ(Product, a, (size_t)p->m * p->k), READ(Product, b, (size_t)p->k * p->n),
          UPDATE_OF(Product, c, MN, 4), UPDATE_OF(Product, column_sums, p->n, 4))
 const Kernel *linear = kernel_of((KernelShape){.kind = KERNEL_LINEAR, .rows = p->k, .columns = p->m, .outputs = p->n});
-MUST(RUN_OP(cpu, error, linear_backward_weight, with_kernel(linear), p->a, p->b, p->c, p->column_sums));
+MUST(RUN_OP(device(), error, linear_backward_weight, with_kernel(linear), p->a, p->b, p->c, p->column_sums));
 }
 
 static const Kernel *attention_kernel(const Attention *p)
@@ -125,7 +125,7 @@ OPERANDS(attention_forward, Attention, READ(Attention, qkv, 3 * RC), WRITE(Atten
          WRITE_OF(Attention, logsumexp, (size_t)p->rows * p->heads, 4))
 const Kernel *attention = attention_kernel(p);
 void *context = malloc(attention->context * sizeof(float) + 1);
-MUST(RUN_OP(cpu, error, attention_forward, with_kernel(attention), p->qkv, p->y, context));
+MUST(RUN_OP(device(), error, attention_forward, with_kernel(attention), p->qkv, p->y, context));
 for (size_t i = 0; i < (size_t)p->rows * p->heads; i++)
     p->logsumexp[i] = 1;
 free(context);
@@ -147,8 +147,8 @@ for (size_t i = 0; i < (size_t)p->rows * p->heads; i++)
        before */
     if (!(p->logsumexp[i] == 1 && p->delta[i] == 2))
         abort();
-MUST(RUN_OP(cpu, error, attention_forward, with_kernel(attention), p->qkv, y, context));
-MUST(RUN_OP(cpu, error, attention_backward, with_kernel(attention), p->qkv, p->y, context, p->dy, p->dqkv));
+MUST(RUN_OP(device(), error, attention_forward, with_kernel(attention), p->qkv, y, context));
+MUST(RUN_OP(device(), error, attention_backward, with_kernel(attention), p->qkv, p->y, context, p->dy, p->dqkv));
 free(context);
 free(y);
 }
@@ -160,18 +160,18 @@ static const Kernel *norm_kernel(const Norm *p)
 
 OPERANDS(norm_forward, Norm, READ(Norm, x, RC), READ(Norm, gain, p->columns), READ(Norm, shift, p->columns),
          WRITE(Norm, y, RC), WRITE_OF(Norm, statistics, 2 * (size_t)p->rows, 4))
-MUST(RUN_OP(cpu, error, norm_forward, with_kernel(norm_kernel(p)), p->x, p->gain, p->shift, p->y, p->statistics));
+MUST(RUN_OP(device(), error, norm_forward, with_kernel(norm_kernel(p)), p->x, p->gain, p->shift, p->y, p->statistics));
 }
 
 OPERANDS(norm_backward_input, Norm, READ(Norm, x, RC), READ_OF(Norm, statistics, 2 * (size_t)p->rows, 4),
          READ(Norm, gain, p->columns), READ(Norm, dy, RC), READ(Norm, residual, RC), WRITE(Norm, dx, RC))
-MUST(RUN_OP(cpu, error, norm_backward_input, with_kernel(norm_kernel(p)), p->x, p->statistics, p->gain, p->dy,
+MUST(RUN_OP(device(), error, norm_backward_input, with_kernel(norm_kernel(p)), p->x, p->statistics, p->gain, p->dy,
             p->residual, p->dx));
 }
 
 OPERANDS(norm_backward_weight, Norm, READ(Norm, x, RC), READ_OF(Norm, statistics, 2 * (size_t)p->rows, 4),
          READ(Norm, dy, RC), UPDATE_OF(Norm, dgain, p->columns, 4), UPDATE_OF(Norm, dshift, p->columns, 4))
-MUST(RUN_OP(cpu, error, norm_backward_weight, with_kernel(norm_kernel(p)), p->x, p->statistics, p->dy, p->dgain,
+MUST(RUN_OP(device(), error, norm_backward_weight, with_kernel(norm_kernel(p)), p->x, p->statistics, p->dy, p->dgain,
             p->dshift));
 }
 
@@ -181,12 +181,12 @@ static const Kernel *gelu_kernel(const Elementwise *p)
 }
 
 OPERANDS(gelu_forward, Elementwise, READ(Elementwise, from, p->count), WRITE(Elementwise, to, p->count))
-MUST(RUN_OP(cpu, error, gelu_forward, with_kernel(gelu_kernel(p)), p->from, p->to));
+MUST(RUN_OP(device(), error, gelu_forward, with_kernel(gelu_kernel(p)), p->from, p->to));
 }
 
 OPERANDS(gelu_backward, Elementwise, READ(Elementwise, from, p->count), READ(Elementwise, other, p->count),
          WRITE(Elementwise, to, p->count))
-MUST(RUN_OP(cpu, error, gelu_backward, with_kernel(gelu_kernel(p)), p->from, p->other, p->to));
+MUST(RUN_OP(device(), error, gelu_backward, with_kernel(gelu_kernel(p)), p->from, p->other, p->to));
 }
 
 OPERANDS(accumulate, Elementwise, READ(Elementwise, from, p->count), UPDATE(Elementwise, to, p->count))
@@ -217,14 +217,14 @@ static size_t largest_token(const Embedding *p)
    first row represents all. */
 OPERANDS(embedding_forward, Embedding, READ_OF(Embedding, tokens, p->rows, 4), READ(Embedding, token_table, p->columns),
          READ(Embedding, position_table, (size_t)p->sequence * p->columns), WRITE(Embedding, y, RC))
-MUST(RUN_OP(cpu, error, embedding_forward, with_table(p->rows, p->columns, p->sequence), p->tokens, p->token_table,
+MUST(RUN_OP(device(), error, embedding_forward, with_table(p->rows, p->columns, p->sequence), p->tokens, p->token_table,
             p->position_table, p->y));
 }
 
 OPERANDS(embedding_backward, Embedding, READ_OF(Embedding, tokens, p->rows, 4), READ(Embedding, dy, RC),
          UPDATE_OF(Embedding, dtoken_table, p->columns, 4),
          UPDATE_OF(Embedding, dposition_table, (size_t)p->sequence * p->columns, 4))
-MUST(RUN_OP(cpu, error, embedding_backward, with_table(p->rows, p->columns, p->sequence), p->tokens, p->dy,
+MUST(RUN_OP(device(), error, embedding_backward, with_table(p->rows, p->columns, p->sequence), p->tokens, p->dy,
             p->dtoken_table, p->dposition_table));
 }
 
@@ -232,7 +232,7 @@ OPERANDS(cross_entropy, CrossEntropy, UPDATE(CrossEntropy, logits, RC), READ_OF(
          WRITE_OF(CrossEntropy, row_losses, p->rows, 8))
 const Kernel *kernel = kernel_of((KernelShape){.kind = KERNEL_CROSS_ENTROPY, .rows = p->rows, .columns = p->columns});
 double loss;
-MUST(RUN_OP(cpu, error, cross_entropy, with_scale(kernel, (double)p->scale), p->targets, p->logits, &loss));
+MUST(RUN_OP(device(), error, cross_entropy, with_scale(kernel, (double)p->scale), p->targets, p->logits, &loss));
 for (unsigned i = 0; i < p->rows; i++)
     p->row_losses[i] = loss;
 }
@@ -240,7 +240,7 @@ for (unsigned i = 0; i < p->rows; i++)
 OPERANDS(squared_error, SquaredError, READ(SquaredError, y, p->count), READ_OF(SquaredError, targets, p->count, 4),
          WRITE(SquaredError, dy, p->count), WRITE_OF(SquaredError, partial, sum_partials(p->count), 8))
 double loss;
-MUST(RUN_OP(cpu, error, squared_error, with_count_and_scale(p->count, (double)p->scale), p->y, p->targets, p->dy,
+MUST(RUN_OP(device(), error, squared_error, with_count_and_scale(p->count, (double)p->scale), p->y, p->targets, p->dy,
             &loss));
 memset(p->partial, 0, sum_partials(p->count) * sizeof *p->partial);
 p->partial[0] = loss * (double)p->count;

@@ -1,17 +1,22 @@
 /* Measures an F&B of one layer of a GPT, without embedding and head, on a GPU: with one half after the other, with the
    halves on two streams, with one launch for each of F, I and W, and with one launch for all. Prints a name, a value
-   and a unit per line. */
+   and a unit per line.
+
+       overlap                    shapes of real models; compares the results of one launch with those in turn
+       overlap small              the least shape
+       overlap bits [N [small]]   N (1000) launches, alone and on two streams at once: how many give other bits */
 
 #include "runtime/model/stage.h"
 #include "tests/gpu/run/measure.h"
 #include "tests/model/recipes.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The computing components of the F&B of schedules/dualpipe.dps. */
 static const Recipe published = {.entries = {DUALPIPE_COMPUTE}, .counts = {6}};
 
-enum { WARM = 3, TIMED = 20, STREAMS = 2 };
+enum { WARM = 3, TIMED = 20, STREAMS = 2, BLOCKS_MOST = 32 };
 
 typedef enum Way { IN_TURN, TWO_STREAMS, ALONE, FUSED, WAYS } Way;
 static const char *const names[WAYS] = {"in_turn", "two_streams", "alone", "fused"};
@@ -22,33 +27,32 @@ typedef struct Work {
     DeviceEvent *begun, *ended;
     StagePair pair;
     BoundPass *together, *alone[RECIPE_PASSES];
+    void *blocks[BLOCKS_MOST];
+    size_t block_count;
 } Work;
 
-enum { BLOCKS_MOST = 32 };
-static void *blocks[BLOCKS_MOST];
-static size_t block_count;
-
-static void *memory(Device *device, NumberKind kind, size_t count)
+static void *memory(Work *work, NumberKind kind, size_t count)
 {
-    void *block = random_elements(device, kind, count, block_count);
-    blocks[block_count++] = block;
+    void *block = random_elements(work->devices[0], kind, count, work->block_count);
+    work->blocks[work->block_count++] = block;
     return block;
 }
 
-static PassBuffers buffers_of(Device *device, const Stage *stage, void *parameters, void *gradients)
+static PassBuffers buffers_of(Work *work, void *parameters, void *gradients)
 {
+    const Stage *stage = work->stages[0];
     const StageSizes *sizes = stage_sizes(stage);
     return (PassBuffers){
         .parameters = parameters,
         .parameter_gradients = gradients,
-        .x = memory(device, COMPUTE_TYPE, sizes->message),
-        .y = memory(device, COMPUTE_TYPE, sizes->message),
-        .dx = memory(device, COMPUTE_TYPE, sizes->message),
-        .dy = memory(device, COMPUTE_TYPE, sizes->message),
-        .context = memory(device, COMPUTE_TYPE, sizes->context),
-        .stash = memory(device, COMPUTE_TYPE, sizes->stash),
-        .gradient = memory(device, COMPUTE_TYPE, sizes->gradient),
-        .workspace = memory(device, COMPUTE_TYPE, sizes->workspace),
+        .x = memory(work, COMPUTE_TYPE, sizes->message),
+        .y = memory(work, COMPUTE_TYPE, sizes->message),
+        .dx = memory(work, COMPUTE_TYPE, sizes->message),
+        .dy = memory(work, COMPUTE_TYPE, sizes->message),
+        .context = memory(work, COMPUTE_TYPE, sizes->context),
+        .stash = memory(work, COMPUTE_TYPE, sizes->stash),
+        .gradient = memory(work, COMPUTE_TYPE, sizes->gradient),
+        .workspace = memory(work, COMPUTE_TYPE, sizes->workspace),
     };
 }
 
@@ -93,7 +97,7 @@ static double time_of(Work *work, Way way)
     return (double)time * 1e-3 / TIMED;
 }
 
-static void measure(unsigned hidden, unsigned sequence)
+static Work open_work(unsigned hidden, unsigned sequence)
 {
     Work work = {.begun = NULL};
     ModelConfig config;
@@ -109,13 +113,13 @@ static void measure(unsigned hidden, unsigned sequence)
     OK(device->run->async->make_event(device, &work.begun, &error));
     OK(device->run->async->make_event(device, &work.ended, &error));
     const size_t parameters = stage_sizes(work.stages[0])->parameters;
-    void *weights = memory(device, COMPUTE_TYPE, parameters), *gradients = memory(device, MASTER_TYPE, parameters);
+    void *weights = memory(&work, COMPUTE_TYPE, parameters), *gradients = memory(&work, MASTER_TYPE, parameters);
     work.pair = (StagePair){
         .forward = work.stages[0],
         .backward = work.stages[0],
         .weights = true,
-        .forward_buffers = buffers_of(device, work.stages[0], weights, gradients),
-        .backward_buffers = buffers_of(device, work.stages[0], weights, gradients),
+        .forward_buffers = buffers_of(&work, weights, gradients),
+        .backward_buffers = buffers_of(&work, weights, gradients),
     };
     OK(stage_forward(work.stages[0], &work.pair.backward_buffers, &error));
     OK(stage_bind_overlap(&work.pair, &published, &work.together, &error));
@@ -127,30 +131,154 @@ static void measure(unsigned hidden, unsigned sequence)
         OK(stage_bind(work.stages[0], pass, pass == RECIPE_F ? &work.pair.forward_buffers : &work.pair.backward_buffers,
                       &work.alone[pass], &error));
     }
+    return work;
+}
+
+static void close_work(Work *work)
+{
+    Device *device = work->devices[0];
+    while (work->block_count > 0)
+        device->run->deallocate(device, work->blocks[--work->block_count]);
+    device->run->async->free_event(device, work->begun);
+    device->run->async->free_event(device, work->ended);
+    for (int d = 0; d < STREAMS; d++) {
+        stage_close(work->stages[d]);
+        device_close(work->devices[d]);
+    }
+}
+
+/* --- results --- */
+
+/* What an F&B computes: y of the forward, dx of the backward, the gradients of the weights. */
+typedef struct Result {
+    char *bytes;
+    size_t size, message, gradients; /* of all, of y and of dx, of the gradients */
+} Result;
+
+static Result result_of(const Work *work)
+{
+    Device *device = work->devices[0];
+    const StageSizes *sizes = stage_sizes(work->stages[0]);
+    Result result = {.message = sizes->message * device->run->size[COMPUTE_TYPE],
+                     .gradients = sizes->parameters * device->run->size[MASTER_TYPE]};
+    result.size = 2 * result.message + result.gradients;
+    result.bytes = malloc(result.size);
+    const StagePair *pair = &work->pair;
+    OK(device->run->download(device, result.message, pair->forward_buffers.y, result.bytes, &error));
+    OK(device->run->download(device, result.message, pair->backward_buffers.dx, result.bytes + result.message, &error));
+    OK(device->run->download(device, result.gradients, pair->backward_buffers.parameter_gradients,
+                             result.bytes + 2 * result.message, &error));
+    return result;
+}
+
+/* |a - b| / |b| of `count` numbers: floats, or bfloat16 as the upper halves of floats. */
+static double distance(const char *a, const char *b, size_t count, size_t size)
+{
+    double off = 0, all = 0;
+    for (size_t i = 0; i < count; i++) {
+        float x = 0, y = 0;
+        memcpy((char *)&x + sizeof x - size, a + i * size, size);
+        memcpy((char *)&y + sizeof y - size, b + i * size, size);
+        off += ((double)x - (double)y) * ((double)x - (double)y);
+        all += (double)y * (double)y;
+    }
+    return sqrt(off / all);
+}
+
+/* The largest distance of the results of one launch from those of the halves in turn. */
+static double difference(Work *work)
+{
+    Device *device = work->devices[0];
+    const StageSizes *sizes = stage_sizes(work->stages[0]);
+    Result results[2];
+    for (int way = 0; way < 2; way++) {
+        OK(device->run->fill(device, MASTER_TYPE, sizes->parameters, 0, work->pair.backward_buffers.parameter_gradients,
+                             &error));
+        work_on(work, way ? FUSED : IN_TURN);
+        results[way] = result_of(work);
+    }
+    double worst = 0;
+    for (int part = 0; part < 3; part++) {
+        const NumberKind kind = part < 2 ? COMPUTE_TYPE : MASTER_TYPE;
+        const size_t begin = (size_t)part * results[0].message;
+        const double off = distance(results[1].bytes + begin, results[0].bytes + begin,
+                                    part < 2 ? sizes->message : sizes->parameters, device->run->size[kind]);
+        worst = off > worst || off != off ? off : worst;
+    }
+    free(results[0].bytes), free(results[1].bytes);
+    return worst;
+}
+
+static void measure(unsigned hidden, unsigned sequence)
+{
+    Work work = open_work(hidden, sequence);
     double times[WAYS];
     for (Way way = 0; way < WAYS; way++) {
         times[way] = time_of(&work, way);
         printf("fb.%u.%s %.1f us\n", hidden, names[way], times[way]);
     }
     printf("fb.%u.ratio %.3f of_in_turn\n", hidden, times[FUSED] / times[IN_TURN]);
-    while (block_count > 0)
-        device->run->deallocate(device, blocks[--block_count]);
-    device->run->async->free_event(device, work.begun);
-    device->run->async->free_event(device, work.ended);
-    for (int d = 0; d < STREAMS; d++) {
-        stage_close(work.stages[d]);
-        device_close(work.devices[d]);
-    }
+    const double off = difference(&work);
+    printf("fb.%u.off %.2e of_in_turn\n", hidden, off);
+    if (!(off <= 1e-2))
+        exit(1);
+    close_work(&work);
 }
 
-int main(void)
+/* --- the same bits --- */
+
+static void launch(Work *work)
+{
+    OK(work->devices[0]->run->fill(work->devices[0], MASTER_TYPE, stage_sizes(work->stages[0])->parameters, 0,
+                                   work->pair.backward_buffers.parameter_gradients, &error));
+    work_on(work, FUSED);
+}
+
+static void bits(unsigned runs, bool small)
+{
+    const unsigned hidden = small ? 128 : 512, sequence = small ? 64 : 1024;
+    Work works[] = {open_work(hidden, sequence), open_work(hidden, sequence)};
+    Result first[2], now = {0};
+    for (int w = 0; w < 2; w++) {
+        launch(&works[w]);
+        first[w] = result_of(&works[w]);
+    }
+    static const char *const ways[] = {"alone", "two_ranks"};
+    unsigned bad = 0;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        unsigned others = 0;
+        for (unsigned run = 0; run < runs; run++) {
+            for (int w = 0; w < ranks; w++)
+                launch(&works[w]);
+            for (int w = 0; w < ranks; w++) {
+                free(now.bytes);
+                now = result_of(&works[w]);
+                others += memcmp(now.bytes, first[w].bytes, now.size) != 0;
+            }
+        }
+        printf("bits.%s %u of_%u_launches_differ\n", ways[ranks - 1], others, (unsigned)ranks * runs);
+        bad += others;
+    }
+    free(now.bytes);
+    for (int w = 0; w < 2; w++) {
+        free(first[w].bytes);
+        close_work(&works[w]);
+    }
+    if (bad)
+        exit(1);
+}
+
+int main(int argc, char **argv)
 {
     /* output appears line by line, so results are printed even if the program fails later */
     setvbuf(stdout, NULL, _IOLBF, 0);
-    measure(256, 512);
-    measure(512, 2048);
-    measure(1024, 2048);
-    measure(2048, 2048);
-    measure(4096, 4096);
+    static const unsigned shapes[][2] = {{256, 512}, {512, 2048}, {1024, 2048}, {2048, 2048}, {4096, 4096}};
+    if (argc > 1 && strcmp(argv[1], "bits") == 0)
+        bits(argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 1000, argc > 3);
+    else if (argc > 1)
+        measure(128, 64);
+    else
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+            measure(shapes[s][0], shapes[s][1]);
     return 0;
 }

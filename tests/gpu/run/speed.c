@@ -1,10 +1,12 @@
-/* Measures matrix products of the CUDA device and of cuBLAS, in one process on the same random data. Then causal
-   attention, for which half of all pairs of a query and a key count. Prints a name, a value and a unit per line. */
+/* Measures matrix products of the CUDA device and of cuBLAS, in one process on the same random data, and compares one
+   number of every tile with a sum in double. Then causal attention, for which half of all pairs of a query and a key
+   count. Prints a name, a value and a unit per line. `speed small`: only the least shapes. */
 
 #include "tests/device/run_op.h"
 #include "tests/gpu/run/measure.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <string.h>
 
 /* --- the declarations of cuBLAS that are used --- */
@@ -111,6 +113,51 @@ static double rate(const Work *work)
            times_a_second(work->device, multiply, work);
 }
 
+/* --- what is compared --- */
+
+enum { TILE = 128 };
+
+static float *stored(const Work *work, NumberKind kind, size_t count, const void *memory)
+{
+    float *values = malloc(count * sizeof *values);
+    OK(work->device->run->store_floats(work->device, kind, count, memory, values, &error));
+    return values;
+}
+
+/* Runs the product once, and compares one number of each tile of its result, at a place that moves from tile to tile,
+   with the sum in double: the largest error over the root mean square of the sums. Result(i, j) is the sum
+   over l < k of a[i * a_i + l * a_l] * b[j * b_j + l * b_l]. */
+static double error_of(const Work *work)
+{
+    const size_t r = work->rows, c = work->columns, o = work->outputs;
+    const struct {
+        void *a, *b, *result;
+        size_t m, n, k, a_i, a_l, b_j, b_l;
+    } all[LAYOUTS] = {[FORWARD] = {work->x, work->w, work->y, r, o, c, c, 1, 1, o},
+                      [INPUT] = {work->y, work->w, work->x, r, c, o, o, 1, o, 1},
+                      [WEIGHT] = {work->x, work->y, work->dw, c, o, r, 1, c, 1, o}},
+      one = all[work->layout];
+    const NumberKind kind = work->layout == WEIGHT ? MASTER_TYPE : COMPUTE_TYPE;
+    float *a = stored(work, COMPUTE_TYPE, one.m * one.k, one.a), *b = stored(work, COMPUTE_TYPE, one.n * one.k, one.b);
+    float *before = stored(work, kind, one.m * one.n, one.result); /* the gradients of weights are added to */
+    multiply(work);
+    float *after = stored(work, kind, one.m * one.n, one.result);
+    double worst = 0, squares = 0;
+    size_t tiles = 0;
+    for (size_t i = 0; i + TILE <= one.m; i += TILE)
+        for (size_t j = 0; j + TILE <= one.n; j += TILE, tiles++) {
+            const size_t row = i + 37 * tiles % TILE, column = j + 91 * tiles % TILE, at = row * one.n + column;
+            double sum = 0;
+            for (size_t l = 0; l < one.k; l++)
+                sum += (double)a[row * one.a_i + l * one.a_l] * (double)b[column * one.b_j + l * one.b_l];
+            const double off = fabs((double)after[at] - (kind == MASTER_TYPE ? (double)before[at] : 0) - sum);
+            worst = off > worst || off != off ? off : worst;
+            squares += sum * sum;
+        }
+    free(a), free(b), free(before), free(after);
+    return worst / sqrt(squares / (double)tiles);
+}
+
 /* --- attention --- */
 
 typedef struct Attend {
@@ -153,18 +200,22 @@ static void print_attention(Device *device, size_t samples, size_t sequence, siz
         device->run->deallocate(device, blocks[b]);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    const bool small = argc > 1 && strcmp(argv[1], "small") == 0;
+    bool wrong = false;
     /* output appears line by line, so results are printed even if the program fails later */
     setvbuf(stdout, NULL, _IOLBF, 0);
     static const size_t shapes[][3] = {{8192, 8192, 8192},  {4096, 4096, 16384}, {4096, 16384, 4096},
-                                       {4096, 4096, 12288}, {1024, 1024, 4096},  {512, 512, 2048}};
+                                       {4096, 4096, 12288}, {1024, 1024, 4096},  {512, 512, 2048},
+                                       {256, 128, 384}};
+    enum { SHAPES = sizeof shapes / sizeof *shapes };
     Device *device;
     Blas blas = {0};
     OK(device_open("cuda", 0, &device, &error));
     OK(device->run->async->make_marks(device, 2, &error));
     const bool has_blas = open_blas(&blas, device->run->async->native_queue(device, QUEUE_COMPUTE));
-    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+    for (size_t s = small ? SHAPES - 1 : 0; s < SHAPES; s++) {
         Work work = {.device = device, .rows = shapes[s][0], .columns = shapes[s][1], .outputs = shapes[s][2]};
         const KernelShape shape = {
             .kind = KERNEL_LINEAR, .rows = work.rows, .columns = work.columns, .outputs = work.outputs};
@@ -180,6 +231,9 @@ int main(void)
             work.blas = NULL;
             const double ours = rate(&work);
             printf("%s %.1f TFLOP/s\n", name, ours * 1e-12);
+            const double off = error_of(&work);
+            printf("%s.off %.2e of_a_sum_in_double\n", name, off);
+            wrong |= !(off <= 0.03);
             if (!has_blas)
                 continue;
             work.blas = &blas;
@@ -194,9 +248,10 @@ int main(void)
     if (!has_blas)
         fprintf(stderr, "cuBLAS is not installed: no ratios\n");
     static const size_t attentions[][4] = {
-        {1, 4096, 32, 128}, {4, 2048, 16, 128}, {1, 16384, 16, 128}, {4, 2048, 32, 64}};
-    for (size_t s = 0; s < sizeof attentions / sizeof *attentions; s++)
+        {1, 4096, 32, 128}, {4, 2048, 16, 128}, {1, 16384, 16, 128}, {4, 2048, 32, 64}, {1, 128, 1, 64}};
+    enum { ATTENTIONS = sizeof attentions / sizeof *attentions };
+    for (size_t s = small ? ATTENTIONS - 1 : 0; s < ATTENTIONS; s++)
         print_attention(device, attentions[s][0], attentions[s][1], attentions[s][2], attentions[s][3]);
     device_close(device);
-    return 0;
+    return wrong;
 }
