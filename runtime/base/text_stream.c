@@ -10,13 +10,13 @@ FILE *text_stream_open(TextStream *made, Arena *arena)
     return made->stream ? made->stream : arena_exhausted(arena);
 }
 
-const char *text_stream_close(TextStream *opened)
+char *text_stream_close(TextStream *opened)
 {
     Arena *const arena = opened->arena;
     jmp_buf *const exhausted = arena->exhausted;
     const bool failed = ferror(opened->stream);
     arena->exhausted = NULL; /* without memory, the arena returns NULL here: a jump would lose the text */
-    const char *const kept =
+    char *const kept =
         fclose(opened->stream) == 0 && !failed ? arena_text(arena, opened->text, opened->length) : NULL;
     arena->exhausted = exhausted;
     free(opened->text);

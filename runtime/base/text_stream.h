@@ -18,6 +18,6 @@ typedef struct TextStream {
    memory, both functions end as arena_exhausted does. */
 FILE *text_stream_open(TextStream *made, Arena *arena);
 /* Closes the stream and returns its text, in the arena and with a closing 0. */
-const char *text_stream_close(TextStream *opened);
+char *text_stream_close(TextStream *opened);
 
 #endif

@@ -4,6 +4,7 @@
 CUDA_HOME ?= /usr/local/cuda
 CUDART    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(wildcard $(CUDA_HOME)/lib64/libcudart_static.a))
 NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
+GPU_CODE  ?= $(or $(wildcard /dev/nvidiactl),$(filter gpu-code gpu-kit bench-gpu install,$(MAKECMDGOALS)))
 PLUGINS   += $(if $(CUDART),$(BUILD)/dprun-cuda.so)
 SETTING_cuda := $(if $(CUDART),$(CUDA_HOME))
 $(call noted,cuda)
@@ -23,7 +24,6 @@ endif
 
 # The GPU kernels. The plug-in contains their sources for NVRTC and, if GPU_CODE is set, machine code for sm_90a. nvcc compiles a
 # source that has compute types once for each type, any other source once. That takes minutes, so all build folders share the result.
-GPU_CODE     ?= $(or $(wildcard /dev/nvidiactl),$(filter gpu-code gpu-kit bench-gpu install,$(MAKECMDGOALS)))
 KERNELS      := $(wildcard runtime/cuda/kernels/*.cu)
 KERNEL_HEADS := $(wildcard runtime/cuda/kernels/*.h runtime/cuda/kernels/*.cuh)
 ONE_TYPE     := $(shell grep -L OF_COMPUTE_TYPES $(KERNELS))
