@@ -134,7 +134,7 @@ static const char *missing(const Argument *needed)
 dps_status call(dps *d, const char *function, Body *body, void *arguments, const Argument *needed)
 {
     const char *const name = missing(needed);
-    if (!d)
+    if (!d || atomic_exchange(&d->in_call, true))
         return DPS_BAD_USAGE;
     const locale_t before = uselocale(d->c_locale);
     dps_status status = DPS_NO_MEMORY;
@@ -154,6 +154,7 @@ dps_status call(dps *d, const char *function, Body *body, void *arguments, const
     }
     drop_unfinished(d);
     uselocale(before);
+    atomic_store(&d->in_call, false);
     return status;
 }
 

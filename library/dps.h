@@ -39,7 +39,8 @@
    range or a `size` is not set. A NULL where a function needs a pointer is DPS_BAD_USAGE. Lack of memory is always
    DPS_NO_MEMORY, and changes no result: dps_advise does not leave a schedule out for it.
 
-   Threads. Different threads may use different sessions at the same time. Only one thread at a time may use a session.
+   Threads. Different threads may use different sessions at the same time. Only one call at a time may use a session: a
+   call within another one, from a function of yours or another thread, is DPS_BAD_USAGE and sets no error text.
    Programs and predictions never change: any number of threads may read them. They do not need the session that made
    them any more. The library has no global state, installs no signal handlers, reads no environment variables, prints
    nothing and never ends the process. A call with a session gives its thread the C locale, so that numbers have a
@@ -458,9 +459,9 @@ typedef struct dps_buffers {
    fail at their next wait, and their error text contains the error of the rank that failed. */
 dps_status dps_join(dps_rank *rank, dps_threads *threads, const dps_buffers *buffers);
 
-/* An all-gather: each rank passes the same number of bytes, `bytes` bytes at `mine`, and gets those of all ranks at
-   `all`, in the order of the ranks. All ranks must call it after dps_join, for instance in their function for
-   DPS_NORM. */
+/* An all-gather: each rank passes the same number of bytes, `bytes` bytes at `mine` (otherwise the call fails on all
+   ranks), and gets those of all ranks at `all`, in the order of the ranks. All ranks must call it after dps_join, for
+   instance in their function for DPS_NORM. */
 dps_status dps_gather(dps_rank *rank, const void *mine, size_t bytes, void *all);
 
 /* --- how long it takes --- */

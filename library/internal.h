@@ -11,12 +11,14 @@
 #include "runtime/executor/walk.h"
 
 #include <locale.h>
+#include <stdatomic.h>
 
 struct dps {
     dps_host host;
     MemoryFunctions memory;
     FrontEnd front_end;
     locale_t c_locale;
+    atomic_bool in_call;
     jmp_buf exhausted;
     Arena working; /* memory of the current call */
     Arena report;  /* error text and diagnostics of the last call */

@@ -40,13 +40,18 @@ typedef struct LocalBarrier {
     _Atomic uint64_t rounds[]; /* [count]: the last round at which each member has arrived */
 } LocalBarrier;
 
+typedef struct LocalGiven {
+    void *block;
+    size_t bytes;
+} LocalGiven;
+
 /* The part of a world that all members share. */
 struct Local {
     int spins;
     _Atomic int open; /* number of members that are not closed */
     LocalMember *members;
     LocalBarrier *everybody;
-    void **given;         /* [size]: what each member passes to a gather */
+    LocalGiven *given;    /* [size]: what each member passes to a gather */
     pthread_mutex_t lock; /* guards `communicators` */
     LocalShared *communicators;
     atomic_int state;

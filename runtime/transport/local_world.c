@@ -156,15 +156,22 @@ static Status meet(LocalMember *member, Error *error)
 static Status local_gather(World *world, const void *mine, size_t bytes, void *all, Error *error)
 {
     LocalMember *member = (LocalMember *)world;
-    void **given = member->local->given;
+    LocalGiven *given = member->local->given;
     char *own = (char *)all + (size_t)world->number * bytes;
     memmove(own, mine, bytes);
-    given[world->number] = own;
+    given[world->number] = (LocalGiven){own, bytes};
     TRY(meet(member, error));
-    for (int i = 0; i < world->config.size; i++)
+    LocalGiven other = given[world->number];
+    for (int i = 0; i < world->config.size && other.bytes == bytes; i++)
+        other = given[i];
+    for (int i = 0; i < world->config.size && other.bytes == bytes; i++)
         if (i != world->number)
-            memcpy((char *)all + (size_t)i * bytes, given[i], bytes);
-    return meet(member, error);
+            memcpy((char *)all + (size_t)i * bytes, given[i].block, bytes);
+    TRY(meet(member, error));
+    return other.bytes == bytes
+               ? STATUS_OK
+               : error_set(error, STATUS_RUN_FAILED, "members gather different numbers of bytes: %zu and %zu", bytes,
+                           other.bytes);
 }
 
 static void local_abort(World *world, const char *reason)

@@ -599,12 +599,114 @@ static void nonsense_is_refused(void **state)
     assert_int_equal(dps_get_diagnostic(d, SIZE_MAX, &(dps_diagnostic){.size = sizeof(dps_diagnostic)}), DPS_BAD_USAGE);
 }
 
+/* --- calls within a call --- */
+
+typedef struct Nested {
+    dps *d;
+    int calls;
+} Nested;
+
+/* The progress of a search, which calls the session that searches. */
+static int call_again(void *user, const dps_progress *progress)
+{
+    Nested *nested = user;
+    dps_program *kept = program;
+    (void)progress;
+    nested->calls++;
+    assert_int_equal(dps_compile_file(nested->d, DUALPIPE, &sizes, &kept), DPS_BAD_USAGE);
+    assert_null(kept);
+    return nested->calls >= 3;
+}
+
+static void a_call_within_a_call_is_refused(void **state)
+{
+    (void)state;
+    Nested nested = {.calls = 0};
+    const dps_host own = {.size = sizeof own, .user = &nested};
+    const dps_options told = {.size = sizeof told, .ranks = 8, .microbatches = 32, .progress = call_again};
+    nested.d = dps_new(&own);
+    assert_int_equal(dps_compile_file(nested.d, paths[1], &told, &made), DPS_OK);
+    assert_true(nested.calls >= 3);
+    dps_program_free(made);
+    dps_free(nested.d);
+}
+
+static void *use_shared(void *d)
+{
+    size_t good = 0;
+    for (int i = 0; i < 30; i++) {
+        dps_program *own;
+        const dps_status status = dps_compile_text(d, CUT_OFF, strlen(CUT_OFF), NULL, NULL, &own);
+        good += status == DPS_BAD_INPUT;
+        assert_true(status == DPS_BAD_INPUT || status == DPS_BAD_USAGE);
+    }
+    return (void *)good;
+}
+
+/* Threads that use one session at once: each call is made or refused. */
+static void overlapping_calls_are_refused(void **state)
+{
+    pthread_t threads[4];
+    size_t good = 0;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, use_shared, *state), 0);
+    for (int i = 0; i < 4; i++) {
+        void *result;
+        pthread_join(threads[i], &result);
+        good += (size_t)result;
+    }
+    assert_true(good > 0);
+}
+
+typedef struct Gatherer {
+    dps_rank *rank;
+    size_t bytes;
+    dps_status status;
+    pthread_t thread;
+} Gatherer;
+
+static void *gather(void *user)
+{
+    Gatherer *own = user;
+    char mine[16] = {0}, all[16 * RANKS];
+    own->status = dps_gather(own->rank, mine, own->bytes, all);
+    return NULL;
+}
+
+/* Ranks that gather different numbers of bytes all fail. */
+static void gathers_of_different_sizes_fail(void **state)
+{
+    dps *const d = *state;
+    void *messages[100] = {0};
+    const dps_buffers buffers = {.size = sizeof buffers, .messages = messages};
+    Gatherer ranks[RANKS];
+    dps_threads *threads;
+    assert_int_equal(dps_threads_new(d, program, 60, &threads), DPS_OK);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        ranks[r].bytes = r == 2 ? 16 : 8;
+        assert_int_equal(dps_rank_open(d, program, r, NULL, &ranks[r].rank), DPS_OK);
+        assert_int_equal(dps_join(ranks[r].rank, threads, &buffers), DPS_OK);
+    }
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(pthread_create(&ranks[r].thread, NULL, gather, &ranks[r]), 0);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        pthread_join(ranks[r].thread, NULL);
+        assert_int_equal(ranks[r].status, DPS_FAILED);
+        assert_non_null(strstr(dps_rank_error(ranks[r].rank), "different numbers of bytes"));
+        dps_rank_free(ranks[r].rank);
+    }
+    dps_threads_free(threads);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_may_run_out_in_every_call),
         cmocka_unit_test(null_is_refused),
         cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(a_call_within_a_call_is_refused),
+        cmocka_unit_test(overlapping_calls_are_refused),
+        cmocka_unit_test(gathers_of_different_sizes_fail),
     };
     return cmocka_run_group_tests_name("attack", tests, begin, end);
 }
