@@ -44,26 +44,28 @@ COMPILING   = -I. -I$(BUILD) -MMD -MP $(CPPFLAGS) -std=c11 -D_GNU_SOURCE -g $(OP
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-# --- CaDiCaL, a SAT solver: dpc --prove needs it; without it dpc says so ---
-CADICAL_HOME ?= /usr /usr/local
-CADICAL      := $(if $(wildcard $(CADICAL_HOME:=/include/ccadical.h)),-lcadical -lstdc++)
-
-# --- MPI: dprun-mpi.so is built if there is an mpicc ---
-MPICC := $(shell command -v mpicc 2>/dev/null)
-
-# --- settings: a file of the build folder has the flags, others what was found. What depends on one is built anew if it changes ---
-SETTING_flags   := $(CC), $(shell LC_ALL=C $(CC) --version 2>/dev/null | head -n 1): $(filter-out -I$(BUILD),$(COMPILING)) $(LDFLAGS)
-SETTING_cadical := $(CADICAL)
-SETTING_mpi     := $(realpath $(MPICC))
-settings         = $(BUILD)/settings/$(1)
-same             = $(and $(findstring <$(1)>,<$(2)>),$(findstring <$(2)>,<$(1)>))
-written          = $(call same,$(SETTING_$(1)),$(file <$(call settings,$(1))))
+# --- settings: files of the build folder have the flags and what was found. What depends on one is built again if it changes ---
+settings = $(BUILD)/settings/$(1)
+same     = $(and $(findstring <$(1)>,<$(2)>),$(findstring <$(2)>,<$(1)>))
+remember = $(if $(call same,$(SETTING_$(1)),$(file <$(call settings,$(1)))),,$(eval $(call settings,$(1)): FORCE))
 .PHONY: FORCE
-noted            = $(if $(call written,$(1)),,$(eval $(call settings,$(1)): FORCE))
-$(foreach name,flags cadical mpi,$(call noted,$(name)))
 $(BUILD)/settings/%:
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$(SETTING_$*))' >$@
+
+SETTING_flags := $(CC), $(shell LC_ALL=C $(CC) --version 2>/dev/null | head -n 1): $(filter-out -I$(BUILD),$(COMPILING)) $(LDFLAGS)
+$(call remember,flags)
+
+# --- CaDiCaL, a SAT solver: dpc --prove needs it; without it dpc says so ---
+CADICAL_HOME ?= /usr /usr/local
+CADICAL      := $(if $(wildcard $(CADICAL_HOME:=/include/ccadical.h)),-lcadical -lstdc++)
+SETTING_cadical := $(CADICAL)
+$(call remember,cadical)
+
+# --- MPI: dprun-mpi.so is built if there is an mpicc ---
+MPICC := $(shell command -v mpicc 2>/dev/null)
+SETTING_mpi := $(realpath $(MPICC))
+$(call remember,mpi)
 
 # --- sources: each folder becomes a library, without its main.c ---
 sources = $(filter-out %/main.c,$(wildcard $(1)/*.c))

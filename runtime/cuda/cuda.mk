@@ -6,8 +6,8 @@ CUDART    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(wildcard
 NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
 GPU_CODE  ?= $(or $(wildcard /dev/nvidiactl),$(filter gpu-code gpu-kit bench-gpu install,$(MAKECMDGOALS)))
 PLUGINS   += $(if $(CUDART),$(BUILD)/dprun-cuda.so)
-SETTING_cuda := $(if $(CUDART),$(CUDA_HOME))
-$(call noted,cuda)
+SETTING_cuda := $(CUDART)
+$(call remember,cuda)
 
 # The two files that tests replace are not in the library: the calls of NVIDIA's runtime, and the kernels' code.
 CUDA := $(call objects,$(filter-out %/runtime.c,$(call sources,runtime/cuda)))
