@@ -13,9 +13,9 @@ schedules/PYTORCH.md explains all of it.
 from ._batch import Whole
 from ._dualpipe import DualPipe, DualPipeV, run_backward, set_p2p_tensor_dtype, set_p2p_tensor_shapes
 from ._failure import PipelineError
-from ._group import start
 from ._memory import ChunkMemory
 from ._pipeline import Pipeline
+from ._start import start
 from ._store import WeightGradStore
 
 __all__ = ["ChunkMemory", "DualPipe", "DualPipeV", "Pipeline", "PipelineError", "WeightGradStore", "Whole",

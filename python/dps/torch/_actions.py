@@ -167,15 +167,15 @@ class Actions:
 
     def _make_send_forward(self, i, mode):
         number = self._message_number(i, True)
-        return self._sending(i, mode, number, number)
+        return self._sending(i, mode, number, number, f"stage {i.stage}, microbatch {self.plan.number(i)}")
 
     def _make_send_backward(self, i, mode):
         return self._sending(i, mode, self._message_number(i, False),
                              self._message_number(i._replace(stage=i.stage - 1), True))
 
-    def _sending(self, i, mode, number, activation):
+    def _sending(self, i, mode, number, activation, what=""):
         slots, slot = self._slots, i.message
-        send = self._exchanges[mode].sender(self._process_of[i.peer], number, activation)
+        send = self._exchanges[mode].sender(self._process_of[i.peer], number, activation, what)
 
         def run():
             slots[slot] = send(slots[slot])

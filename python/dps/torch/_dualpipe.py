@@ -7,6 +7,7 @@ from torch import nn
 
 from . import _group, _stage
 from ._pipeline import Pipeline
+from ._start import start
 
 
 def run_backward(tensors, grad_tensors):
@@ -14,12 +15,18 @@ def run_backward(tensors, grad_tensors):
     _stage.run_backward(tensors, grad_tensors)
 
 
+_messages = {"shapes": None, "dtype": None}  # what the program has said of the tensors of its messages
+
+
 def set_p2p_tensor_shapes(shapes):
-    """Does nothing: the shapes of messages are learnt in the first step."""
+    """Lets the next step learn the forms of messages anew if the shapes are others than before. All ranks must call
+    this, as in DeepSeek's program."""
+    _messages["shapes"] = [tuple(shape) for shape in shapes]
 
 
 def set_p2p_tensor_dtype(dtype):
-    """Does nothing: the dtypes of messages are learnt in the first step."""
+    """The same for the dtype."""
+    _messages["dtype"] = dtype
 
 
 class _TwoStages(nn.Module):
@@ -33,12 +40,13 @@ class _TwoStages(nn.Module):
         self.module = nn.ModuleList(modules)
         self.batch_dim, self.group, self.rank_mapping = batch_dim, process_group, rank_mapping
         self._pipelines = {}  # {number of microbatches: its Pipeline}
+        self._learnt = {}  # {number of microbatches: `_messages` in the last step}
 
     def _pipeline(self, num_chunks):
         import dps
 
         if num_chunks not in self._pipelines:
-            _group.start()
+            start()
             ranks = len(_group.global_ranks(self.group))
             program = dps.compile(dps.schedule(self.schedule), ranks=ranks, microbatches=num_chunks)
             rank = _group.program_rank(program, _group.global_ranks(self.group), self.rank_mapping)
@@ -60,6 +68,9 @@ class _TwoStages(nn.Module):
         these microbatches, otherwise None. Gradients are those of the sum of the losses. They are not summed over the
         two copies that DualPipe has of each stage."""
         pipeline = self._pipeline(num_chunks)
+        if self._learnt.setdefault(num_chunks, dict(_messages)) != _messages:
+            pipeline.forget_shapes()
+            self._learnt[num_chunks] = dict(_messages)
         pipeline.loss_fn = criterion
         labels = (labels,) if isinstance(labels, torch.Tensor) else tuple(labels)
         return pipeline.step(*inputs, target=labels, return_outputs=return_outputs)

@@ -17,6 +17,8 @@ _DTYPES = tuple([getattr(torch, name, None) for name in (
 _MOST_DIMENSIONS, _MOST_TENSORS = 8, 32
 _HEADER = 1 + _MOST_TENSORS * (3 + _MOST_DIMENSIONS)
 
+_PARTS = "shape", "dtype", "requires_grad"
+
 
 def form_of(tensors):
     """The form of a message: (shape, dtype, requires_grad) of each of its tensors."""
@@ -27,6 +29,22 @@ def say(form):
     """A form in words, for error messages."""
     return ", ".join(f"{list(shape)} {str(dtype)[6:]}{'' if grad else ' without gradient'}"
                      for shape, dtype, grad in form) or "no tensors"
+
+
+def _changes(known, form):
+    """What differs between two forms, in words."""
+    if len(known) != len(form):
+        return f"{len(form)} tensor{'s'[:len(form) != 1]} instead of {len(known)}"
+    words = []
+    for number, (before, now) in enumerate(zip(known, form)):
+        pairs = zip(_PARTS, map(_plain, before), map(_plain, now))
+        parts = [f"{name} {new} instead of {old}" for name, old, new in pairs if new != old]
+        words += [f"tensor {number} with {', '.join(parts)}"] * bool(parts)
+    return "; ".join(words)
+
+
+def _plain(part):
+    return list(part) if isinstance(part, tuple) else str(part).replace("torch.", "")
 
 
 def _encode(form):
@@ -117,8 +135,9 @@ class Exchange:
     # peer         the process at the other end
     # number       the number of the message
     # activation   `number` if the message is an activation; if it is a gradient, the number of its activation's message
+    # what         the sending stage and the microbatch in words, for errors
 
-    def sender(self, peer, number, activation):
+    def sender(self, peer, number, activation, what):
         """Returns a function that starts to send the tensors given to it. That function returns an object whose wait()
         must be called before the message is sent again."""
         local = self._local(_links.Sender, peer, number, activation)
@@ -129,7 +148,7 @@ class Exchange:
             return send
 
         def send_activation(tensors):
-            self._check(tensors, peer, number)
+            self._check(tensors, peer, number, what)
             return send(tensors)
         return send_activation
 
@@ -154,7 +173,7 @@ class Exchange:
             return form
         return tuple([(shape, dtype, False) for shape, dtype, grad in form if grad])
 
-    def _check(self, tensors, peer, number):
+    def _check(self, tensors, peer, number, what):
         """If no form is known for this activation, sends its form; else raises UsageError if the form has changed."""
         form, known = form_of(tensors), self.forms.get(number)
         if known is None:
@@ -162,8 +181,8 @@ class Exchange:
             self.forms[number] = form
             self._header(self.group.send, _encode(form), peer, number)
         elif known != form:
-            raise UsageError(f"the stage returns {say(form)} for this microbatch, but the shapes learnt for it are "
-                             f"{say(known)}. If shapes change, call forget_shapes() on all ranks before the step")
+            raise UsageError(f"{what} to {self.names[peer]}: {_changes(known, form)}. Messages keep the form that an "
+                             "earlier step has learnt; if it is to change, call forget_shapes() on all ranks first")
 
     def _check_tensors(self, tensors):
         for tensor in tensors:

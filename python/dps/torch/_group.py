@@ -1,28 +1,14 @@
 """The processes of a pipeline, and the gloo groups and stores that only this package uses."""
 
-import os
 from datetime import timedelta
 
 import torch.distributed as dist
 
 from .._errors import UsageError
+from ._limit import Store, within
+from ._start import run_of
 
 _made = {}  # {(processes, purpose): how many stores this process has made for them}
-
-
-def start():
-    """Initializes torch.distributed with gloo from the environment of torchrun or mpirun, if it is not initialized."""
-    if dist.is_initialized():
-        return
-    for name, given in (("RANK", "OMPI_COMM_WORLD_RANK"), ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE")):
-        if name not in os.environ and given in os.environ:
-            os.environ[name] = os.environ[given]
-    if "RANK" not in os.environ:
-        raise UsageError("torch.distributed is not initialized, and the environment has no RANK: start the program "
-                         "with torchrun or OpenMPI's mpirun, or call torch.distributed.init_process_group")
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    os.environ.setdefault("MASTER_PORT", "29533")
-    dist.init_process_group("gloo")
 
 
 def global_ranks(group):
@@ -34,20 +20,30 @@ def global_ranks(group):
     return sorted(table, key=table.get)
 
 
-def store_of(processes, purpose):
-    """A new store for these processes and this purpose: a part of the default store with a name of its own. All these
-    processes must call this equally often for the purpose, because the name contains the number of the call."""
+def default_store(deadline, patience):
+    """The store that all processes share, as a dps.torch._limit.Store. Raises UsageError if another run uses it."""
+    store = Store(dist.distributed_c10d._get_default_store(), deadline, patience)
+    mine = run_of(dist.get_rank(), dist.get_world_size())
+    first = store.first("dps run", mine) if mine else None
+    if mine != first:
+        raise UsageError(f"this process belongs to run {mine}, but the store of torch.distributed to run {first}: give "
+                         "each run a MASTER_PORT of its own, or unset it and let dps.torch.start() find one")
+    return store
+
+
+def store_of(store, processes, purpose):
+    """A new part of the default store for these processes and this purpose. All these processes must call this equally
+    often for the purpose, because the name of the part contains the number of the call."""
     key = (tuple(processes), purpose)
     _made[key] = _made.get(key, 0) + 1
-    name = f"dps/{purpose}/{','.join(map(str, processes))}/{_made[key]}"
-    return dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
+    return store.part(f"dps/{purpose}/{','.join(map(str, processes))}/{_made[key]}")
 
 
-def connect(processes, store, deadline):
+def connect(processes, store, limit):
     """A new gloo group of these processes, for this package alone: closing it does not close the groups of the user's
-    program. deadline: the timeout of its messages, in seconds."""
+    program. limit: the timeout of its messages, in seconds."""
     rank = processes.index(dist.get_rank())
-    return dist.ProcessGroupGloo(store, rank, len(processes), timedelta(seconds=deadline))
+    return within(limit, dist.ProcessGroupGloo, store.raw, rank, len(processes), timedelta(seconds=limit))
 
 
 def place_in(processes):

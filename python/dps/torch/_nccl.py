@@ -68,19 +68,22 @@ class Group:
 
     def __init__(self, store, place, size, device, deadline):
         self.store, self.other, self.deadline = store, 1 - place, deadline
-        self.communicator = Communicator(dist.PrefixStore("nccl", store), place, size, device, deadline + _LIMIT)
+        self.communicator = Communicator(store.part("nccl").raw, place, size, device, deadline + _LIMIT)
 
     def send(self, tensors, _peer, _tag):
-        return self._posted(self.communicator.group.send, bytes_of(*tensors), self.other, 0)
+        return self._posted("send", bytes_of(*tensors), self.other, 0)
 
     def recv(self, tensors, _peer, _tag):
-        return self._posted(self.communicator.group.recv, bytes_of(*tensors), self.other, 0)
+        return self._posted("recv", bytes_of(*tensors), self.other, 0)
 
     def allreduce(self, tensors):
-        return self._posted(self.communicator.group.allreduce, *tensors)
+        return self._posted("allreduce", *tensors)
 
-    def _posted(self, post, tensor, *where):
-        return _Work(self, post([tensor], *where) if tensor.numel() else None)
+    def _posted(self, name, tensor, *where):
+        group = self.communicator.group
+        if group is None:
+            raise RuntimeError("connection closed")
+        return _Work(self, getattr(group, name)([tensor], *where) if tensor.numel() else None)
 
     def close(self):
         """Aborts all operations that have not finished. Processes that wait for one of them learn from the store that
@@ -196,7 +199,7 @@ def connect(store, place, routes, serves, device, deadline):
     for sender, receiver in sorted(routes):  # in one order on all processes, so that none waits forever
         peer = receiver if place == sender else sender
         if serves and store.get(str(peer)) == b"1":
-            group = Group(dist.PrefixStore(f"{sender} {receiver}", store), int(place == receiver), 2, device, deadline)
+            group = Group(store.part(f"{sender} {receiver}"), int(place == receiver), 2, device, deadline)
             (group.send if place == sender else group.recv)([greeting], peer, 0).wait()
             (outgoing if place == sender else incoming)[peer] = group
     return outgoing, incoming

@@ -25,11 +25,14 @@ from ._plan import Plan
 from ._ready import Ready
 from ._same import Agreement, Given
 from ._stage import Stage, run_backward
+from ._start import start
 from ._sums import Copies, GradientSum, Sum, divide, fill_gradients, owned_parameters, parameters_of
 from ._ties import weights_of
+from ._watch import Watch
 from ._wrapped import Wrapped, local
 
 
+_LOOK = 0.5  # seconds after which a rank that waits for a sum of the user's group looks whether another rank has failed
 _RECORDED = 16  # number of last steps whose times are kept, for trace() and profile()
 
 
@@ -52,7 +55,10 @@ class Pipeline(Actions):
     rank_mapping   rank_mapping[i] is the rank of the program that process i of the group runs; None: i
     replicate_group   this process and the processes with the same rank in the other replicas of this pipeline (data
                    parallelism); gradients are summed over the group. None: there are no other replicas
-    deadline       seconds that a rank waits for a message; then the step fails on all ranks
+    deadline       seconds for which the process of a rank may give no sign of life while others wait for it: it is
+                   stopped, or its machine cannot be reached. Then the step fails on all other ranks
+    patience       seconds that a rank waits for others that live, but compute or are not in step(), as during a
+                   checkpoint; then the step fails on all ranks. Also for how long the constructor waits for them
     batch_dim      batches are cut along this dimension
     loss_scale     the step computes the gradient of loss_scale x the sum of all losses. None: 1 / (microbatches x
                    replicas), the gradient of their mean. You may set pipeline.loss_scale between steps
@@ -74,17 +80,21 @@ class Pipeline(Actions):
 
     _bytes = None  # {chunk: dps.torch._memory.Bytes}, from the first step that trains
 
-    def __init__(self, program, stages, loss_fn=None, group=None, rank_mapping=None, replicate_group=None, deadline=60,
-                 *, batch_dim=0, loss_scale=None, overlapped=None, gradient_ready=None, sum_copies=True, tied=None,
-                 device=None):
-        _group.start()
-        self.batch_dim, self.deadline = batch_dim, deadline
+    def __init__(self, program, stages, loss_fn=None, group=None, rank_mapping=None, replicate_group=None, deadline=300,
+                 *, patience=1800, batch_dim=0, loss_scale=None, overlapped=None, gradient_ready=None, sum_copies=True,
+                 tied=None, device=None):
+        start()
+        if not (deadline > 0 and patience > 0):
+            raise UsageError(f"deadline={deadline} and patience={patience} must be above 0 seconds")
+        # no wait for a message takes longer. The watch ends the step before
+        self.batch_dim, self._limit = batch_dim, deadline + patience
         self.loss_fn, self.gradient_ready, self.overlapped = loss_fn, gradient_ready, overlapped
         self.sum_copies, self.tied = sum_copies, list(tied or ())
         self._processes = _group.global_ranks(group)
         place = _group.place_in(self._processes)
-        self._store = _group.store_of(self._processes, "pipeline")
-        with Ready(dist.PrefixStore("ready", self._store), place, len(self._processes), rank_mapping is None) as ready:
+        self._default_store = _group.default_store(deadline, patience)
+        self._store = _group.store_of(self._default_store, self._processes, "pipeline")
+        with Ready(self._store.part("ready"), place, len(self._processes), rank_mapping is None) as ready:
             self.program = _checked(program)
             self.rank = _group.program_rank(program, self._processes, rank_mapping)
             self._process_of = _inverse(rank_mapping, program.ranks)
@@ -100,9 +110,9 @@ class Pipeline(Actions):
             self.device = self._device_of_parameters() if device is None else torch.device(device)
             self._through_nccl = _nccl.Communicator.serves(self.device, group)
             weights = weights_of(self.plan.chunks, [w.inside for w in self._wrapped]) if tied is None else []
-        ready.wait(program, weights, deadline)
+        ready.wait(program, weights)
         try:
-            self._connect(replicas)
+            self._connect(replicas, deadline, patience)
         except (RuntimeError, OSError) as error:
             raise PipelineError(f"rank {self.rank} cannot connect to the other ranks: {error}") from error
         self._slots = [None] * program.rank(self.rank).slots["message"]
@@ -116,8 +126,7 @@ class Pipeline(Actions):
         # the results of _run() of the last steps that trained (of a forward-only program: of its last steps)
         self._recorded = deque(maxlen=_RECORDED)
         self._traces = 0
-        self._agreement = Agreement(self.rank, program.ranks, program.microbatches,
-                                    partial(self._sum_over_ranks, where="the start of step()"))
+        self._agreement = Agreement(self.rank, program.ranks, program.microbatches, self._sum_at_start)
         self._shared = ()  # what share() was given since the last step, if digests are compared
 
     def _name(self, chunk):
@@ -152,6 +161,7 @@ class Pipeline(Actions):
     def gradient_norm(self):
         """The norm of the gradient of the whole pipeline, after step(): a number, the same on all ranks. All ranks must
         call this. Each parameter counts once, also if several ranks have copies of its stage, or if it is tied."""
+        self._check_failed()
         total = sum_of_squares(counted_parameters(self.program, self.rank, self.plan.chunks, self.modules, self.tied))
         self._sum_over_ranks(total, "gradient_norm()")
         return total.sqrt().item()
@@ -169,27 +179,34 @@ class Pipeline(Actions):
 
     # --- connections ---
 
-    def _connect(self, replicas):
+    def _connect(self, replicas, deadline, patience):
         store = self._store
+        # _counts: how many steps have begun, and how often this rank has forgotten the forms of messages
+        self._counts = [0, 0]
+        self._failures = Failures(store.part("failures"), self.rank, weakref.WeakMethod(self._close))
+        self._watch = Watch(store.part("watch"), self._failures, deadline, patience)
         self._groups = []
-        self._messages = _group.connect(self._processes, dist.PrefixStore("messages", store), self.deadline)
+        self._messages = _group.connect(self._processes, store.part("messages"), self._limit)
         self._groups.append((self._messages, self._processes))
         names = {process: f"rank {rank}" for rank, process in enumerate(self._process_of)}
-        outgoing, incoming = self._connect_nccl(dist.PrefixStore("nccl", store))
+        outgoing, incoming = self._connect_nccl(store.part("nccl"))
         self._in_order = [*outgoing.values(), *incoming.values()]
         peers = {self._process_of[peer] for peer in self.plan.peers} - {*outgoing, *incoming}
-        self._links = _links.connect(dist.PrefixStore("links", store), self._processes.index(dist.get_rank()), peers,
-                                     names, self.deadline)
+        self._links = _links.connect(store.part("links"), self._processes.index(dist.get_rank()), peers,
+                                     names, self._limit)
         self._exchanges = {mode: Exchange(self._messages, self._links, names, self.device, outgoing, incoming)
                            for mode in (True, False)}
-        self._failures = Failures(dist.PrefixStore("failures", store), self.rank, self.program.ranks, self._close,
-                                  is_silent=bool(self._in_order))
-        steps = _nccl.Steps(dist.PrefixStore("steps", store), self.rank, self.program.ranks)
+        steps = _nccl.Steps(store.part("steps"), self.rank, self.program.ranks)
         self._steps = [steps] if self._in_order else []
         if not self._in_order:
             steps.give_up()
-        self._sums = self._make_sums(replicas, store)
-        self._leave = weakref.finalize(self, _nccl.leave, self._in_order, self._steps, self.deadline, os.getpid())
+        self._sums, every = self._make_sums(replicas, store)
+        self._leave = weakref.finalize(self, _nccl.leave, self._in_order, self._steps, self._limit, os.getpid())
+        weakref.finalize(self, self._watch.ended.set)
+        others = {**{process: f"process {process}" for process in every},
+                  **{self._processes[place]: f"rank {rank}" for rank, place in enumerate(self._process_of)}}
+        del others[dist.get_rank()]
+        self._watch.start(self.program.ranks, self._default_store.part("dps/alive"), dist.get_rank(), others)
 
     def _connect_nccl(self, store):
         me, routes = self._processes.index(dist.get_rank()), set()
@@ -197,11 +214,11 @@ class Pipeline(Actions):
             if action.instruction.peer is not None:
                 peer = self._process_of[action.instruction.peer]
                 routes.add((me, peer) if action.instruction.opcode.startswith("SEND") else (peer, me))
-        return _nccl.connect(store, me, routes, self._through_nccl, self.device, self.deadline)
+        return _nccl.connect(store, me, routes, self._through_nccl, self.device, self._limit)
 
     def _make_sums(self, replicas, store):
-        """For each chunk, its GradientSum: over all replicas and, with sum_copies, over all copies of its stage.
-        replicas: the processes of replicate_group."""
+        """Returns (sums, the processes of all replicas). sums: for each chunk, its GradientSum over all replicas and,
+        with sum_copies, over all copies of its stage. replicas: the processes of replicate_group."""
         every = self._replicas_of_chunks(replicas, store)
         order = [a.instruction.chunk for a in self.plan.training if a.instruction.opcode == "REDUCE"]
         self._owned = partial(owned_parameters, self.modules, order)
@@ -212,7 +229,7 @@ class Pipeline(Actions):
             members = sorted({process for copy in copies for process in every[copy]})
             name = group if group is not None else f"chunk {chunk}"
             sums[chunk] = self._make_sum(members, name, chunk, parameters[chunk])
-        return sums
+        return sums, sorted({process for members in every.values() for process in members})
 
     def _replicas_of_chunks(self, replicas, store):
         """{(rank, chunk): the processes that run this chunk, one in each replica}, of all ranks."""
@@ -227,20 +244,20 @@ class Pipeline(Actions):
 
     def _make_sum(self, members, name, chunk, parameters):
         place, size = members.index(dist.get_rank()), len(members)
-        store = _group.store_of(members, f"sum {name}")
+        store = _group.store_of(self._default_store, members, f"sum {name}")
         copies = Copies(self.modules[chunk], f"stage {self.plan.chunks[chunk].stage}",
-                        dist.PrefixStore("copies", store), members, place, self.deadline)
+                        store.part("copies"), members, place)
         total = GradientSum(self._wrapped[chunk], parameters, copies, None)
         if size == 1:
             return total
-        copies.check("made a Pipeline")
+        copies.check("made no Pipeline")
         serves = self._through_nccl and all(p.device.type == self.device.type for p in parameters)
-        total.group = _nccl.connect_sum(dist.PrefixStore("nccl", store), place, size, serves, self.device, self.deadline)
+        total.group = _nccl.connect_sum(store.part("nccl"), place, size, serves, self.device, self._limit)
         if total.group is not None:
             self._in_order.append(total.group)
-            self._steps.append(_nccl.Steps(dist.PrefixStore("steps", store), place, size))
+            self._steps.append(_nccl.Steps(store.part("steps"), place, size))
         else:
-            total.group = _group.connect(members, store, self.deadline)
+            total.group = _group.connect(members, store, self._limit)
             self._groups.append((total.group, members))
         copies.begin_equal(total.group)
         return total
@@ -315,8 +332,10 @@ class Pipeline(Actions):
     # --- a step ---
 
     def forget_shapes(self):
-        """Forgets the shapes of messages, which the next step learns again. Call it on all ranks before a step with
-        other shapes."""
+        """Forgets the forms of messages (how many tensors, their shapes and dtypes, and which of them require a
+        gradient), which the next step learns again. Call it on all ranks before a step with other forms; freezing or
+        unfreezing the parameters of a stage changes them too."""
+        self._counts[1] += 1
         self._runs.clear()
         for exchange in self._exchanges.values():
             exchange.forms.clear()
@@ -339,10 +358,13 @@ class Pipeline(Actions):
         Returns (losses, outputs). losses: the losses of the microbatches self.plan.ends, in this order; None if this
         rank computed no loss. outputs: with return_outputs, the outputs of these microbatches, joined along batch_dim;
         otherwise, and on ranks without the last stage, None."""
-        if self._failures.words:
-            raise PipelineError(f"this pipeline has failed and cannot be used any more: {self._failures.words}")
+        self._check_failed()
         mode = torch.is_grad_enabled() and not self.program.is_forward_only
-        self._begin(mode, inputs, target, return_outputs, arguments)
+        try:
+            self._begin(mode, inputs, target, return_outputs, arguments)
+        except BaseException as error:
+            self._failures.stage_raised("step()", error)
+            raise
         actions_and_functions = self._runs.get(mode) or self._first_run(mode)
         with torch.set_grad_enabled(mode):
             recorded = self._run(*actions_and_functions, mode)
@@ -356,6 +378,10 @@ class Pipeline(Actions):
         if mode or self.program.is_forward_only:
             self._recorded.append(recorded)
         return self._results()
+
+    def _check_failed(self):
+        if self._failures.words:
+            raise PipelineError(f"this pipeline has failed and cannot be used any more: {self._failures.words}")
 
     def _first_run(self, mode):
         """(actions, functions) of a step that learns shapes. If the step trains, it also measures the memory."""
@@ -405,11 +431,19 @@ class Pipeline(Actions):
         self._shared = ()
         return given
 
-    def _sum_over_ranks(self, tensor, where):
+    def _sum_at_start(self, tensor):
+        self._sum_over_ranks(tensor, "the start of step()", self._counts[0] + 1, self._counts[1])
+
+    def _sum_over_ranks(self, tensor, where, step=0, forgotten=0):
+        """Sums a tensor over the ranks, in place. step, forgotten: what the watch asks (dps.torch._watch.Watch.at)."""
+        now = step, forgotten, time.monotonic(), f"at {where}", True
+        self._watch.at = lambda: now
         try:
             Sum(tensor, lambda each: self._messages.allreduce([each])).wait()
         except RuntimeError as error:
-            raise self._failures.message_failed(where, "another rank", self.deadline, error) from None
+            raise self._failures.message_failed(where, "another rank", error) from None
+        finally:
+            self._watch.at = None
 
     def _run(self, actions, functions, mode):
         """Calls the functions of the actions one after the other. Returns (actions, times, self._middles): times[0] is
@@ -417,6 +451,8 @@ class Pipeline(Actions):
         self._middles = {}
         clock = time.perf_counter
         times = []
+        self._counts[0] += 1
+        self._watch.at = partial(_at, *self._counts, self.program, actions, times)
         try:
             if mode:
                 self._begin_sums()
@@ -427,19 +463,14 @@ class Pipeline(Actions):
             if mode:
                 self._sum_tied()
         except MessageFailed as error:
-            where = self._where(actions, len(times) - 1)
-            raise self._failures.message_failed(where, error.other, self.deadline, error) from None
+            where = _where(self.program, actions, len(times) - 1)
+            raise self._failures.message_failed(where, error.other, error) from None
         except BaseException as error:
-            self._failures.stage_raised(self._where(actions, len(times) - 1), error)
+            self._failures.stage_raised(_where(self.program, actions, len(times) - 1), error)
             raise
+        finally:
+            self._watch.at = None
         return actions, times, self._middles
-
-    def _where(self, actions, at):
-        if at < 0:
-            return "the start of step()"
-        if at == len(actions):
-            return "the sum of the gradients of tied parameters"
-        return f"{actions[at].name} (line {actions[at].instruction.line} of {self.program.source})"
 
     def _begin_sums(self):
         self._check_tied()
@@ -465,11 +496,18 @@ class Pipeline(Actions):
     def _sum_tied(self):
         fill_gradients(parameter for parameter, _ in self.tied)
         for parameter, group in self._tied_here():
-            total = Sum(local(parameter.grad), partial(dist.all_reduce, group=group, async_op=True))
+            self._await_tied(Sum(local(parameter.grad), partial(dist.all_reduce, group=group, async_op=True)))
+
+    def _await_tied(self, total):
+        """Waits for a sum over a group of the user, which _close() does not close."""
+        until = time.monotonic() + self._limit
+        while True:
             try:
-                total.wait(timedelta(seconds=self.deadline))
+                return total.wait(timedelta(seconds=_LOOK))
             except RuntimeError as error:
-                raise MessageFailed("another rank that shares a tied parameter", error) from None
+                is_over = self._failures.words or time.monotonic() > until
+                if is_over or "timed out" not in str(error).lower():
+                    raise MessageFailed("another rank that shares a tied parameter", error) from None
 
     def _results(self):
         step, ends = self._step, self.plan.ends
@@ -480,6 +518,21 @@ class Pipeline(Actions):
         outputs = _batch.together([step.outputs[m] for m in ends], self.batch_dim) if step.outputs else None
         step.inputs = step.targets = step.arguments = step.outputs = None
         return losses, outputs
+
+
+def _where(program, actions, at):
+    if at < 0:
+        return "the start of step()"
+    if at == len(actions):
+        return "the sum of the gradients of tied parameters"
+    return f"{actions[at].name} (line {actions[at].instruction.line} of {program.source})"
+
+
+def _at(step, forgotten, program, actions, times):
+    """What the watch asks (dps.torch._watch.Watch.at)."""
+    done = len(times) - 1
+    waits = done in (-1, len(actions)) or actions[done].instruction.opcode.startswith(("SEND", "RECEIVE", "WAIT", "REDUCE"))
+    return step, forgotten, done, "at " + _where(program, actions, done), waits
 
 
 def _spans(actions, times, middles):

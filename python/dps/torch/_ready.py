@@ -5,10 +5,10 @@ that nobody makes."""
 import hashlib
 import json
 import time
-from datetime import timedelta
 
 from .._errors import UsageError
-from ._failure import STORE_ENDED, PipelineError
+from ._failure import PipelineError
+from ._limit import store_says
 from ._ties import Weight, tie_of
 
 _LOOK = 0.02  # most seconds between two looks at the store
@@ -18,7 +18,7 @@ class Ready:
     """A `with` block in which this process prepares what it needs to connect. If the block raises an error, the store
     gets the reason, and wait() of the other processes raises it.
 
-    store      a store of torch.distributed whose keys only this pipeline uses
+    store      a dps.torch._limit.Store whose keys only this pipeline uses
     place      the number of this process in the group of the pipeline, which has `count` processes
     is_rank    whether the number of each process is its rank in the program, so that errors may name ranks"""
 
@@ -32,34 +32,35 @@ class Ready:
     def __exit__(self, _kind, error, _trace):
         if error is not None:
             try:
-                self.store.set("refusal", f"{self.names[self.place]} made no Pipeline: {type(error).__name__}: {error}")
-                self.store.add("refused", 1)
+                self.store.first("refusal", f"{self.names[self.place]} made no Pipeline: {type(error).__name__}: "
+                                            f"{error}")
             except RuntimeError:  # the store cannot be reached; this process raises `error` all the same
                 pass
 
-    def wait(self, program, weights, deadline):
+    def wait(self, program, weights):
         """Waits until all processes are ready with the same program. weights: those of this process that may be tied
         (dps.torch._ties). Raises PipelineError if the block of a process has raised an error, if a process is not ready
-        after `deadline` seconds, or if the store fails; UsageError if programs differ, or weights seem to be tied."""
+        after store.patience seconds, or if the store fails; UsageError if programs differ, or weights seem to be
+        tied."""
         try:
             self.store.set(f"weights {self.place}", json.dumps(weights))
-            self._wait(hashlib.sha256(bytes(program)).digest(), deadline)
-            self._find_ties(deadline)
+            self._wait(hashlib.sha256(bytes(program)).digest())
+            self._find_ties()
         except PipelineError:
             raise
         except RuntimeError as error:
-            raise PipelineError(f"{STORE_ENDED}: {error}") from None
+            raise PipelineError(store_says(error)) from None
 
-    def _wait(self, mine, deadline):
+    def _wait(self, mine):
         self.store.set(f"program {self.place}", mine)
         self.store.add(f"ready {self.place}", 1)
         self.store.add("ready", 1)
-        until, pause = time.monotonic() + deadline, 0.001
+        until, pause = time.monotonic() + self.store.patience, 0.001
         while self.store.add("ready", 0) < len(self.names):
-            if self.store.add("refused", 0):
+            if self.store.add("refusal is set", 0):
                 raise PipelineError(self.store.get("refusal").decode())
             if time.monotonic() > until:
-                raise PipelineError(self._late(deadline))
+                raise PipelineError(self._late())
             time.sleep(pause)
             pause = min(2 * pause, _LOOK)
         for place, name in enumerate(self.names):
@@ -67,20 +68,19 @@ class Ready:
                 raise UsageError(f"{self.names[self.place]} and {name} have different programs: compile the same "
                                  "schedule for the same ranks, microbatches, parameters and costs on all ranks")
 
-    def _find_ties(self, deadline):
+    def _find_ties(self):
         if self.place == 0:
             ranks = [[Weight(*weight) for weight in json.loads(self.store.get(f"weights {place}").decode())]
                      for place in range(len(self.names))]
             self.store.set("tie", " and ".join(f"`{weight.name}` of stage {weight.stage} on {self.names[place]}"
                                                for place, weight in tie_of(ranks) or ()))
-        self.store.wait(["tie"], timedelta(seconds=deadline))
         found = self.store.get("tie").decode()
         if found:
             raise UsageError(f"{found} begin with the same random numbers, as tied weights do. If they are one weight, "
                              "give their ranks tied=[(parameter, group)], or let the stages share the parameter if one "
                              "rank has both; if not, give all ranks tied=[]")
 
-    def _late(self, deadline):
+    def _late(self):
         late = [name for place, name in enumerate(self.names) if self.store.add(f"ready {place}", 0) == 0]
-        return (f"{' and '.join(late)} made no Pipeline within {deadline:g} s, which is the deadline of "
-                f"{self.names[self.place]}: did it end, or does it need a longer deadline?")
+        return (f"{' and '.join(late)} made no Pipeline within {self.store.patience:g} s (Pipeline(patience="
+                f"{self.store.patience:g}) of {self.names[self.place]})")

@@ -5,14 +5,14 @@ parts."""
 
 import json
 import time
-from datetime import timedelta
 from itertools import zip_longest
 from operator import is_not
 
 import torch
 
 from .._errors import UsageError
-from ._failure import STORE_ENDED, MessageFailed
+from ._failure import MessageFailed
+from ._limit import store_says
 from ._links import HOST
 from ._nccl import bytes_of
 from ._wrapped import local
@@ -52,27 +52,26 @@ class Copies:
     stage     the name of the stage in errors
     members   the global ranks of these processes; this process is members[place]"""
 
-    def __init__(self, module, stage, store, members, place, deadline):
+    def __init__(self, module, stage, store, members, place):
         self.module, self.stage, self.store, self.members, self.place = module, stage, store, members, place
-        self.deadline, self.checks = deadline, 0
+        self.checks = 0
 
-    def check(self, done):
+    def check(self, lacks):
         """Raises UsageError unless the copies have parameters and buffers of the same shapes and dtypes. Raises
-        RuntimeError if another process does not call this within the deadline. done: what all of them have done."""
+        RuntimeError if another process does not call this within store.patience seconds; lacks: what it then lacks, in
+        words."""
         mine = [(name, list(local(t).shape), str(t.dtype)) for name, t in _tensors(self.module).items()]
         self.checks += 1
-        others = [process for process in self.members if process != self.members[self.place]]
         self.store.set(f"{self.checks} {self.members[self.place]}", json.dumps(mine))
-        begun = time.monotonic()
-        try:
-            self.store.wait([f"{self.checks} {other}" for other in others], timedelta(seconds=self.deadline))
-        except RuntimeError as error:
-            if time.monotonic() - begun < self.deadline / 2:
-                raise RuntimeError(f"{STORE_ENDED}: {error}") from None
-            names = " and ".join(f"process {other}" for other in others)
-            raise RuntimeError(f"{self.stage} is also on {names}; not all {done} within {self.deadline:g} s") from None
-        for other in others:
-            theirs = [tuple(tensor) for tensor in json.loads(self.store.get(f"{self.checks} {other}").decode())]
+        begun, patience = time.monotonic(), self.store.patience
+        for other in self.members:
+            try:
+                theirs = [tuple(tensor) for tensor in json.loads(self.store.get(f"{self.checks} {other}").decode())]
+            except RuntimeError as error:
+                if time.monotonic() - begun < patience / 2:
+                    raise RuntimeError(store_says(error)) from None
+                raise RuntimeError(f"{self.stage} is also on process {other}, which {lacks} within {patience:g} s "
+                                   f"(Pipeline(patience={patience:g}))") from None
             for here, there in zip_longest(mine, theirs):
                 if here is None or there is None or here[1:] != there[1:]:
                     raise UsageError(f"{self.stage} has {_described(here)} on process {self.members[self.place]}, and "
@@ -174,7 +173,7 @@ class GradientSum:
         self.wrapped.begin()
         if self.group is not None:
             if len(parameters) != len(self.parameters) or any(map(is_not, parameters, self.parameters)):
-                self.copies.check("replaced its parameters")
+                self.copies.check("has not replaced its parameters")
                 self.copies.begin_equal(self.group)
                 self.parameters = parameters
             self.trained = [p for p in self.parameters if p.requires_grad]

@@ -38,16 +38,22 @@ def main():
     refused("each of the ranks 0 to 1 once", dps.torch.Pipeline, program, two, rank_mapping=[0, 0])
     refused("pipedream updates weights within the step", dps.torch.Pipeline,
             dps.compile(dps.schedule("pipedream"), ranks=2, microbatches=4), two[:1])
-    pipeline = dps.torch.Pipeline(program, two, nn.functional.mse_loss)
     x = torch.randn(8, 4)
-    if dist.get_rank() == 0:
-        refused("needs their inputs", pipeline.step)
-        refused("needs their target", pipeline.step, x)
-        refused("input 0 has shape [3, 4]: the size of dimension 0 must be at least 4, 1 for each microbatch whose "
-                "first stage is on this rank", pipeline.step, x[:3], target=x)
-        refused("input 0 is a list of length 2; it must have length 4, a part for each microbatch whose first stage",
-                pipeline.step, [x, x], target=x)
-        refused("input 0 is a dict; it must be a tensor, or a list or tuple", pipeline.step, {"x": x}, target=x)
+    for words, given, target in (
+            ("needs their inputs", (), None), ("needs their target", (x,), None),
+            ("input 0 has shape [3, 4]: the size of dimension 0 must be at least 4, 1 for each microbatch whose first "
+             "stage is on this rank", (x[:3],), x),
+            ("input 0 is a list of length 2; it must have length 4, a part for each microbatch whose first stage",
+             ([x, x],), x),
+            ("input 0 is a dict; it must be a tensor, or a list or tuple", ({"x": x},), x)):
+        pipeline = dps.torch.Pipeline(program, two, nn.functional.mse_loss)
+        if dist.get_rank() == 0:
+            refused(words, pipeline.step, *given, target=target)
+        else:
+            failed(pipeline.step)
+    for name in ("deadline", "patience"):
+        refused("must be above 0 seconds", dps.torch.Pipeline, program, two, **{name: float("nan")})
+    pipeline = dps.torch.Pipeline(program, two, nn.functional.mse_loss)
     refused("trace() needs 1 step", pipeline.trace, "t.json")
     losses, _ = pipeline.step(x, target=x)
     assert (losses is None) == (dist.get_rank() == 1)
@@ -382,14 +388,14 @@ def replaced_parameters():
         found = [None] * 2
         dist.all_gather_object(found, [p.tolist() for p in (*first.parameters(), *second.parameters())])
         assert found[0] == found[1], (turn, found)
-    pipeline.deadline = pipeline._sums[0].copies.deadline = 2
+    pipeline._sums[0].copies.store.patience = 2
     if rank == 0:
         first[1] = nn.Linear(4, 4).double()
     try:
         pipeline.step(given, target=targets)
     except (RuntimeError, dps.torch.PipelineError) as error:
         assert "rank 0 failed in the start of step()" in str(error) if rank else (
-            "not all replaced its parameters within 2 s" in str(error)), error
+            "which has not replaced its parameters within 2 s" in str(error)), error
     else:
         raise AssertionError("no failure")
     lost = nn.Parameter(torch.zeros(3))

@@ -1,5 +1,7 @@
-"""One of three ranks. In a second step, the stage of rank 1 gives outputs of another dtype, or another number of them.
-Prints what step() raises."""
+"""One of three ranks. In a second step, the stage of rank 1 gives other outputs, rank 1 alone has forgotten the shapes,
+or rank 0 gives step() a wrong argument. Prints what step() raises."""
+
+import time
 
 import torch
 import torch.distributed as dist
@@ -8,7 +10,10 @@ from torch import nn
 import dps
 import dps.torch
 
-CHANGES = {"dtype": lambda y: y.double(), "more": lambda y: (y, y), "none": lambda y: ()}
+CHANGES = {"dtype": lambda y: y.double(), "more": lambda y: (y, y), "none": lambda y: (),
+           "frozen": lambda y: y.detach(), "both": lambda y: torch.cat([y, y[:, :1]], 1).double(), "one": None,
+           "argument": None}
+LONG = 300  # seconds; no failure here needs a limit
 
 
 class Changing(nn.Linear):
@@ -28,14 +33,17 @@ def main():
     x = torch.linspace(0, 1, 32).reshape(8, 4)
     for how, change in CHANGES.items():
         module = Changing(4, 4)
-        pipeline = dps.torch.Pipeline(program, [module], nn.functional.mse_loss)
+        pipeline = dps.torch.Pipeline(program, [module], nn.functional.mse_loss, deadline=LONG / 10, patience=LONG)
         pipeline.step(x, target=x)
-        module.change = change if rank == 1 else None
+        module.change, begun = change if rank == 1 else None, time.monotonic()
+        if how == "one" and rank == 1:
+            pipeline.forget_shapes()
         try:
-            pipeline.step(x, target=x)
+            pipeline.step(x[:3] if how == "argument" and rank == 0 else x, target=x)
             print(f"{how}: no failure", flush=True)
         except Exception as error:
             print(f"{how}: {type(error).__name__}: {error}", flush=True)
+        assert time.monotonic() - begun < LONG / 2, how
         dist.barrier()
 
 

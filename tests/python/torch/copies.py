@@ -67,7 +67,7 @@ def main():
         program = dps.compile(dps.schedule("1f1b"), ranks=2, microbatches=8)
         try:
             dps.torch.Pipeline(program, lambda _: Stage(), group=pipelines[0], replicate_group=replicas[place],
-                               deadline=1)
+                               patience=1)
         except dps.torch.PipelineError as error:
             print(error, flush=True)
     dist.barrier()

@@ -94,6 +94,18 @@ def compare(kind, stages, placed, x, label, both_ways):
     assert loss is None or torch.equal(loss, label(losses)) and is_near(made, label(outputs))
 
 
+def other_sizes():
+    """The program says other shapes, then another dtype, between steps of one DualPipeV."""
+    rank, pipe = dist.get_rank(), DualPipeV(nn.ModuleList(nn.Tanh() for _ in range(2)))
+    for rows, dtype in ((3, torch.float32), (5, torch.float32), (5, torch.float64), (3, torch.float64)):
+        set_p2p_tensor_shapes([(rows, WIDTH)])
+        set_p2p_tensor_dtype(dtype)
+        x = torch.randn(CHUNKS * rows, WIDTH, dtype=dtype) if rank == 0 else None
+        for _ in range(2):
+            loss, made = pipe.step(x, num_chunks=CHUNKS, criterion=criterion, labels=(x,), return_outputs=True)
+            assert rank or torch.equal(made, x.tanh().tanh().tanh().tanh())
+
+
 def sum_copies(mine, rank, ranks):
     """Sums the gradients of both copies of each stage, which DualPipe leaves to its caller. The other copy of a rank's
     first stage is the second stage of the opposite rank."""
@@ -113,6 +125,7 @@ def main():
             lambda t: None if half is None else t.chunk(2)[1 - half], True)
     compare(DualPipeV, 2 * ranks, (rank, 2 * ranks - 1 - rank), lambda t: t if rank == 0 else None,
             lambda t: t if rank == 0 else None, False)
+    other_sizes()
 
 
 main()

@@ -68,7 +68,7 @@ def run(schedule, ranks, microbatches, kind, group, ends):
     rank, model = dist.get_rank(group), Model(kind, program.stages, microbatches)
     modules = [copy.deepcopy(model.stages[c.stage]) for c in program.rank(rank).chunks]
     tied = tie(program, rank, modules, ends) if kind == "tied" else ()
-    pipeline = dps.torch.Pipeline(program, modules, loss_fn=model.loss, group=group, deadline=60, tied=tied)
+    pipeline = dps.torch.Pipeline(program, modules, loss_fn=model.loss, group=group, tied=tied)
     plan, pipeline._held = pipeline.plan, Held()
     inputs = [part(x, plan.given, microbatches) for x in model.inputs] if plan.given else []
     target = part(model.target, plan.ends, microbatches)

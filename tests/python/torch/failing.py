@@ -14,14 +14,12 @@ import dps
 import dps.torch
 import in_order
 
-# Deadlines in seconds. SHORT is for the failures that are noticed only at the deadline:
-# - a rank stays in a pass;
-# - a rank fails while others sum tied parameters, over a group of the user, which dps.torch does not close;
-# - a rank dies, and messages go as through NCCL (--in-order).
+# Seconds. SHORT is for the failures that are noticed only then:
+# - patience: a rank stays in a pass;
+# - deadline: a rank dies, and messages go as through NCCL (--in-order).
 # LONG is for all other failures. They must end the step long before it.
 SHORT, LONG = 6, 100
 IN_ORDER = "--in-order" in sys.argv
-LATE = {"stays", "dies"} if IN_ORDER else {"stays"}
 
 
 class Failing(nn.Module):
@@ -51,8 +49,10 @@ def fail(how, steps):
     rank = dist.get_rank()
     program = dps.compile(dps.schedule("1f1b"), ranks=dist.get_world_size(), microbatches=4)
     module = Failing(how) if rank == 1 else nn.Linear(4, 4)
-    pipeline = dps.torch.Pipeline(program, [module], nn.functional.mse_loss, deadline=SHORT if how in LATE else LONG)
-    ended = dist.PrefixStore(how, pipeline._store)
+    pipeline = dps.torch.Pipeline(program, [module], nn.functional.mse_loss,
+                                  deadline=SHORT if how == "dies" and IN_ORDER else LONG,
+                                  patience=SHORT if how == "stays" else LONG)
+    ended = pipeline._store.part(how)
     module.others_ended = lambda: ended.add("ended", 0) == 2
     x = torch.linspace(0, 1, 32).reshape(8, 4)
     pipeline.step(x, target=x)
@@ -80,7 +80,7 @@ def fail_before_tied():
     program = dps.compile(dps.schedule("1f1b"), ranks=dist.get_world_size(), microbatches=4)
     module, unused = nn.Linear(4, 4), nn.Parameter(torch.ones(4))
     module.unused = unused
-    pipeline = dps.torch.Pipeline(program, [module], nn.functional.mse_loss, deadline=SHORT,
+    pipeline = dps.torch.Pipeline(program, [module], nn.functional.mse_loss, deadline=LONG, patience=LONG,
                                   tied=[(unused, dist.new_group())])
     x = torch.linspace(0, 1, 32).reshape(8, 4)
     pipeline.step(x, target=x)

@@ -181,7 +181,7 @@ class Replicas(Ranks):
             if rank in (0, 3):
                 self.assertIn(f"stage 3 has {first}, and {second}: copies of a stage need the same", output)
             if rank < 2:
-                self.assertIn(f"stage {rank} is also on process {rank + 2}; not all made a Pipeline within 1 s", output)
+                self.assertIn(f"stage {rank} is also on process {rank + 2}, which made no Pipeline within 1 s", output)
 
 
 class Ties(unittest.TestCase):
@@ -313,7 +313,7 @@ class Failures(Ranks):
         self.say_why(r"rank 1 has ended: its connection closed while rank [02]")
 
     def test_in_the_order_of_nccl(self):
-        self.say_why(r".* for 6 s, which is the deadline; rank 1 did not wait: .* or ended", "--in-order")
+        self.say_why(r"rank 1 gave no sign of life for 6 s \(Pipeline\(deadline=6\)\): stopped, ended, ", "--in-order")
 
     def say_why(self, words_of_death, *arguments):
         results = launch(str(HERE / "failing.py"), 3, arguments)
@@ -321,8 +321,7 @@ class Failures(Ranks):
         for rank, (_, output) in enumerate(results):
             self.assertNotRegex(output, "too late|no failure|Traceback")
             there = rank == 1
-            shape = (r"the stage returns \[1, 4\] float32 for this microbatch, but the shapes learnt for it are "
-                     r"\[2, 4\] float32")
+            shape = r"stage 1, microbatch 2 to rank 2: tensor 0 with shape \[1, 4\] instead of \[2, 4\]\."
             where = r"PipelineError: rank 1 failed in {} \(line \d+ of 1f1b.dps\): "
             self.assertRegex(output, "shape: " + ("" if there else where.format("1SEND_F2")) + "UsageError: " + shape)
             self.assertRegex(output, "raises: " + ("" if there else where.format("1F2")) + "ArithmeticError: this")
@@ -330,17 +329,24 @@ class Failures(Ranks):
                                      "rank 1 failed in 1F2")
             sums = where.format("wait_reduce of stage 1")
             self.assertRegex(output, "tied: " + ("" if there else sums) + "ArithmeticError: rank 1")
-            self.assertRegex(output, "stays: PipelineError: .* for 6 s, which is the deadline; rank 1 did not wait")
+            self.assertRegex(output, r"stays: PipelineError: rank [02] was at 1?.* for 6 s \(Pipeline\(patience=6\)\); "
+                                     r"rank 1 was at 1F2 \(line \d+ of 1f1b.dps\)")
             if not there:
                 self.assertRegex(output, "dies: PipelineError: " + words_of_death)
 
     def test_outputs_change(self):
         for rank, output in enumerate(self.run_ranks("changing.py", 3)):
             where = "" if rank == 1 else r"PipelineError: rank 1 failed in 1SEND_F0 \(line \d+ of 1f1b.dps\): "
-            for how, form in (("dtype", r"\[2, 4\] float64"), ("none", "no tensors"),
-                              ("more", r"\[2, 4\] float32, \[2, 4\] float32")):
-                self.assertRegex(output, rf"{how}: {where}UsageError: the stage returns {form} for this microbatch, "
-                                         r"but the shapes learnt for it are \[2, 4\] float32")
+            for how, form in (("dtype", "tensor 0 with dtype float64 instead of float32"),
+                              ("none", "0 tensors instead of 1"), ("more", "2 tensors instead of 1"),
+                              ("frozen", "tensor 0 with requires_grad False instead of True"),
+                              ("both", r"tensor 0 with shape \[2, 5\] instead of \[2, 4\], dtype float64 instead of")):
+                self.assertRegex(output, rf"{how}: {where}UsageError: stage 1, microbatch 0 to rank 2: {form}")
+            self.assertRegex(output, r"one: PipelineError: rank [012] has called forget_shapes\(\) (once|0 times) "
+                                     r"before step 2, and rank [012] (once|0 times): all ranks must")
+            self.assertRegex(output, "argument: " + ("UsageError" if rank == 0 else
+                                                     r"PipelineError: rank 0 failed in step\(\): UsageError") +
+                                     r": input 0 has shape \[3, 4\]")
 
     def test_before_the_first_step(self):
         results = launch(str(HERE / "unready.py"), 3)
@@ -354,8 +360,60 @@ class Failures(Ranks):
             other = 0 if rank == 1 else 1
             self.assertRegex(output, f"program: UsageError: rank {rank} and rank {other} have different programs")
             if rank != 1:
-                self.assertRegex(output, "ended: PipelineError: rank 1 made no Pipeline within 4 s")
+                self.assertRegex(output, r"ended: PipelineError: rank 1 made no Pipeline within 4 s \(.*patience=4\)")
         self.assertRegex(results[2][1], "store: PipelineError: the process that holds the store .* has ended")
+
+
+    def test_silent(self):
+        """A rank that is busy for longer than the deadline ends no step. If a process is stopped, the others end within
+        the deadline, say which, and so does the process when it goes on."""
+        with tempfile.TemporaryDirectory() as folder:
+            ways = [f"{rank} {how}" for rank in range(3) for how in ("in a step", "between steps")]
+            ways = ways if EVERYTHING else ways[::2]
+            for rank, output in enumerate(self.run_ranks("silent.py", 3, folder, *ways)):
+                self.assertNotRegex(output, "too late|no failure")
+                self.assertIn("busy: 3 steps", output)
+                for how in ways:
+                    words = f"rank {how[0]} gave no sign of life for 4 s"
+                    if how[0] == "0":  # the store is stopped as well, so the others cannot write the reason
+                        words = "process that holds the store .*rank 0.* is stopped|rank [12] has ended"
+                    self.assertRegex(output, f"{how}: .*({words})", (rank, output))
+
+
+@unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
+class Runs(unittest.TestCase):
+    def two_at_once(self, *command):
+        """Starts the script twice at the same time. The processes of each must meet each other."""
+        environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "MASTER_PORT")}
+        environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
+        runs = [subprocess.Popen(["timeout", "300", *command, sys.executable, HERE / "two_runs.py", number], text=True,
+                                 env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                for number in ("7", "9")]
+        for run, number in zip(runs, ("7", "9")):
+            output, _ = run.communicate()
+            self.assertIn(f"run {number} received {{{number}.0}}", output)
+            self.assertEqual(run.returncode, 0, output)
+
+    def test_one_machine(self):
+        for _ in range(30 if EVERYTHING else 2):
+            self.two_at_once("mpirun", "--oversubscribe", "-n", "2")
+
+    @unittest.skipUnless(EVERYTHING and os.geteuid() == 0 and shutil.which("ip"), "make test-torch, as root")
+    def test_two_machines(self):
+        self.two_at_once("unshare", "--mount", "--net", HERE / "two_machines.sh")
+
+    def test_other_run(self):
+        """A process that finds the store of another run is refused."""
+        run = "import os, dps.torch, torch.distributed as dist\nfrom dps.torch import _group\n" \
+              "store, state = dist.HashStore(), dist.distributed_c10d\n" \
+              "dist.init_process_group('gloo', store=store, rank=0, world_size=1)\n" \
+              "for os.environ['PMIX_NAMESPACE'] in 'aab':\n" \
+              "    _group.default_store(10, 10)\n    print('joined')\n"
+        environment = dict(os.environ, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="1")
+        ran = subprocess.run([sys.executable, "-c", run], env=environment, capture_output=True, text=True)
+        self.assertEqual(ran.stdout, "joined\njoined\n", ran.stderr)
+        self.assertIn("UsageError: this process belongs to run b, but the store of torch.distributed to run a",
+                      ran.stderr)
 
 
 class Calls(Ranks):

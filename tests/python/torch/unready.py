@@ -12,12 +12,12 @@ from torch import nn
 import dps
 import dps.torch
 
-SHORT, LONG = 4, 100  # deadlines in seconds; SHORT: of the failure that is noticed only at the deadline
+SHORT, LONG = 4, 100  # seconds; SHORT: for a process that makes no Pipeline
 
 
-def pipeline(stages=1, group=None, deadline=LONG, **numbers):
+def pipeline(stages=1, group=None, patience=LONG, **numbers):
     program = dps.compile(dps.schedule("1f1b"), **{"ranks": dist.get_world_size(group), "microbatches": 4, **numbers})
-    return dps.torch.Pipeline(program, [nn.Linear(4, 4)] * stages, nn.functional.mse_loss, group, deadline=deadline)
+    return dps.torch.Pipeline(program, [nn.Linear(4, 4)] * stages, nn.functional.mse_loss, group, patience=patience)
 
 
 def say(how, function):
@@ -41,7 +41,7 @@ def main():
     dist.barrier()
     if rank == 1:
         sys.exit()
-    say("ended", lambda: pipeline(deadline=SHORT))
+    say("ended", lambda: pipeline(patience=SHORT))
     made, x = pipeline(group=ends), torch.linspace(0, 1, 32).reshape(8, 4)
     made.step(x, target=x)
     if rank == 0:
