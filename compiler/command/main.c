@@ -234,7 +234,7 @@ static void note_unused(const Compilation *c)
 /* Prints a note if the order's SENDs come so late that they make it longer. */
 static void note_sends(const Compilation *c, double makespan)
 {
-    const double prompt = compilation_prompt_makespan(c);
+    const double prompt = c->schedule.has_messages ? compilation_prompt_makespan(c) : makespan;
     if (prompt < makespan)
         fprintf(stderr,
                 "dpc: note: %s: some SENDs come after later passes, which makes the makespan %g instead of %g; dprun "

@@ -111,18 +111,18 @@ static void select_passes(RankPasses *rank, const JoinRanges *ranges, Arena *are
 static void cut_passes(RankPasses *rank, Arena *arena)
 {
     uint32_t cut = 0;
-    int64_t time = 0;
+    double time = 0; /* ns */
     for (uint32_t i = 0; i + 1 < rank->count; i++) {
         Pass *pass = &rank->passes[i];
         if (pass->end <= pass[1].start)
             continue;
         cut++;
-        time += pass->end - pass[1].start;
+        time += (double)(pass->end - pass[1].start);
         pass->end = pass[1].start;
     }
     if (cut)
         rank->notes = arena_format(arena, "%scut by %.3f us in all: %s that lasted into the next one\n", rank->notes,
-                                   (double)time * 1e-3, counted(cut, "pass").text);
+                                   time * 1e-3, counted(cut, "pass").text);
 }
 
 static Status read_rank(RankPasses *rank, const KinetoMap *map, uint32_t number, Arena *arena, Error *error)

@@ -52,7 +52,7 @@ typedef struct KinetoTrace {
     size_t orphans;      /* number of kernels without a launch */
     size_t lost;         /* number of launches of kernels that are not in the trace */
     size_t cut;          /* number of kernels that lasted into the next one of their stream, and end at its start */
-    int64_t cut_time;    /* by how much the `cut` kernels together were cut, in ns */
+    double cut_time;     /* by how much the `cut` kernels together were cut, in ns */
     int64_t rank, world; /* rank and number of ranks, from distributedInfo; -1: not given */
     /* number of multiprocessors of the first device in the file; 0: not given, or not a possible number */
     uint32_t multiprocessors;

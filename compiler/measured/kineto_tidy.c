@@ -65,7 +65,7 @@ static void cut_kernels(KinetoTrace *trace)
             kernel->end <= next->start)
             continue;
         trace->cut++;
-        trace->cut_time += kernel->end - next->start;
+        trace->cut_time += (double)(kernel->end - next->start);
         kernel->end = next->start;
     }
 }
@@ -99,6 +99,6 @@ const char *kineto_notes(const KinetoTrace *trace, Arena *arena)
                              counted(trace->begun, "event").text);
     if (trace->cut)
         notes = arena_format(arena, "%scut by %.3f us in all: %s that lasted into the next kernel of the stream\n",
-                             notes, (double)trace->cut_time * 1e-3, counted(trace->cut, "kernel").text);
+                             notes, trace->cut_time * 1e-3, counted(trace->cut, "kernel").text);
     return notes;
 }
