@@ -33,6 +33,18 @@ typedef struct Solution {
     double largest_distinct;
 } Solution;
 
+/* The GPUs first_gpu to first_gpu + gpus - 1, which hold `count` experts with these loads. */
+static Domain domain_of(Layer *layer, uint32_t first_gpu, uint32_t gpus, const double *loads, uint32_t count)
+{
+    const uint32_t start = balance_first_slot(layer->shape, first_gpu);
+    uint32_t *first = arena_array(layer->arena, (size_t)gpus + 1, sizeof *first);
+    for (uint32_t g = 0; g <= gpus; g++)
+        first[g] = balance_first_slot(layer->shape, first_gpu + g) - start;
+    Domain domain = domain_new(count, loads, gpus, first, &layer->steps, layer->arena);
+    domain.distinct = layer->distinct;
+    return domain;
+}
+
 /* Places the `count` experts of one node. Writes the node's part of two placements of the layer, each [replicas]: the
    best one found, and into `distinct` the best one found without an expert twice on a GPU; if none was found,
    `distinct` gets some placement. */
@@ -42,13 +54,9 @@ static Solution solve_node(Layer *layer, uint32_t node, const uint32_t *experts,
     const uint32_t gpus = layer->shape->gpus / layer->shape->nodes;
     const uint32_t start = balance_first_slot(layer->shape, node * gpus);
     double *loads = arena_array(layer->arena, count, sizeof *loads);
-    uint32_t *first = arena_array(layer->arena, (size_t)gpus + 1, sizeof *first);
     for (uint32_t i = 0; i < count; i++)
         loads[i] = layer->loads[experts[i]];
-    for (uint32_t g = 0; g <= gpus; g++)
-        first[g] = balance_first_slot(layer->shape, node * gpus + g) - start;
-    Domain domain = domain_new(count, loads, gpus, first, &layer->steps, layer->arena);
-    domain.distinct = layer->distinct;
+    const Domain domain = domain_of(layer, node * gpus, gpus, loads, count);
     Filling any = filling_new(&domain, layer->arena), apart = filling_new(&domain, layer->arena);
     Solution solution = {.largest_distinct = INFINITY};
     solution.bound = domain_solve(&domain, &any, &apart, layer->arena);
@@ -108,20 +116,6 @@ static bool is_better(const Solution *one, const Solution *other)
            (!is_less(other->largest, one->largest) && has_duplicates(other) && !has_duplicates(one));
 }
 
-/* A lower bound of the largest load of the GPUs first_gpu to first_gpu + gpus - 1, which hold experts with these loads.
- */
-static double bound_of_gpus(Layer *layer, uint32_t first_gpu, uint32_t gpus, const double *loads, uint32_t count,
-                            double known)
-{
-    const uint32_t start = balance_first_slot(layer->shape, first_gpu);
-    uint32_t *first = arena_array(layer->arena, (size_t)gpus + 1, sizeof *first);
-    for (uint32_t g = 0; g <= gpus; g++)
-        first[g] = balance_first_slot(layer->shape, first_gpu + g) - start;
-    Domain domain = domain_new(count, loads, gpus, first, &layer->steps, layer->arena);
-    domain.distinct = layer->distinct;
-    return domain_bound(&domain, known, layer->arena);
-}
-
 typedef struct ExpertLoad {
     double load;
     uint32_t group;
@@ -141,7 +135,8 @@ static double bound_of_partitions(Layer *layer, double known)
     const BalanceShape *shape = layer->shape;
     const uint32_t gpus = shape->gpus / shape->nodes, size = shape->experts / shape->groups;
     const uint32_t count = shape->experts / shape->nodes, kinds = shape->replicas % shape->gpus ? shape->nodes : 1;
-    double bound = bound_of_gpus(layer, 0, shape->gpus, layer->loads, shape->experts, known);
+    const Domain all = domain_of(layer, 0, shape->gpus, layer->loads, shape->experts);
+    double bound = domain_bound(&all, known, layer->arena);
     double *loads = arena_array(layer->arena, count, sizeof *loads);
     ExpertLoad *sorted = arena_array(layer->arena, shape->experts, sizeof *sorted);
     for (uint32_t e = 0; e < shape->experts; e++)
@@ -154,8 +149,10 @@ static double bound_of_partitions(Layer *layer, double known)
         for (uint32_t i = 0; used < count; i++)
             if (sorted[i].group != group)
                 loads[used++] = sorted[i].load;
-        for (uint32_t node = 0; node < kinds && is_less(bound, of_group); node++)
-            of_group = fmin(of_group, bound_of_gpus(layer, node * gpus, gpus, loads, count, known));
+        for (uint32_t node = 0; node < kinds && is_less(bound, of_group); node++) {
+            const Domain domain = domain_of(layer, node * gpus, gpus, loads, count);
+            of_group = fmin(of_group, domain_bound(&domain, known, layer->arena));
+        }
         bound = larger_of(bound, of_group);
     }
     return bound;
@@ -252,7 +249,7 @@ static Status place_from(const BalanceShape *shape, const BalanceRequest *reques
                    doubles = balance_duplicates(shape, from, arena);
     const uint32_t others = balance_moves(shape, from, anew, arena);
     if (others <= request->moves &&
-        (other > balance + alike || published > balance || (others < moves && other > balance - alike))) {
+        (other > balance + alike || is_less(balance, published) || (others < moves && other > balance - alike))) {
         memcpy(placement, anew, bytes);
         balance = other;
     }

@@ -29,17 +29,10 @@ TAKE(method)
     return STATUS_OK;
 }
 
-TAKE(csv)
+TAKE(format)
 {
-    (void)option, (void)value, (void)arena, (void)error;
-    ((BalanceOptions *)target)->format = BALANCE_CSV;
-    return STATUS_OK;
-}
-
-TAKE(json)
-{
-    (void)option, (void)value, (void)arena, (void)error;
-    ((BalanceOptions *)target)->format = BALANCE_JSON;
+    (void)value, (void)arena, (void)error;
+    ((BalanceOptions *)target)->format = strcmp(option->name, "csv") == 0 ? BALANCE_CSV : BALANCE_JSON;
     return STATUS_OK;
 }
 
@@ -84,9 +77,9 @@ static const Option rows[] = {
     {"threshold", "T", take_threshold, .needs = "from",
      .help = "a layer whose balance would rise by less than T keeps its placement"},
     {"distinct", NULL, option_flag, FIELD(request.distinct), .help = "no expert twice on a GPU, and what that costs"},
-    {"csv", NULL, take_csv, .excludes = "json", .because = "prints the placement alone",
+    {"csv", NULL, take_format, .excludes = "json", .because = "prints the placement alone",
      .help = "prints the placement: a row a layer, the expert of each physical expert, GPU after GPU"},
-    {"json", NULL, take_json, .help = "prints one object: placement, count, balance, bound, moves"},
+    {"json", NULL, take_format, .help = "prints one object: placement, count, balance, bound, moves"},
     {"emit", "svg[:FILE]", take_emit, .help = "draws the loads of the GPUs before and after"},
     {"help", NULL, NULL, .help = "prints this"},
     {.name = NULL},

@@ -7,14 +7,11 @@
 static void put_head(const BalancePlan *plan, FILE *stream)
 {
     const BalanceShape *shape = &plan->shape;
-    fprintf(stream, "%s, ", counted(plan->layers, "layer").text);
-    fprintf(stream, "%s: ", counted(shape->experts, "expert").text);
-    fprintf(stream, "%s on ", counted(shape->replicas, "replica").text);
-    fprintf(stream, "%s", counted(shape->gpus, "GPU").text);
-    if (balance_is_hierarchical(shape)) {
-        fprintf(stream, " of %s, ", counted(shape->nodes, "node").text);
-        fprintf(stream, "%s on each", counted(shape->groups / shape->nodes, "group").text);
-    }
+    fprintf(stream, "%s, %s: %s on %s", counted(plan->layers, "layer").text, counted(shape->experts, "expert").text,
+            counted(shape->replicas, "replica").text, counted(shape->gpus, "GPU").text);
+    if (balance_is_hierarchical(shape))
+        fprintf(stream, " of %s, %s on each", counted(shape->nodes, "node").text,
+                counted(shape->groups / shape->nodes, "group").text);
     fputs("\n", stream);
 }
 

@@ -160,11 +160,10 @@ static char *title_of(const BalancePlan *plan, Arena *arena)
         before += plan->layer[l].before / plan->layers;
         after += plan->layer[l].after / plan->layers;
     }
-    char *title = arena_format(arena, "%s: ", counted(plan->layers, "layer").text);
-    title = arena_format(arena, "%s%s of ", title, counted(plan->shape.replicas, "replica").text);
-    title = arena_format(arena, "%s%s on ", title, counted(plan->shape.experts, "expert").text);
-    return arena_format(arena, "%s%s; balance %.4f before, %.4f after", title, counted(plan->shape.gpus, "GPU").text,
-                        before, after);
+    return arena_format(arena, "%s: %s of %s on %s; balance %.4f before, %.4f after",
+                        counted(plan->layers, "layer").text, counted(plan->shape.replicas, "replica").text,
+                        counted(plan->shape.experts, "expert").text, counted(plan->shape.gpus, "GPU").text, before,
+                        after);
 }
 
 void balance_put_svg(const BalancePlan *plan, Arena *arena, FILE *stream)
