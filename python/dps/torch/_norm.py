@@ -36,8 +36,8 @@ def sum_of_squares(parameters):
             if any(placement.is_partial() for placement in gradient.placements):
                 gradient = gradient.full_tensor()
             else:
-                groups = tuple(gradient.device_mesh.get_group(dimension)
-                               for dimension, placement in enumerate(gradient.placements) if not placement.is_replicate())
+                groups = tuple(gradient.device_mesh.get_group(number)
+                               for number, placement in enumerate(gradient.placements) if not placement.is_replicate())
                 gradient = gradient.to_local()
         kind = torch.promote_types(gradient.dtype, torch.float32)
         square = torch.linalg.vector_norm(gradient, dtype=kind).double() ** 2

@@ -68,8 +68,8 @@ class Pipeline(Actions):
     gradient_ready called with the number of a chunk and its module when the chunk's gradients are complete, except for
                    the sums of tied parameters
     sum_copies     False: gradients are summed over replicas, but not over the copies that a stage has in one pipeline
-    tied           (parameter, group) pairs: the gradient of the parameter is summed over the group at the end of a step.
-                   None: there are none, and the constructor refuses weights that seem to be tied; []: it does not
+    tied           (parameter, group) pairs: the gradient of the parameter is summed over the group at the end of a
+                   step. None: there are none, and the constructor refuses weights that look tied; []: it does not
     device         where the stages compute; None: where their first parameter is, or the CPU. Give step() tensors on
                    this device. GPUs: if `group` has the backend nccl for them, messages and sums of gradients go
                    through NCCL. Otherwise, if the device is not the CPU, they are copied through the memory of the host
@@ -238,8 +238,9 @@ class Pipeline(Actions):
         of_rank = [json.loads(store.get(f"replicas {rank}").decode()) for rank in range(self.program.ranks)]
         every = [process for chunks in of_rank for process in set(sum(chunks, []))]
         if len(set(every)) != len(every):
-            raise UsageError("replicate_group, or the process_group of DistributedDataParallel, must have the processes "
-                             "that run one rank, one in each replica; here two ranks have a process in common")
+            raise UsageError("replicate_group, or the process_group of DistributedDataParallel, must have the "
+                             "processes that run one rank, one in each replica; here two ranks have a process in "
+                             "common")
         return {(rank, chunk): members for rank, chunks in enumerate(of_rank) for chunk, members in enumerate(chunks)}
 
     def _make_sum(self, members, name, chunk, parameters):
@@ -415,8 +416,8 @@ class Pipeline(Actions):
             stage.loss_scale, stage.loss_gradient, stage.is_constant = self.loss_scale, None, True
 
     def _given(self, inputs, target, arguments):
-        """What this rank was given for the step (dps.torch._same.Given). A rank with only inputs or only targets may
-        have been given the others as well, of all microbatches; a rank that needs neither may have been given anything."""
+        """What this rank was given for the step (dps.torch._same.Given). A rank that needs only inputs or only targets
+        may have been given the others as well, of all microbatches; one that needs neither, anything."""
         given, plan, every = Given(), self.plan, list(range(self.program.microbatches))
         if plan.given or plan.ends:
             for values, name, numbers in ((inputs, "input", plan.given),
@@ -486,8 +487,8 @@ class Pipeline(Actions):
             known = {*self.parameters(), *parameters_of(self.loss_fn)}
             for parameter, _ in self.tied:
                 if parameter not in known:
-                    raise UsageError(f"`tied` has a parameter of shape {list(parameter.shape)} that this rank's modules "
-                                     "and loss_fn do not have: if it has been replaced, set pipeline.tied")
+                    raise UsageError(f"`tied` has a parameter of shape {list(parameter.shape)} that this rank's "
+                                     "modules and loss_fn do not have: if it has been replaced, set pipeline.tied")
 
     def _tied_here(self):
         """The pairs of `tied` whose group contains this process."""

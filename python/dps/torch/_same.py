@@ -46,7 +46,7 @@ class Agreement:
     """Compares what the ranks of a pipeline are given.
 
     sum_over   sums a tensor over the ranks, in place
-    sizes      {mode: a list with the size of each microbatch, along the dimension in which batches are cut; -1: unknown}"""
+    sizes      {mode: a list with the size of each microbatch in the dimension in which batches are cut; -1: unknown}"""
 
     def __init__(self, rank, ranks, microbatches, sum_over):
         self.rank, self.ranks, self.microbatches, self.sum_over = rank, ranks, microbatches, sum_over

@@ -53,8 +53,8 @@ def _digest_of(weight):
 
 
 def tie_of(ranks):
-    """Two places (rank, Weight) of a weight that is probably tied, and that no rank shares between its stages; None: there
-    are none. ranks: the Weights of each rank."""
+    """Two places (rank, Weight) of a weight that is probably tied, and that no rank shares between its stages. None:
+    there are none. ranks: the Weights of each rank."""
     first, names, seen = {}, {}, {}
     for rank, weight in [(rank, weight) for rank, weights in enumerate(ranks) for weight in weights]:
         names.setdefault(weight.stage, set()).add(weight.name)

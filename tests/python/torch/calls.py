@@ -104,8 +104,9 @@ def loss_of_many_numbers():
             refused(words, pipeline.step, target=x)
         else:
             failed(lambda: pipeline.step(x))
-    constant = dps.torch.Pipeline(program, [nn.Linear(4, 4)], lambda y, target: y.mean() if target.any() else y.detach().mean())
-    for target, times in ((torch.eye(8)[:, :4], 0), (torch.zeros(8, 4), rank)):  # one microbatch, or all, without a graph
+    constant = dps.torch.Pipeline(program, [nn.Linear(4, 4)],
+                                  lambda y, target: y.mean() if target.any() else y.detach().mean())
+    for target, times in ((torch.eye(8)[:, :4], 0), (torch.zeros(8, 4), rank)):  # two losses have no graph, or all
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             constant.step(*[x][rank:], target=target if rank else None)
@@ -238,23 +239,21 @@ def arguments_and_shapes():
 
 
 def cut_by_the_batch():
-    """Of keyword arguments, tensors with the size of the batch are cut, as the first input is. Others are refused, unless
-    they are given as Whole or as a list. Targets may have a multiple of that size."""
+    """Of keyword arguments, tensors with the size of the batch are cut, as the first input is. Others are refused,
+    unless they are given as Whole or as a list. Targets may have a multiple of that size."""
     program, rank = dps.compile(dps.schedule("1f1b"), ranks=2, microbatches=4), dist.get_rank()
     torch.manual_seed(0)
     x, by, table, target = (torch.randn(rows, 2) for rows in (8, 8, 2, 8))
 
     def train(by, parts=None, flat=False):
-        pipeline = dps.torch.Pipeline(program, [Scaled()],
-                                      lambda y, t: (y - t.view_as(y)).square().sum() if flat else (y - t).square().sum())
+        pipeline = dps.torch.Pipeline(program, [Scaled()], lambda y, t: (y - t.view(y.shape)).square().sum())
         losses, _ = pipeline.step(*[parts or x][rank:], target=(target.flatten() if flat else target) if rank else None,
                                   by=by, power=2)
         return losses
 
-    whole = [((a * b ** 4 - t).square().sum()) for a, b, t in zip(x.split(2), by.split(2), target.split(2))]
-    tables = [((a * table ** 4 - t).square().sum()) for a, t in zip(x.split(2), target.split(2))]
     sizes = [1, 3, 2, 2]
-    uneven = [((a * b ** 4 - t).square().sum()) for a, b, t in zip(x.split(sizes), by.split(sizes), target.split(sizes))]
+    whole, tables, uneven = ([(a * b ** 4 - t).square().sum() for a, b, t in zip(x.split(s), bs, target.split(s))]
+                             for s, bs in ((2, by.split(2)), (2, [table] * 4), (sizes, by.split(sizes))))
     for losses, wanted in ((train(by), whole), (train(by, flat=True), whole), (train([table] * 4), tables),
                            (train(dps.torch.Whole(table)), tables), (train(by, list(x.split(sizes))), uneven),
                            (train(by, list(x.split(sizes)), flat=True), uneven)):

@@ -49,7 +49,7 @@ class Around(nn.Module):
 
 
 def cases():
-    yield "apart", [{s: m} for s, m in enumerate(copy.deepcopy(m) for m in gpt())], ("embedding.weight", 0, "head.weight", 3)
+    yield "apart", [{s: copy.deepcopy(m)} for s, m in enumerate(gpt())], ("embedding.weight", 0, "head.weight", 3)
     first, *inner, last = gpt()
     yield "one rank shares it", [{0: first, 3: last}, dict(enumerate(inner, 1))], None
     yield "one rank has it twice", [{0: copy.deepcopy(first), 3: last}, dict(enumerate(inner, 1))], (
@@ -73,7 +73,8 @@ def cases():
     yield "a table in each layer", [{s: Scan()} for s in range(2)], None
     tied, *others = (nn.Parameter(torch.randn(8, 8)) for _ in range(3))
     clone = nn.Parameter(tied.detach().clone())
-    yield "one full name", [{0: Named(wte=tied, h0=others[0])}, {1: Named(h1=others[1], wte=clone)}], ("wte", 0, "wte", 1)
+    yield "one full name", [{0: Named(wte=tied, h0=others[0])}, {1: Named(h1=others[1], wte=clone)}], (
+        "wte", 0, "wte", 1)
     yield "two full names", [{0: Named(wte=tied, h0=others[0])}, {1: Named(h1=others[1], head=clone)}], (
         "wte", 0, "head", 1)
     yield "only a head with full names", [{0: Named(wte=tied, h0=others[0], head=nn.Parameter(tied.detach().clone()))},

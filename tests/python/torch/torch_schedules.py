@@ -1,12 +1,13 @@
 """One rank. Runs schedules of torch.distributed.pipelining and those of dps on the same PipelineStages, and checks that
-losses and gradients are equal."""
+losses and gradients are equal. A weight that torch's tracer copies to two stages is noticed."""
 
 import copy
 import warnings
 
 import torch
 import torch.distributed as dist
-from torch.distributed.pipelining import PipelineStage, schedules
+from torch import nn
+from torch.distributed.pipelining import PipelineStage, SplitPoint, pipeline, schedules
 from torch.nn import functional as F
 
 import dps
@@ -43,8 +44,8 @@ def compare(kind, name, per_rank):
     schedule = kind(mine, MICROBATCHES, loss_fn=F.mse_loss)
     given = [x] if 0 in numbers else []
     schedule.step(*given, **(dict(target=y, losses=losses) if count - 1 in numbers else {}))
-    pipeline = dps.torch.Pipeline(program, ours, F.mse_loss)
-    found, _ = pipeline.step(*given, target=y if count - 1 in numbers else None)
+    mine = dps.torch.Pipeline(program, ours, F.mse_loss)
+    found, _ = mine.step(*given, target=y if count - 1 in numbers else None)
     assert found is None or is_near(found, torch.stack(losses)), (found, losses)
     for ends, made in zip(theirs, ours):
         for (parameter, wanted), got in zip(ends.submod.named_parameters(), made.submod.parameters()):
@@ -53,9 +54,26 @@ def compare(kind, name, per_rank):
         print(f"{kind.__name__} and {name}: equal", flush=True)
 
 
+def tied_by_the_tracer():
+    """Torch's tracer gives each stage a copy of a tied weight."""
+    torch.manual_seed(1)
+    model = nn.ModuleDict({"wte": nn.Embedding(11, WIDTH), "h": Attention(), "head": nn.Linear(WIDTH, 11, bias=False)})
+    model["head"].weight = model["wte"].weight
+    model.forward = lambda x: model["head"](model["h"](model["wte"](x)))
+    cut = pipeline(model, (torch.zeros(2, 5, dtype=torch.int64),), split_spec={"h": SplitPoint.BEGINNING})
+    program = dps.compile(dps.schedule("1f1b"), ranks=2, microbatches=4)
+    try:
+        dps.torch.Pipeline(program, [cut.get_stage_module(dist.get_rank())], F.cross_entropy)
+    except dps.UsageError as error:
+        assert "begin with the same random numbers, as tied weights do" in str(error), error
+    else:
+        raise AssertionError("a tied weight is not noticed")
+
+
 def main():
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
+    tied_by_the_tracer()
     for kind, name, per_rank in PAIRS:
         if kind not in V_SHAPED or issubclass(getattr(schedules, kind, object), schedules._PipelineScheduleRuntime):
             compare(getattr(schedules, kind), name, per_rank)
@@ -64,4 +82,5 @@ def main():
     dist.destroy_process_group()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -104,7 +104,7 @@ def refuses(kind, pipeline_group, replica_group):
         hooked.register_comm_hook(None, lambda state, bucket: None)
         refused("has a communication hook", made, hooked)
         everywhere = wrap(kind, nn.Linear(2, 2), None)
-        refused("two ranks have a process in common", made, everywhere)
+        refused("here two ranks have a process in common", made, everywhere)
     else:
         from torch.distributed.fsdp import FullyShardedDataParallel
         refused("fully_shard has divided only parts of it (`inside`)", made, Around(wrapped))
