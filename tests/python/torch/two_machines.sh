@@ -1,6 +1,7 @@
 #!/bin/sh
-# two_machines.sh COMMAND...: runs it on two machines at once, process 0 on the second one, where mpirun is not. The
-# machines are network namespaces, connected by a pair of virtual devices. For root, in a mount namespace of its own.
+# two_machines.sh COMMAND...: starts `COMMAND 7` and `COMMAND 9` at the same time, each as a run with two processes, one
+# on each of two machines; process 0 is on the second one, where mpirun is not. The machines are network namespaces,
+# connected by a pair of virtual devices. For root, in mount and network namespaces of its own.
 set -e
 mount -t tmpfs none /run
 mkdir /run/netns
@@ -23,5 +24,10 @@ END
 chmod +x /run/agent
 printf 'rank 0=two slot=0\nrank 1=one slot=0\n' > /run/ranks
 export GLOO_SOCKET_IFNAME=veth OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-exec ip netns exec one unshare --uts sh -c 'hostname one; exec "$@"' sh mpirun --mca plm_rsh_agent /run/agent \
-    -x GLOO_SOCKET_IFNAME --host one:1,two:1 -rf /run/ranks -n 2 "$@"
+run() {
+    ip netns exec one unshare --uts sh -c 'hostname one; exec "$@"' sh mpirun --mca plm_rsh_agent /run/agent \
+        -x GLOO_SOCKET_IFNAME --host one:1,two:1 -rf /run/ranks -n 2 "$@"
+}
+run "$@" 7 &
+run "$@" 9
+wait $!
