@@ -22,7 +22,7 @@ class Diagnostic(NamedTuple):
 
 class Error(Exception):
     """The base class of this package's exceptions. If libdps finds the error, str() is what dpc prints, with source
-    lines and help."""
+    lines and help, in the words of this package."""
 
     def __init__(self, words, diagnostics=()):
         super().__init__(words)

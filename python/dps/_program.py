@@ -180,8 +180,8 @@ def compile(path_or_source, *, ranks=None, microbatches=None, params=None, costs
                     has tried, how many it will try, the cost of the best order so far, and a lower bound of the cost.
                     If it returns a true value, the search ends with the best order so far
 
-    Raises ScheduleError if the schedule is wrong: str() of it is what dpc prints; .line, .column, .help and
-    .diagnostics have the same as data. Raises UsageError if an argument is wrong."""
+    Raises ScheduleError if the schedule is wrong: str() of it is what dpc prints, in the words of this package; .line,
+    .column, .help and .diagnostics have the same as data. Raises UsageError if an argument is wrong."""
     watch = _Progress(progress)
     options = _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, watch)
     made = ctypes.c_void_p()

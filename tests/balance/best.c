@@ -145,7 +145,7 @@ static void the_worked_example(void **state)
                                         {20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27}};
     static const double largest[2][2] = {{151, 179.5}, {136, 172}}; /* hierarchical, global */
     for (uint32_t i = 0; i < 4; i++) {
-        const BalanceShape shape = {12, 16, 8, i < 2 ? 4 : 1, i < 2 ? 2 : 1};
+        const BalanceShape shape = {12, 16, 8, i < 2 ? 4 : 1, i < 2 ? 2 : 1, FRONT_DPC};
         Arena arena = {0};
         Error error;
         uint32_t placement[16];
@@ -224,8 +224,11 @@ static void bounds_with_groups(void **state)
 static void odd_loads(void **state)
 {
     (void)state;
-    const BalanceShape shapes[] = {
-        {12, 16, 8, 4, 2}, {12, 13, 5, 1, 1}, {8, 8, 8, 1, 1}, {3, 20, 4, 1, 1}, {64, 80, 8, 8, 4}};
+    const BalanceShape shapes[] = {{12, 16, 8, 4, 2, FRONT_DPC},
+                                   {12, 13, 5, 1, 1, FRONT_DPC},
+                                   {8, 8, 8, 1, 1, FRONT_DPC},
+                                   {3, 20, 4, 1, 1, FRONT_DPC},
+                                   {64, 80, 8, 8, 4, FRONT_DPC}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int kind = 0; kind < 5; kind++) {
             double loads[MOST];
@@ -246,7 +249,7 @@ static void many_groups(void **state)
 {
     (void)state;
     enum { GROUPS = 20000 };
-    const BalanceShape shape = {GROUPS, GROUPS, 8, GROUPS, 4};
+    const BalanceShape shape = {GROUPS, GROUPS, 8, GROUPS, 4, FRONT_DPC};
     Arena arena = {0};
     Error error = {""};
     double *loads = arena_array(&arena, GROUPS, sizeof *loads), bound;

@@ -125,7 +125,7 @@ static void more_moves_win_more(void **state)
 {
     (void)state;
     enum { EXPERTS = 64 };
-    const BalanceShape shape = {EXPERTS, 80, 16, 1, 1};
+    const BalanceShape shape = {EXPERTS, 80, 16, 1, 1, FRONT_DPC};
     double mean[5] = {0};
     for (uint64_t seed = 0; seed < 20; seed++) {
         Random random = {seed};
@@ -164,7 +164,7 @@ static void the_right_move(void **state)
     Error error;
     double bound;
     uint32_t to[6];
-    const BalanceShape pairs = {4, 4, 2, 1, 1}, spare = {2, 4, 2, 1, 1};
+    const BalanceShape pairs = {4, 4, 2, 1, 1, FRONT_DPC}, spare = {2, 4, 2, 1, 1, FRONT_DPC};
     const BalanceRequest swap = {.from = (const uint32_t[]){0, 1, 2, 3}, .moves = 2};
     const double hot[] = {10, 9, 1, 2};
     balance_best(&pairs, &swap, hot, to, &bound, &arena, &error);
@@ -187,7 +187,7 @@ static void wrong_placements(void **state)
     Arena arena = {0};
     Error error;
     uint32_t slot = 0;
-    const BalanceShape shape = {4, 6, 2, 2, 2};
+    const BalanceShape shape = {4, 6, 2, 2, 2, FRONT_DPC};
     static const struct {
         uint32_t placement[6], slot;
         const char *words;

@@ -77,10 +77,10 @@ static void measure(const Case *c, bool best, double goal)
 
 int main(void)
 {
-    static const Case cases[] = {{"32_gpus", 61, {EXPERTS, 288, 32, 1, 1}, 1, 50},
-                                 {"32_gpus_in_4_nodes", 61, {EXPERTS, 288, 32, 8, 4}, 1, 0},
-                                 {"64_gpus", 58, {EXPERTS, 320, 64, 1, 1}, 2, 0},
-                                 {"144_gpus", 58, {EXPERTS, 288, 144, 1, 1}, 0, 0}};
+    static const Case cases[] = {{"32_gpus", 61, {EXPERTS, 288, 32, 1, 1, FRONT_DPC}, 1, 50},
+                                 {"32_gpus_in_4_nodes", 61, {EXPERTS, 288, 32, 8, 4, FRONT_DPC}, 1, 0},
+                                 {"64_gpus", 58, {EXPERTS, 320, 64, 1, 1, FRONT_DPC}, 2, 0},
+                                 {"144_gpus", 58, {EXPERTS, 288, 144, 1, 1, FRONT_DPC}, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         measure(&cases[i], false, cases[i].eplb_goal);
         measure(&cases[i], true, cases[i].best_goal);
