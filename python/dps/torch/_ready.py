@@ -75,7 +75,11 @@ class Ready:
             self.store.set("tie", " and ".join(f"`{weight.name}` of stage {weight.stage} on {self.names[place]}"
                                                for place, weight in tie_of(ranks) or ()))
         found = self.store.get("tie").decode()
+        self.store.add("told", 1)
         if found:
+            until = time.monotonic() + deadline
+            while self.place == 0 and self.store.add("told", 0) < len(self.names) and time.monotonic() < until:
+                time.sleep(_LOOK)  # this process may hold the store, and end now
             raise UsageError(f"{found} begin with the same random numbers, as tied weights do. If they are one weight, "
                              "give their ranks tied=[(parameter, group)], or let the stages share the parameter if one "
                              "rank has both; if not, give all ranks tied=[]")

@@ -69,7 +69,7 @@ class Agreement:
         for name, digest in names + [(None, 0)] * (_MOST - len(names)):
             row += [0 if name is None else _number(name), digest]
         table = torch.zeros(self.ranks, len(row), dtype=torch.int64, device="cpu")
-        table[self.rank] = torch.tensor(row)
+        table[self.rank] = torch.tensor(row, device="cpu")
         self.sum_over(table)
         self._compare(table[:, self.microbatches:].tolist(), {_number(name): name[0] for name, _ in names})
         self.sizes[mode] = table[:, :self.microbatches].sum(0).tolist()
