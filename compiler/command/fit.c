@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PIECES_MAX = 8, CHECKS = 24, PEAK_DRAWS = 6, LONGEST = 2000 };
+enum { PIECES_MAX = 8, CHECKS = 24, END_CHECKS = 12, PEAK_DRAWS = 6, LONGEST = 2000 };
 
 typedef enum Quantity { MAKESPAN, BUBBLE, PEAK, QUANTITIES } Quantity;
 static const char *const quantity_names[QUANTITIES] = {"makespan", "bubble", "peak"};
@@ -47,7 +47,7 @@ static void costs_of(const Fitter *f, const int64_t *values, int64_t costs[FIT_V
     for (int v = 0; v < f->variables; v++)
         for (int k = 0; k < FIT_VARIABLES; k++)
             costs[k] += values[v] * f->costs->variables[v].costs[k];
-    if (f->costs->by_turns || !f->sizes.has_pairs)
+    if (f->costs->pairs == PAIRS_IN_TURN || !f->sizes.has_pairs)
         costs[3] = costs[0] + costs[1] + costs[2];
 }
 
@@ -106,17 +106,48 @@ static int64_t peak_at(const FitSize *size)
     return peak * size->ranks;
 }
 
+static bool admits(const Fitter *f, const int64_t *costs)
+{
+    const int64_t backward = costs[1] + costs[2], together = costs[0] + backward;
+    const int64_t longer = costs[0] > backward ? costs[0] : backward;
+    if (f->costs->pairs == PAIRS_BETWEEN && (costs[3] == longer || costs[3] == together))
+        return false;
+    return f->costs->admits(costs) && costs[3] >= longer && costs[3] <= together;
+}
+
+/* A value of the variable of cost `key` at an end of a domain: 0 or a value at which two times are equal. `costs`: the
+   costs that follow from the other variables. */
+static int64_t end_of(Fitter *f, int key, const int64_t *costs)
+{
+    const int64_t forward = costs[0], backward = costs[1] + costs[2];
+    const int64_t ends[FIT_COSTS][3] = {
+        [1] = {0, forward, forward > costs[2] ? forward - costs[2] : 0},
+        [2] = {0, forward, forward > costs[1] ? forward - costs[1] : 0},
+        [3] = {forward + backward, forward > backward ? forward : backward, forward + backward},
+        [4] = {0, forward / 5, 0}};
+    return ends[key][random_of(&f->seed, 3)];
+}
+
 /* Draws random values of the variables until the costs that follow from them are in the domain, and an F&B takes at
-   least as long as its longer half and at most as long as both halves together. */
-static void random_values(Fitter *f, int64_t values[FIT_VARIABLES])
+   least as long as its longer half and at most as long as both halves together. With `ends`, each variable but the first
+   is at an end of the domain in one of two draws. */
+static void random_values(Fitter *f, bool ends, int64_t values[FIT_VARIABLES])
 {
     int64_t costs[FIT_VARIABLES];
     do {
-        for (int v = 0; v < f->variables; v++)
-            values[v] = 1 + random_of(&f->seed, f->costs->variables[v].costs[MESSAGE] ? LONGEST / 20 : LONGEST);
+        memset(values, 0, FIT_VARIABLES * sizeof *values);
+        for (int v = 0; v < f->variables; v++) {
+            const int *all = f->costs->variables[v].costs;
+            int key = 0;
+            while (!all[key])
+                key++;
+            costs_of(f, values, costs);
+            values[v] = v && ends && random_of(&f->seed, 2)
+                            ? end_of(f, key, costs)
+                            : 1 + random_of(&f->seed, all[MESSAGE] ? LONGEST / 20 : LONGEST);
+        }
         costs_of(f, values, costs);
-    } while (!f->costs->admits(costs) || costs[3] > costs[0] + costs[1] + costs[2] || costs[3] < costs[0] ||
-             costs[3] < costs[1] + costs[2]);
+    } while (!admits(f, costs));
 }
 
 /* --- pieces --- */
@@ -165,13 +196,13 @@ static double formula_at(const Fitter *f, const FitSize *size, const int64_t *va
     return most;
 }
 
-/* Checks that the maximum of the pieces equals the quantity at all sizes of the domain, under CHECKS random costs each.
-   False: at `values`, which the function sets, they differ or take_order fails; or the domain has no size. */
-static bool holds(Fitter *f, int64_t values[FIT_VARIABLES])
+/* Checks that the maximum of the pieces equals the quantity at all sizes of the domain, under random costs,
+   within the domain or, with `ends`, at its ends. False: at `values`, which the function sets, they differ or take_order fails; or the domain has no size. */
+static bool holds(Fitter *f, bool ends, int64_t values[FIT_VARIABLES])
 {
-    f->checked = 0;
-    for (int check = 0; check < CHECKS; check++) {
-        random_values(f, values);
+    f->checked = ends ? f->checked : 0;
+    for (int check = 0; check < (ends ? END_CHECKS : CHECKS); check++) {
+        random_values(f, ends, values);
         for (uint32_t i = 0; i < f->sizes.count; i++) {
             FitSize *size = &f->sizes.all[i];
             if (!inside(f, size))
@@ -195,13 +226,13 @@ static bool same_piece(const Fitter *f, const Piece *a, const Piece *b)
     return true;
 }
 
-/* Adds pieces until their maximum passes the check (holds). False: some piece cannot be fitted, a piece would be added
-   twice, or PIECES_MAX pieces do not pass the check. */
+/* Adds pieces until their maximum passes the check within the domain (holds). False: some piece cannot be fitted, a
+   piece would be added twice, PIECES_MAX pieces do not pass the check, or they do not pass it at the domain's ends. */
 static bool fit_formula(Fitter *f)
 {
     int64_t values[FIT_VARIABLES];
     f->piece_count = 0;
-    random_values(f, values);
+    random_values(f, false, values);
     while (f->piece_count < PIECES_MAX) {
         Piece *piece = &f->pieces[f->piece_count];
         if (!fit_piece(f, values, piece))
@@ -210,21 +241,21 @@ static bool fit_formula(Fitter *f)
             if (same_piece(f, &f->pieces[p], piece))
                 return false;
         f->piece_count++;
-        if (holds(f, values))
-            return true;
+        if (holds(f, false, values))
+            return holds(f, true, values);
     }
     return false;
 }
 
 /* Fits a polynomial in P and M to the peaks (most saved activations on a rank) of all sizes of the domain. If orders
-   may depend on costs, the peaks must be the same under several random costs. */
+   may depend on costs, the peaks must be the same under several random costs, some at the domain's ends. */
 static bool fit_peak(Fitter *f)
 {
     FitSystem system = {.points = 0};
     int64_t values[FIT_VARIABLES];
     f->checked = 0;
     for (int draw = 0; draw < (f->by_costs ? PEAK_DRAWS : 1); draw++) {
-        random_values(f, values);
+        random_values(f, draw % 2, values);
         for (uint32_t i = 0; i < f->sizes.count; i++) {
             FitSize *size = &f->sizes.all[i];
             if (!inside(f, size))
@@ -274,7 +305,7 @@ static bool needs_formula(const Fitter *f)
     uint32_t all = 0, known = 0;
     for (uint32_t i = 0; i < f->sizes.count; i++) {
         all += inside(f, &f->sizes.all[i]);
-        known += inside(f, &f->sizes.all[i]) && f->sizes.all[i].has_formula;
+        known += inside(f, &f->sizes.all[i]) && !(f->costs->pairs & ~f->sizes.all[i].has_formula);
     }
     return f->domain->modulus > 1 ? known == 0 : known < all;
 }
@@ -282,13 +313,13 @@ static bool needs_formula(const Fitter *f)
 static void mark_sizes(Fitter *f)
 {
     for (uint32_t i = 0; i < f->sizes.count; i++)
-        f->sizes.all[i].has_formula |= inside(f, &f->sizes.all[i]);
+        f->sizes.all[i].has_formula |= inside(f, &f->sizes.all[i]) ? f->costs->pairs : 0;
 }
 
 static void clear_sizes(Fitter *f)
 {
     for (uint32_t i = 0; i < f->sizes.count; i++)
-        f->sizes.all[i].has_formula = false;
+        f->sizes.all[i].has_formula = 0;
 }
 
 /* Prints a formula for each class of sizes of the domain that needs one (needs_formula) and for which one is found.
@@ -318,7 +349,7 @@ static void fit_quantity(Fitter *f, FILE *stream)
         if (f->searched && !cost_domains[c].searched)
             continue;
         take_domain(f, &cost_domains[c]);
-        for (size_t s = 0; s < size_domain_count && (f->sizes.has_pairs || !f->costs->by_turns); s++) {
+        for (size_t s = 0; s < size_domain_count && (f->sizes.has_pairs || f->costs->pairs == PAIRS_ALL); s++) {
             f->domain = &size_domains[s];
             found += fit_domain(f, stream);
         }

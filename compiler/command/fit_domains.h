@@ -12,8 +12,12 @@
 /* an array of costs is [FIT_COSTS]: F, I, W, FB, comm, in this order */
 enum { FIT_COSTS = 5, FIT_VARIABLES = FIT_COSTS };
 
+/* Which times of an F&B a domain admits: that of both halves in turn; times between that and the longer half, without
+   either; or all of these, from the longer half to both halves in turn. */
+typedef enum FitPairs { PAIRS_IN_TURN = 1, PAIRS_BETWEEN = 2, PAIRS_ALL = PAIRS_IN_TURN | PAIRS_BETWEEN } FitPairs;
+
 /* A domain of costs, such as "comm = 0, I = F, W <= F". Its formulas use a few variables; each of F, I, W, FB and
-   comm is a sum of multiples of these variables. */
+   comm is a sum of multiples of these variables. Times other than F may be 0. */
 typedef struct CostDomain {
     const char *text;
     struct {
@@ -21,7 +25,7 @@ typedef struct CostDomain {
         const char *name;
         int costs[FIT_COSTS]; /* multiple of the variable in each of F, I, W, FB, comm */
     } variables[FIT_VARIABLES];
-    bool by_turns; /* the halves of an F&B take turns: FB = F + B */
+    FitPairs pairs;
     bool searched; /* also tried for searched orders. In the other domains a search seldom meets its bound */
     bool (*admits)(const int64_t *costs);
 } CostDomain;

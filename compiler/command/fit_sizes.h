@@ -12,7 +12,7 @@ typedef struct FitSize {
     /* the formulas of makespan and bubble are not fitted to this size, only checked at it; the formula of the peak is
        fitted to it, too */
     bool other;
-    bool has_formula; /* a formula of the current quantity that covers this size has been printed */
+    unsigned has_formula; /* the FitPairs for which a formula of the current quantity at this size has been printed */
     /* if orders depend on costs: the costs under which `c` was compiled; costs[0] == 0: the costs of the options,
        or costs that gave no usable order */
     int64_t costs[FIT_COSTS];

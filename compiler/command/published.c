@@ -28,6 +28,7 @@ static double chimera(const Sizes *x)
 
 /* --- their domains --- */
 
+static bool two_ranks(const Sizes *x) { return x->ranks < 3; }
 static bool few(const Sizes *x) { return x->microbatches < x->ranks; }
 static bool few_for_two(const Sizes *x) { return x->microbatches < 2 * x->ranks - 1; }
 static bool few_for_both(const Sizes *x) { return x->microbatches < 2 * x->ranks; }
@@ -111,9 +112,9 @@ static const struct {
     {"v-half",
      "max(0, 6P-3k-1) F",
      "Qi et al., NeurIPS 2024",
-     true,
+     false,
      controllable,
-     {{"I != F", other_input}, {"W != F", other_weight}, FEW_FOR_BOTH}},
+     {{"I != F", other_input}, {"W != F", other_weight}, {"P < 3", two_ranks}, FEW_FOR_BOTH}},
     {"v-min",
      "max(0, 6P-3k-1) F",
      "Qi et al., NeurIPS 2024",
