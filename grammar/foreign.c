@@ -146,8 +146,8 @@ static void help_power(Reader *reader, const char *spelling, Span span)
         is_value(reader->last.kind))
         write = power_text(reader, shift ? "2" : left, count);
     if (!write) {
-        diag_help(reader->diagnostics, halves ? "write it as a quotient, such as M/(2*2*2)"
-                                              : "write it as a product, such as 2*2*2");
+        diag_help(reader->diagnostics,
+                  halves ? "write it as a quotient, such as M/(2*2*2)" : "write it as a product, such as 2*2*2");
         return;
     }
     if (halves || (shift && strcmp(left, "1") != 0))
@@ -341,6 +341,13 @@ static bool is_pass_word(const char *text)
     return *letters && strspn(letters, "FBIWU0123456789") == strlen(letters) && isupper((unsigned char)*letters);
 }
 
+/* Whether the name has come earlier in the source, so that it may have a value. */
+static bool came_before(Reader *reader, Span name)
+{
+    const char *text = text_of(reader, name);
+    return strcmp(text, "r") == 0 || reader_symbol(reader, text, strlen(text))->first < name.end;
+}
+
 static bool report_count(Reader *reader, Span span, const char *where, const char *passes, const char *count)
 {
     diag_error(reader->diagnostics, span, "the number of repetitions comes after %s", where);
@@ -362,7 +369,8 @@ bool foreign_count(Reader *reader, const SyntaxError *error)
         return !is_empty(count) &&
                report_count(reader, error->span, "a colon", text_of(reader, passes), text_of(reader, count));
     }
-    if (!error->expected[TOKEN_LET] || (error->found != TOKEN_NAME && error->found != TOKEN_NUMBER))
+    const bool is_name = error->found == TOKEN_NAME && came_before(reader, error->span);
+    if (!error->expected[TOKEN_LET] || (!is_name && error->found != TOKEN_NUMBER))
         return false;
     uint32_t at = skip_blanks(reader, error->span.end);
     at += byte_at(reader, at) == '*';

@@ -32,6 +32,7 @@ enum { COST_MESSAGE = COST_FB + 1, COST_VALUES };
 typedef struct Symbol {
     const char *text;
     struct Symbol *next;  /* next symbol with the same hash */
+    uint32_t first;       /* offset in the source after the first time that the name comes */
     uint32_t declaration; /* while check runs: the slot of the declaration of this name that is in scope, or NO_SLOT */
 } Symbol;
 

@@ -70,6 +70,8 @@ static const struct {
     {"2 F; nB : M;", "2:1: error: the number of repetitions comes after the passes", "write F : 2;", "F : 2; nB : M;"},
     {"nF*2; nB : M;", "2:3: error: the number of repetitions comes after a colon", "write nF : 2;", "nF : 2; nB : M;"},
     {"F B*2;", "2:4: error: the number of repetitions comes after a colon", "write F B : 2;", "F B : 2;"},
+    {"offload F; nB : M;", "2:1: error: expected an item of the schedule, not `offload`", "a step such as `nF0B1 : 3;`",
+     "nF : M; nB : M;"},
     {"2 F B;", "2:1: error: the number of repetitions comes after the passes", "write F B : 2;", "F B : 2;"},
     {"2 F[0] B[0];", "2:1: error: the number of repetitions comes after the passes",
      "`nFB : 4;` is 4 times one F and one B", "FB : 2;"},
