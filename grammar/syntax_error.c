@@ -32,7 +32,8 @@ static const struct {
     {TOKEN_ELSE, "else", "} else { ... }"},
     {TOKEN_ORDER, "order", "order auto(memory = 2*P);"},
     {TOKEN_SQUEEZE, "squeeze", "squeeze;"},
-    {TOKEN_OVERLAP, "overlap", "overlap F&B { compute: attention(F) mlp(B); comm: dispatch(F); } or overlap F&B auto;"},
+    {TOKEN_OVERLAP, "overlap",
+     "overlap F&B { compute: mlp(B) mlp(F); comm: dispatch(F) dispatch(B); } or overlap F&B auto;"},
     {TOKEN_PASS, "pass", "nFB : M;"},
 };
 
@@ -236,8 +237,7 @@ static bool help_in_expression(Reader *reader, const SyntaxError *error)
         diag_help(diagnostics, "write == to compare");
     else if (is_comparison(error->found))
         diag_help(diagnostics, "comparisons do not chain: write a < b && b < c");
-    else if (after_number && error->found == TOKEN_NAME &&
-             byte_at(reader, skip_blanks(reader, error->span.end)) != '=')
+    else if (after_number && error->found == TOKEN_NAME && byte_at(reader, skip_blanks(reader, error->span.end)) != '=')
         diag_help(diagnostics, "a product is written with *: %s*%s", text_of(reader, number),
                   text_of(reader, error->span));
     else if (error->found == '(')
