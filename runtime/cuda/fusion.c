@@ -83,6 +83,17 @@ Status cuda_fusion_open(CudaDevice *cuda, Error *error)
 /* The most launches that a list needs: an operation has at most two kernels. */
 static size_t most_launches(const OpList *list) { return 1 + 2 * list->count / FUSED_OPERATIONS_MOST; }
 
+/* If a library (NCCL) transfers messages, a fused launch leaves a share of the multiprocessors to the library's
+   kernels: the share that the recipe gives, otherwise 1 / LIBRARY_PART. Without such a library it uses all
+   multiprocessors. */
+enum { LIBRARY_PART = 16 };
+
+unsigned cuda_library_part(const CudaDevice *cuda, uint32_t share, uint32_t whole)
+{
+    const unsigned all = (unsigned)cuda->properties.multiprocessors;
+    return share ? (unsigned)(((uint64_t)all * share + whole / 2) / whole) : (all + LIBRARY_PART / 2) / LIBRARY_PART;
+}
+
 static Status prepare(Device *device, OpList *list, uint32_t share, uint32_t whole, Error *error)
 {
     Arena *arena = &((CudaDevice *)device)->arena;
@@ -218,26 +229,13 @@ static Status make_tables(CudaDevice *cuda, CudaBound *bound, Error *error)
     return status;
 }
 
-/* If a library (NCCL) transfers messages, a fused launch leaves a share of the multiprocessors to the library's
-   kernels: the share that the recipe gives, otherwise 1 / LIBRARY_PART. Without such a library it uses all
-   multiprocessors. */
-enum { LIBRARY_PART = 16 };
-
-static unsigned blocks_beside(const CudaDevice *cuda, uint32_t share, uint32_t whole)
-{
-    const unsigned all = (unsigned)cuda->properties.multiprocessors;
-    if (!cuda->library)
-        return all;
-    const unsigned left =
-        share ? (unsigned)(((uint64_t)all * share + whole / 2) / whole) : (all + LIBRARY_PART / 2) / LIBRARY_PART;
-    return left < all ? all - left : 1;
-}
-
 static Status bind(Device *device, const OpList *list, void *const *bases, BoundList **bound, Error *error)
 {
     CudaDevice *cuda = (CudaDevice *)device;
     PreparedList *prepared = list->prepared;
-    const unsigned blocks = blocks_beside(cuda, prepared->share, prepared->whole);
+    const unsigned all = (unsigned)cuda->properties.multiprocessors;
+    const unsigned left = cuda->library ? cuda_library_part(cuda, prepared->share, prepared->whole) : 0;
+    const unsigned blocks = left < all ? all - left : 1;
     void *own[OPERATION_BASES];
     for (int b = 0; b < OPERATION_BASES; b++)
         own[b] = prepared->has_operand[b] ? bases[b] : NULL;

@@ -107,7 +107,7 @@ static Status prepare(NcclCommunicator *side, const CommunicatorConfig *config, 
 {
     Device *device = config->device;
     const DeviceAsync *queues = device->run->async;
-    TRY(nccl_member_take(side->communicator.world, device, &side->member, error));
+    TRY(nccl_member_take(side->communicator.world, config, &side->member, error));
     TRY(queues->make_event(device, &side->summed, error));
     for (size_t i = 0; i < side->flight_count; i++) {
         NcclFlight *flight = &side->flights[i];

@@ -16,16 +16,19 @@ typedef struct NcclId {
 } NcclId;
 enum { NCCL_OK = 0, NCCL_IN_PROGRESS = 7 };
 enum { NCCL_BYTES = 1, NCCL_FLOATS = 7 }; /* ncclUint8, ncclFloat32 */
-enum { NCCL_LEAST = 21400 };
+enum { NCCL_LEAST = 21400, NCCL_WITH_BLOCKS = 21700 };
 
 /* The first fields of ncclConfig_t. `size` tells NCCL how many bytes of the struct there are. */
 typedef struct NcclConfig {
     size_t size;
     unsigned magic, version;
     int blocking;
+    /* since NCCL_WITH_BLOCKS; INT_MIN: NCCL's own choice */
+    int cluster_size, least_blocks, most_blocks;
 } NcclConfig;
 
 typedef struct Nccl {
+    int version; /* 21400: 2.14 */
     int (*GetVersion)(int *version);
     const char *(*GetErrorString)(int code);
     int (*GetUniqueId)(NcclId *id);
@@ -76,7 +79,7 @@ typedef struct NcclMember {
 
 /* Gives the NcclMember of `world`, and counts one user more. The first call makes the NcclMember, and is a collective
    of all members of the world. If it fails and has set *taken, the caller gives *taken back. */
-Status nccl_member_take(World *world, Device *device, NcclMember **taken, Error *error);
+Status nccl_member_take(World *world, const CommunicatorConfig *config, NcclMember **taken, Error *error);
 void nccl_member_give_back(NcclMember *member);
 /* Aborts the NCCL communicator, which also ends its kernels that wait for a peer. */
 void nccl_member_abort(NcclMember *member);

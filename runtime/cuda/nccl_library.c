@@ -27,16 +27,15 @@ Status nccl_load(Error *error)
         {"ncclSend", (void **)&nccl.Send},
         {"ncclRecv", (void **)&nccl.Recv},
     };
-    int version = 0;
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         *entries[i].function = dlsym(library, entries[i].name);
         if (!*entries[i].function)
             return error_set(error, STATUS_RUN_FAILED, "transport nccl: NCCL is too old (it has no %s), 2.14 is needed",
                              entries[i].name);
     }
-    if (nccl.GetVersion(&version) != NCCL_OK || version < NCCL_LEAST)
+    if (nccl.GetVersion(&nccl.version) != NCCL_OK || nccl.version < NCCL_LEAST)
         return error_set(error, STATUS_RUN_FAILED, "transport nccl: NCCL %d.%d is too old, 2.14 is needed",
-                         version / 10000, version / 100 % 100);
+                         nccl.version / 10000, nccl.version / 100 % 100);
     return STATUS_OK;
 }
 

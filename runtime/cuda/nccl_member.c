@@ -2,7 +2,9 @@
 #include "runtime/cuda/nccl.h"
 
 #include "runtime/base/clock.h"
+#include "runtime/cuda/cuda.h"
 
+#include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,11 +149,18 @@ static Status exchange_cards(NcclMember *member, NcclId *id, Error *error)
     return status;
 }
 
-static Status connect_all(NcclMember *member, Error *error)
+static Status connect_all(NcclMember *member, const CommunicatorConfig *with, Error *error)
 {
     NcclId id;
     TRY(exchange_cards(member, &id, error));
-    NcclConfig config = {.size = sizeof config, .magic = NCCL_CONFIG_MAGIC, .version = NCCL_LEAST, .blocking = 0};
+    const int part = (int)cuda_library_part((const CudaDevice *)member->device, with->share, with->whole);
+    const bool knows = nccl.version >= NCCL_WITH_BLOCKS;
+    NcclConfig config = {.size = knows ? sizeof config : offsetof(NcclConfig, cluster_size),
+                         .magic = NCCL_CONFIG_MAGIC,
+                         .version = knows ? NCCL_WITH_BLOCKS : NCCL_LEAST,
+                         .cluster_size = INT_MIN,
+                         .least_blocks = INT_MIN,
+                         .most_blocks = part > 0 ? part : 1};
     NcclComm comm = NULL;
     const World *world = member->world;
     TRY(nccl_check(nccl.CommInitRankConfig(&comm, world->config.size, id, world->number, &config),
@@ -165,7 +174,7 @@ static Status connect_all(NcclMember *member, Error *error)
     return settle(member, "ncclCommInitRankConfig", error);
 }
 
-static Status start(NcclMember *member, Error *error)
+static Status start(NcclMember *member, const CommunicatorConfig *config, Error *error)
 {
     const DeviceAsync *queues = member->device->run->async;
     void *greeting = NULL;
@@ -174,7 +183,7 @@ static Status start(NcclMember *member, Error *error)
     const size_t bytes = 2 * GREETING_PITCH * (size_t)member->world->config.size;
     TRY(member->device->run->allocate(member->device, bytes, &greeting, error));
     member->greeting = greeting;
-    return connect_all(member, error);
+    return connect_all(member, config, error);
 }
 
 static NcclMember *member_of(const World *world)
@@ -187,7 +196,7 @@ static NcclMember *member_of(const World *world)
     return member;
 }
 
-Status nccl_member_take(World *world, Device *device, NcclMember **taken, Error *error)
+Status nccl_member_take(World *world, const CommunicatorConfig *config, NcclMember **taken, Error *error)
 {
     NcclMember *member = member_of(world);
     if (member) {
@@ -202,14 +211,14 @@ Status nccl_member_take(World *world, Device *device, NcclMember **taken, Error 
         free(met);
         return communicator_no_memory(world, world->config.size, error);
     }
-    *member = (NcclMember){.world = world, .users = 1, .device = device, .met = met, .last = &member->first};
+    *member = (NcclMember){.world = world, .users = 1, .device = config->device, .met = met, .last = &member->first};
     pthread_mutex_init(&member->lock, NULL);
     pthread_mutex_lock(&open_lock);
     member->next = open_members;
     open_members = member;
     pthread_mutex_unlock(&open_lock);
     *taken = member;
-    return start(member, error);
+    return start(member, config, error);
 }
 
 /* NCCL connects two ranks at their first transfer, which takes long. So before the first step this function sends a

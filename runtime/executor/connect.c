@@ -14,6 +14,15 @@ typedef struct Joining {
     RankCommunicators *made;
 } Joining;
 
+/* Raises the share of the configuration to that of the recipe; NULL: there is none. */
+static void raise_share(CommunicatorConfig *config, const Recipe *recipe)
+{
+    if (!recipe || recipe->share * config->whole < config->share * recipe->whole || !recipe->share)
+        return;
+    config->share = recipe->share;
+    config->whole = recipe->whole;
+}
+
 static Status connect_pipeline(const Joining *joining, Error *error)
 {
     const Program *program = joining->program;
@@ -25,6 +34,9 @@ static Status connect_pipeline(const Joining *joining, Error *error)
         if ((int)program->ranks[r].slots[SLOT_MESSAGE] > config.messages_in_flight)
             config.messages_in_flight = (int)program->ranks[r].slots[SLOT_MESSAGE];
     }
+    raise_share(&config, program->recipes.common);
+    for (uint32_t i = 0; i < program->recipes.count; i++)
+        raise_share(&config, &program->recipes.own[i].recipe);
     TRY(joining->world->connect(joining->world, &config, &joining->made->pipeline, error));
     joining->made->bytes += joining->made->pipeline->bytes;
     return STATUS_OK;

@@ -47,6 +47,9 @@ struct CommunicatorConfig {
        what is enqueued after it; it may return before the message has arrived. Blocks are copied, never exchanged. The
        device outlives the communicator. */
     Device *device;
+    /* Transfers may use `share` of every `whole` multiprocessors of a GPU; both 0: the transport chooses. The first
+       communicator of a member of the world says it for all. */
+    uint16_t share, whole;
 };
 
 typedef struct CommunicatorTable {

@@ -60,6 +60,7 @@ static void test_equals_cpu(void **state)
             assert_int_equal(report.mismatches, 0);
             assert_int_equal(report.early_uses, 0);
             assert_int_equal(report.early_ends, 0);
+            assert_int_equal(report.most_blocks, 1); /* of the mock's 4 multiprocessors */
             assert_true(report.groups > schedules[s].ranks);
             most = report.most_transfers > most ? report.most_transfers : most;
         }
@@ -71,17 +72,19 @@ static void test_bf16_and_one_rank(void **state)
 {
     (void)state;
     const char *path = compile("dualpipe", "--ranks 4 --microbatches 8");
-    begin(&(MockSetting){.order = MOCK_RANDOM, .seed = 9, .devices = 4, .major = 9}, good);
+    begin(&(MockSetting){.order = MOCK_RANDOM, .seed = 9, .devices = 4, .major = 9, .multiprocessors = 132}, good);
     /* "auto" chooses the device that NCCL needs */
     const Outcome cuda = run_well(path, "auto", "gpt", "--transport=nccl");
     assert_clean();
+    assert_int_equal(fake_report().most_blocks, 20); /* dualpipe.dps: on 20 of 132 */
     const Outcome cpu = run_well(path, "cpu", "gpt", "--transport=local");
     assert_close(&cuda, &cpu, (Bounds){2e-2, 2e-2}, "bf16");
     path = compile("naive", "--ranks 1 --microbatches 2"); /* a rank alone */
-    begin(&(MockSetting){.order = MOCK_LATE}, good);
+    begin(&(MockSetting){.order = MOCK_LATE}, (FakeNccl){.version = 21499, .silent_rank = -1});
     run_well(path, "cuda-fp32", "gpt", "--transport=nccl");
     assert_clean();
     assert_int_equal(fake_report().transfers, 2);
+    assert_int_equal(fake_report().most_blocks, 0); /* this version knows no such field */
 }
 
 static void expect_failure(const char *path, const char *words)

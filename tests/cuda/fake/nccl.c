@@ -238,7 +238,11 @@ int ncclGetUniqueId(Id *id)
 int ncclCommInitRankConfig(Comm **made, int ranks, Id id, int rank, const void *config)
 {
     int blocking;
+    size_t size;
+    memcpy(&size, config, sizeof size);
     memcpy(&blocking, (const char *)config + sizeof(size_t) + 2 * sizeof(unsigned), sizeof blocking);
+    if (size == 32)
+        memcpy(&report.most_blocks, (const char *)config + 28, sizeof report.most_blocks);
     if (ranks > RANKS_MAX || strncmp(id.internal, "/proc/", 6) != 0 || blocking != 0)
         return INVALID_USAGE;
     pthread_mutex_lock(&lock);

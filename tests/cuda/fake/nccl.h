@@ -21,6 +21,7 @@ typedef struct FakeNccl {
 typedef struct FakeNcclReport {
     int communicators; /* number of open communicators */
     int groups, transfers;
+    int most_blocks;    /* what the last communicator got as maxCTAs; 0: nothing */
     int most_transfers; /* largest number of transfers of a group, greetings excepted */
     /* pairs of sender and receiver whose first transfer is not in a greeting (a group of one-byte transfers) */
     int late_connections;
