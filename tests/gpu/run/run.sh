@@ -82,6 +82,7 @@ within() { # seconds command...: output to out.txt and err.txt; what became of i
     local seconds=$1
     shift
     echo "== $*" >> "$log"
+    [ -z "$dry" ] || seconds=$((6 * seconds)) # the mock computes on the CPU
     for until in $end $part_end; do
         [ $((until - $(date +%s))) -ge "$seconds" ] || seconds=$((until - $(date +%s)))
     done
@@ -181,7 +182,7 @@ nccl_of() { # name options...: one rank that sends to itself
 
 first() {
     local most name type bound device fused
-    most=${FIRST_SECONDS:-${dry:+6}8} debugger=$(command -v cuda-gdb)
+    most=${FIRST_SECONDS:-8} debugger=$(command -v cuda-gdb)
     check first.open 120 ./operations $bf16 1e-2 small none # it may have to compile its kernels first
     if [ $status != 0 ] && [ -z "$gpu$dry" ]; then
         echo "this machine runs nothing on a GPU"
@@ -263,7 +264,8 @@ pairs() {
         within 60 $mpirun sh -c "$own" sh --device $fp32 --json --deadline 15 --steps 4 $small dualpipe.bin
         sed -n 's/.*"loss":\([^,]*\),.*/\1/p' out.txt > a.txt
         judge pairs.dprun 1e-5 "mpirun -n 4 dprun --device $fp32 dualpipe.bin"
-        within 60 $mpirun sh -c "[ \$OMPI_COMM_WORLD_RANK != 2 ] || { sleep 15; kill -9 \$\$; } & $own" sh --device $fp32 --deadline 15 \
+        # the rank is a child of the process that guards it
+        within 60 $mpirun sh -c "[ \$OMPI_COMM_WORLD_RANK != 2 ] || { sleep 15; kill -9 \$(cat /proc/\$\$/task/*/children); } & $own" sh --device $fp32 --deadline 15 \
             --steps 100000 $small dualpipe.bin
         ended_by_the_loss pairs.dprun.killed
     else
@@ -337,7 +339,7 @@ limit_of() {
     esac
 }
 for part in $parts; do
-    part_end=$(($(date +%s) + $(limit_of $part)))
+    part_end=$(($(date +%s) + ${dry:+6 *} $(limit_of $part)))
     $part
 done
 
