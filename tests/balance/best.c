@@ -204,7 +204,8 @@ static void bounds_with_groups(void **state)
     for (uint64_t seed = 0; seed < 60; seed++) {
         Random random = {seed};
         const uint32_t nodes = 2 + 2 * below(&random, 2), gpus = nodes * (2u << below(&random, 3));
-        const BalanceShape groups = {128, 128, gpus, seed % 2 ? 16 : 128, nodes}, global = {128, 128, gpus, 1, 1};
+        const BalanceShape groups = {128, 128, gpus, seed % 2 ? 16 : 128, nodes, FRONT_DPC};
+        const BalanceShape global = {128, 128, gpus, 1, 1, FRONT_DPC};
         Arena arena = {0};
         Error error;
         uint32_t placement[128];

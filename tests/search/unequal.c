@@ -153,7 +153,9 @@ static bool run(const Case *of, uint32_t tried)
     Error error = {""};
     Timeline times;
     stop = tried == 0;
-    assert_int_equal(source_of_text("unequal.dps", of->text, strlen(of->text), &arena, &source, &error), STATUS_OK);
+    const size_t length = strlen(of->text);
+    char *text = arena_text(&arena, of->text, length);
+    assert_int_equal(source_of_text("unequal.dps", text, length, &arena, &source, &error), STATUS_OK);
     Compilation c = {.arena = &arena, .source = &source, .parameters = &none, .costs = &costs, .search = &control};
     if (compile(&c, &error) != STATUS_OK) {
         diag_print(c.diagnostics, stderr);
