@@ -16,8 +16,7 @@ char *text_stream_close(TextStream *opened)
     jmp_buf *const exhausted = arena->exhausted;
     const bool failed = ferror(opened->stream);
     arena->exhausted = NULL; /* without memory, the arena returns NULL here: a jump would lose the text */
-    char *const kept =
-        fclose(opened->stream) == 0 && !failed ? arena_text(arena, opened->text, opened->length) : NULL;
+    char *const kept = fclose(opened->stream) == 0 && !failed ? arena_text(arena, opened->text, opened->length) : NULL;
     arena->exhausted = exhausted;
     free(opened->text);
     return kept ? kept : arena_exhausted(arena);
