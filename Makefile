@@ -10,7 +10,7 @@
 #   make gpu-code  compiles the kernels for GPUs (nvcc), as install, gpu-kit and every build on a machine with a GPU do
 #   make gpu-kit   packs what a machine with a GPU needs into one file             make bench-gpu  runs the kit here
 #   make dry-run-gpu  runs the kit on a mock of the CUDA runtime
-#   make bench     prints the figures of HACKING.md                                make fuzz       runs the fuzz targets
+#   make bench     prints the figures of docs/figures.md                           make fuzz       runs the fuzz targets
 #   make rebase    rewrites golden tests, pages and the README's picture           make format    lays out the sources
 #   make clean     removes build/                                                  make wheel     packs the Python package
 #   make check-fresh  make demo and make test in a bare Debian 12; FRESH=demo: only the demo
@@ -71,9 +71,9 @@ $(call remember,mpi)
 sources = $(filter-out %/main.c,$(wildcard $(1)/*.c))
 objects = $(patsubst %.c,$(BUILD)/%.o,$(1))
 
-BASE      := $(call objects,$(call sources,runtime/base))
+BASE      := $(call objects,$(call sources,base))
 BALANCE   := $(call objects,$(call sources,balance))
-PROGRAM   := $(call objects,$(call sources,runtime/program))
+PROGRAM   := $(call objects,$(call sources,program) $(call sources,program/times))
 DEVICE    := $(call objects,$(call sources,runtime/device))
 TRANSPORT := $(call objects,$(filter-out runtime/transport/mpi%,$(call sources,runtime/transport)))
 MODEL     := $(call objects,$(call sources,runtime/model))
@@ -84,7 +84,7 @@ LAUNCHER  := $(call objects,$(call sources,runtime/launcher))
 COMMAND   := $(call objects,$(call sources,runtime/command))
 GRAMMAR   := $(BUILD)/grammar/schedule.tab.o $(BUILD)/grammar/schedule.lex.o
 COMPILER  := $(filter-out %/$(if $(CADICAL),solver_absent.o,solver_cadical.o), \
-             $(GRAMMAR) $(call objects,$(call sources,grammar) $(call sources,compiler) $(call sources,compiler/*)))
+             $(GRAMMAR) $(call objects,$(call sources,grammar) $(call sources,compiler) $(call sources,compiler/*) $(call sources,study/*)))
 
 LIBRARIES := base balance program device launcher transport model executor simulator trainer command compiler cuda mock
 library    = $(BUILD)/lib$(1).a
@@ -124,7 +124,7 @@ $(BUILD)/dprun: $(BUILD)/runtime/command/main.o $(call libraries,$(DPRUN_LIBRARI
 	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS)
 
 # libdps exports only what library/dps.h declares. libdps.a has a single object, in which all other symbols are local.
-VERSION := $(shell sed -n 's/.*PROJECT_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
+VERSION := $(shell sed -n 's/.*PROJECT_VERSION "\(.*\)"/\1/p' base/version.h)
 SONAME  := libdps.so.$(firstword $(subst ., ,$(VERSION)))
 LIBRARY := $(call objects,$(call sources,library))
 $(BUILD)/$(SONAME): $(LIBRARY) $(call libraries,$(LIBDPS_LIBRARIES)) library/dps.map
@@ -138,9 +138,9 @@ $(BUILD)/libdps.a: $(LIBRARY) $(call libraries,$(LIBDPS_LIBRARIES))
 	$(AR) rcs $@ $(BUILD)/libdps.o
 
 # The MPI transport is a shared object, which dprun loads if mpirun has started it.
-MPI_SOURCES := $(wildcard runtime/transport/mpi*.c) $(addprefix runtime/,base/counted.c base/mesh.c launcher/launched.c transport/communicator.c \
+MPI_SOURCES := $(wildcard runtime/transport/mpi*.c) base/counted.c base/mesh.c $(addprefix runtime/,launcher/launched.c transport/communicator.c \
                    transport/limit.c transport/world.c)
-$(BUILD)/dprun-mpi.so: $(MPI_SOURCES) $(wildcard runtime/transport/*.h runtime/base/*.h) $(call settings,flags) $(call settings,mpi)
+$(BUILD)/dprun-mpi.so: $(MPI_SOURCES) $(wildcard runtime/transport/*.h base/*.h) $(call settings,flags) $(call settings,mpi)
 	@mkdir -p $(@D)
 	OMPI_CC=$(CC) $(MPICC) $(COMPILING) $(LDFLAGS) -shared -o $@ $(filter %.c,$^)
 
@@ -191,7 +191,7 @@ TEST_LIBRARIES_search    := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_picture   := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_golden    := base
 TEST_LIBRARIES_device    := device base
-TEST_LIBRARIES_model     := model transport launcher device base
+TEST_LIBRARIES_model     := model transport launcher device program base
 TEST_LIBRARIES_transport := transport launcher base
 TEST_LIBRARIES_executor  := executor transport launcher program base
 TEST_LIBRARIES_exec      := compiler $(DPRUN_LIBRARIES)
@@ -269,7 +269,7 @@ check: $(TEST_FOLDERS:%=check-%) check-fuzz check-python
 .PHONY: rebase
 rebase: all $(BUILD)/tests/golden/golden
 	$(BUILD)/dpc --emit=svg:schedules/dualpipe.svg schedules/dualpipe.dps
-	for page in README.md schedules/*.md; do \
+	for page in README.md docs/*.md schedules/*.md; do \
 	    BUILD=$(BUILD) sh tests/docs/replay.sh $$page >$(BUILD)/page && cat $(BUILD)/page >$$page || exit 1; done
 	REBASE=1 BUILD=$(BUILD) $(BUILD)/tests/golden/golden
 
@@ -286,7 +286,7 @@ bench:
 
 
 # --- layout: .clang-format for C, C++ and CUDA; flex and bison by hand. Versions of clang-format give different results ---
-LAID_OUT := $(shell find balance compiler library runtime tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp')
+LAID_OUT := $(shell find balance base compiler library program runtime study tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp')
 .PHONY: format check-format
 format:
 	clang-format -i $(LAID_OUT)
@@ -362,7 +362,7 @@ equal: all $(BUILD)/tests/cuda/fake/dprun
 # --- installation into PREFIX, below DESTDIR for makers of packages ---
 PREFIX  ?= /usr/local
 DESTDIR ?=
-SHARED  := README.md LICENSE grammar/LANGUAGE.md $(wildcard schedules/*.dps schedules/*.md schedules/*.svg maps/*.map)
+SHARED  := README.md LICENSE grammar/LANGUAGE.md $(wildcard docs/*.md docs/decisions/*.md schedules/*.dps schedules/*.md schedules/*.svg maps/*.map)
 .PHONY: install install-library uninstall
 install: all install-library
 	install -D -t "$(DESTDIR)$(PREFIX)/bin" $(BUILD)/dpc $(BUILD)/dprun

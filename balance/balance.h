@@ -17,9 +17,9 @@
 
    All arrays are the caller's. An arena gives working memory; its `exhausted` must be set. */
 
-#include "runtime/base/arena.h"
-#include "runtime/base/front_end.h"
-#include "runtime/base/status.h"
+#include "base/arena.h"
+#include "base/front_end.h"
+#include "base/status.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
 /* A part of a layer that is placed by itself: the experts of a node on its GPUs, or all experts on all GPUs. (groups.c
    places groups of experts on nodes in the same way.) Experts, GPUs and slots are numbered from 0 within it. */
 
-#include "runtime/base/arena.h"
-#include "runtime/base/front_end.h"
+#include "base/arena.h"
+#include "base/front_end.h"
 
 #include <stdbool.h>
 #include <stdint.h>

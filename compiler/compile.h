@@ -10,7 +10,7 @@
 #include "compiler/search/search_recipe.h"
 #include "compiler/tree/ast.h"
 #include "compiler/tree/values.h"
-#include "runtime/program/costs_resolve.h"
+#include "program/times/costs_resolve.h"
 
 /* The forms of a schedule, in the order in which the compiler makes them. */
 typedef enum Form {

@@ -3,7 +3,7 @@
 #include "grammar/around.h"
 #include "grammar/foreign.h"
 #include "grammar/schedule.tab.h"
-#include "runtime/base/names.h"
+#include "base/names.h"
 
 #include <string.h>
 #include <strings.h>

@@ -2,7 +2,7 @@
 
 #include "library/internal.h"
 
-#include "runtime/program/operands.h"
+#include "program/operands.h"
 
 /* NULL: the handle is NULL. */
 static const Program *program_of(const dps_program *program) { return program ? program->compilation.program : NULL; }
@@ -87,7 +87,7 @@ dps_status dps_get_group_member(const dps_program *handle, uint32_t group, uint3
 
 #define OPCODE(name, text, operands, what) \
     _Static_assert((int)DPS_##name == OP_##name, "opcodes are those of programs");
-#include "runtime/program/opcodes.def"
+#include "program/opcodes.def"
 
 /* The member of `found` for an operand that is a slot. A few kinds of operands have a member of their own. For all
    others operand->slot selects the member: x, y, dx, ... */

@@ -2,7 +2,7 @@
 
 #include "library/internal.h"
 
-#include "runtime/base/version.h"
+#include "base/version.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 
 #include "compiler/lower/raise.h"
 #include "compiler/prove/prove.h"
-#include "runtime/base/file.h"
-#include "runtime/program/deadlock.h"
+#include "base/file.h"
+#include "program/deadlock.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 
 #include "library/internal.h"
 
-#include "runtime/base/counted.h"
+#include "base/counted.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 
 #include "library/internal.h"
 
-#include "runtime/program/costs_parts.h"
+#include "program/times/costs_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -19,7 +19,7 @@ TOP = HERE.parent
 
 
 def _version():
-    return re.search(r'PROJECT_VERSION "(.*)"', (TOP / "runtime/base/version.h").read_text())[1]
+    return re.search(r'PROJECT_VERSION "(.*)"', (TOP / "base/version.h").read_text())[1]
 
 
 # What `make` needs for libdps, and Debian's packages with it.

@@ -5,7 +5,7 @@
 #include "compiler/output/terminal.h"
 #include "compiler/tree/check.h"
 #include "compiler/tree/parse.h"
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 #include "compiler/command/combinations.h"
 
-#include "runtime/program/program.h"
+#include "program/program.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 #include "compiler/command/compare_table.h"
 
-#include "runtime/base/text.h"
-#include "runtime/program/costs_resolve.h"
+#include "base/text.h"
+#include "program/times/costs_resolve.h"
 
 #include <inttypes.h>
 #include <string.h>

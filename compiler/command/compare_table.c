@@ -1,9 +1,9 @@
 #include "compiler/command/compare_table.h"
 
-#include "runtime/base/counted.h"
-#include "runtime/base/names.h"
-#include "runtime/program/costs_parts.h"
-#include "runtime/program/costs_resolve.h"
+#include "base/counted.h"
+#include "base/names.h"
+#include "program/times/costs_parts.h"
+#include "program/times/costs_resolve.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "compiler/command/fit_sizes.h"
 #include "compiler/command/fit_text.h"
 #include "compiler/search/random.h"
-#include "runtime/base/counted.h"
+#include "base/counted.h"
 
 #include <inttypes.h>
 #include <math.h>

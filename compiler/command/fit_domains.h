@@ -3,7 +3,7 @@
 
 /* The domains of costs and of sizes in which dpc fit looks for formulas. Both tables begin with the widest domain. */
 
-#include "runtime/base/arena.h"
+#include "base/arena.h"
 
 #include <stdbool.h>
 #include <stddef.h>

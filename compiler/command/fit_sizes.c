@@ -1,6 +1,6 @@
 #include "compiler/command/fit_sizes.h"
 
-#include "runtime/base/counted.h"
+#include "base/counted.h"
 
 #include <inttypes.h>
 

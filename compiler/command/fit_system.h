@@ -4,7 +4,7 @@
 /* Finds polynomials in P and M through given points, in exact fractions: a system of linear equations, one for each
    point. */
 
-#include "runtime/base/arena.h"
+#include "base/arena.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 
 #include "compiler/compile.h"
 #include "compiler/tree/parse.h"
-#include "runtime/base/file.h"
+#include "base/file.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -6,7 +6,7 @@
    neighbouring lines have in common are aligned in columns. */
 
 #include "compiler/source/diag.h"
-#include "runtime/base/status.h"
+#include "base/status.h"
 
 /* Returns the formatted source, which the arena owns, and its size without the closing 0. It has the same tokens, and
    formatting it again changes nothing. NULL, with diagnostics: the source does not parse. */

@@ -1,6 +1,6 @@
 #include "compiler/command/installed.h"
 
-#include "runtime/base/names.h"
+#include "base/names.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,8 +3,8 @@
 
 /* The schedules that come with dpc. */
 
-#include "runtime/base/arena.h"
-#include "runtime/base/status.h"
+#include "base/arena.h"
+#include "base/status.h"
 
 #include <stddef.h>
 

@@ -3,10 +3,10 @@
 #include "compiler/command/installed.h"
 #include "compiler/command/trial.h"
 #include "compiler/output/emit.h"
-#include "runtime/base/file.h"
-#include "runtime/base/names.h"
-#include "runtime/base/option_table.h"
-#include "runtime/program/costs_parts.h"
+#include "base/file.h"
+#include "base/names.h"
+#include "base/option_table.h"
+#include "program/times/costs_parts.h"
 
 #include <errno.h>
 #include <inttypes.h>

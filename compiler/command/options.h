@@ -7,7 +7,7 @@
 #include "compiler/lower/memory.h"
 #include "compiler/output/emit.h"
 #include "compiler/schedule/timeline.h"
-#include "runtime/base/status.h"
+#include "base/status.h"
 
 #include <stdio.h>
 

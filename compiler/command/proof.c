@@ -3,7 +3,7 @@
 #include "compiler/lower/gap.h"
 #include "compiler/output/emit.h"
 #include "compiler/search/solver.h"
-#include "runtime/base/text_stream.h"
+#include "base/text_stream.h"
 
 #include <stdlib.h>
 

@@ -5,9 +5,9 @@
 #include "compiler/output/terminal.h"
 #include "compiler/tree/check.h"
 #include "compiler/tree/parse.h"
-#include "runtime/base/clock.h"
-#include "runtime/base/counted.h"
-#include "runtime/program/costs_parts.h"
+#include "base/clock.h"
+#include "base/counted.h"
+#include "program/times/costs_parts.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
 
 #include "compiler/compile.h"
 #include "compiler/schedule/rank_load.h"
-#include "runtime/base/counted.h"
+#include "base/counted.h"
 
 #include <math.h>
 #include <string.h>

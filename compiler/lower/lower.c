@@ -1,7 +1,7 @@
 #include "compiler/lower/lower.h"
 
 #include "compiler/lower/sums.h"
-#include "runtime/program/slots.h"
+#include "program/slots.h"
 
 #include <string.h>
 

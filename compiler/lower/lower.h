@@ -2,7 +2,7 @@
 #define LOWER_LOWER_H
 
 #include "compiler/schedule/schedule.h"
-#include "runtime/program/program.h"
+#include "program/program.h"
 
 /* Turns a proven schedule into one instruction stream per rank, with slots, WAITs and the sums of gradients over the
    copies of each stage (sums.h). A synchronous step that trains ends with the waits for these sums, the norm and the

@@ -1,7 +1,7 @@
 #include "compiler/lower/memory.h"
 
-#include "runtime/base/counted.h"
-#include "runtime/program/operands.h"
+#include "base/counted.h"
+#include "program/operands.h"
 
 #include <ctype.h>
 #include <inttypes.h>

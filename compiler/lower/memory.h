@@ -5,8 +5,8 @@
    of its program, so the result is as exact as the given sizes. */
 
 #include "compiler/schedule/schedule.h"
-#include "runtime/base/front_end.h"
-#include "runtime/program/program.h"
+#include "base/front_end.h"
+#include "program/program.h"
 
 #include <stdio.h>
 

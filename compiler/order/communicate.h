@@ -12,7 +12,7 @@
    both on the result.) Between a receive and the pass that needs it there are only other messages: an earlier
    receive would delay the messages after it if ranks handle messages in order. A send comes no earlier than the
    receiver requests it; a transport that does not block may post it as soon as its value is computed
-   (runtime/program/program.h). Updates the positions in the table. Takes linear time if each rank has few
+   (program/program.h). Updates the positions in the table. Takes linear time if each rank has few
    neighbours. */
 void communicate(Schedule *schedule, PassTable *table, Arena *arena);
 

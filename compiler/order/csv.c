@@ -1,8 +1,8 @@
 #include "compiler/order/csv.h"
 
 #include "compiler/source/csv_cell.h"
-#include "runtime/base/counted.h"
-#include "runtime/program/program.h"
+#include "base/counted.h"
+#include "program/program.h"
 
 #include <ctype.h>
 #include <string.h>

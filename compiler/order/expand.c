@@ -3,7 +3,7 @@
 #include "compiler/order/expander.h"
 #include "compiler/order/slots.h"
 
-#include "runtime/base/counted.h"
+#include "base/counted.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #include "compiler/schedule/passes.h"
 #include "compiler/source/rank_errors.h"
 #include "compiler/tree/values.h"
-#include "runtime/program/program.h"
+#include "program/program.h"
 
 /* A chunk of the current rank. */
 typedef struct ChunkState {

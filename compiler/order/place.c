@@ -1,8 +1,8 @@
 #include "compiler/order/place.h"
 
 #include "compiler/order/require.h"
-#include "runtime/base/counted.h"
-#include "runtime/program/program.h"
+#include "base/counted.h"
+#include "program/program.h"
 
 typedef struct Placer {
     const Ast *ast;

@@ -2,7 +2,7 @@
 #define ORDER_PUT_OFF_H
 
 /* F&Bs whose recipes put weight gradients off (`after`): the weight gradients computed after the F&B become a W of
-   their own. */
+   their own. Both name the components (PUT_OFF). costs_put_off is the time of that W for every prediction. */
 
 #include "compiler/schedule/passes.h"
 

@@ -1,6 +1,6 @@
 #include "compiler/order/recipe_auto.h"
 
-#include "runtime/program/costs_parts.h"
+#include "program/times/costs_parts.h"
 
 bool recipe_auto(const Item *item, const Costs *costs, Diagnostics *diagnostics, Schedule *schedule, RecipeFound *found)
 {

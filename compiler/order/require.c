@@ -1,6 +1,6 @@
 #include "compiler/order/require.h"
 
-#include "runtime/program/program.h"
+#include "program/program.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 #include "compiler/order/squeeze.h"
 
 #include "compiler/schedule/slot_squeeze.h"
-#include "runtime/base/counted.h"
+#include "base/counted.h"
 
 static bool fits(const Item *item, const Schedule *schedule, const Timeline *times, Diagnostics *diagnostics)
 {

@@ -4,7 +4,7 @@
 /* The Ws of one rank whose I has run: a first-in-first-out queue over all chunks. Every I adds an entry; a W takes
    the oldest entry of all chunks (as in DualPipe), the oldest of one chunk, or that of a microbatch. */
 
-#include "runtime/base/arena.h"
+#include "base/arena.h"
 
 #include <stdbool.h>
 #include <stdint.h>

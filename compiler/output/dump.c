@@ -1,7 +1,7 @@
 #include "compiler/output/dump.h"
 
-#include "runtime/base/counted.h"
-#include "runtime/program/operands.h"
+#include "base/counted.h"
+#include "program/operands.h"
 
 void dump_schedule(const Schedule *schedule, FILE *stream)
 {

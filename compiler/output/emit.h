@@ -6,7 +6,7 @@
 #include "compiler/compile.h"
 #include "compiler/output/picture.h"
 #include "compiler/output/terminal.h"
-#include "runtime/program/recipe_times.h"
+#include "program/times/recipe_times.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 
 #include "compiler/output/emit.h"
 #include "compiler/schedule/critical_path.h"
-#include "runtime/base/text.h"
+#include "base/text.h"
 
 #include <string.h>
 

@@ -3,9 +3,9 @@
 
 #include "compiler/output/dump.h"
 #include "compiler/output/emit.h"
-#include "runtime/base/counted.h"
-#include "runtime/program/costs_parts.h"
-#include "runtime/program/recipe_waits.h"
+#include "base/counted.h"
+#include "program/times/costs_parts.h"
+#include "program/times/recipe_waits.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 #include "compiler/output/emit.h"
 #include "compiler/schedule/critical_path.h"
 #include "compiler/schedule/rank_load.h"
-#include "runtime/base/text.h"
-#include "runtime/program/costs_parts.h"
-#include "runtime/program/costs_resolve.h"
-#include "runtime/program/recipe_times.h"
+#include "base/text.h"
+#include "program/times/costs_parts.h"
+#include "program/times/costs_resolve.h"
+#include "program/times/recipe_times.h"
 
 #include <inttypes.h>
 #include <string.h>

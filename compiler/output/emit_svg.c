@@ -6,7 +6,7 @@
 #include "compiler/output/emit.h"
 #include "compiler/output/svg_text.h"
 
-#include "runtime/base/counted.h"
+#include "base/counted.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
    updates at the end of the step take none. */
 
 #include "compiler/output/emit.h"
-#include "runtime/program/trace.h"
+#include "program/times/trace.h"
 
 #include <math.h>
 #include <string.h>

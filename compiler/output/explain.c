@@ -1,7 +1,7 @@
 #include "compiler/output/explain.h"
 
 #include "compiler/output/dump.h"
-#include "runtime/base/counted.h"
+#include "base/counted.h"
 
 #include <ctype.h>
 #include <string.h>

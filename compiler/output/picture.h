@@ -8,7 +8,7 @@
 #include "compiler/schedule/bound.h"
 #include "compiler/schedule/passes.h"
 #include "compiler/schedule/timeline.h"
-#include "runtime/program/program.h"
+#include "program/program.h"
 
 /* The schedule, the times and the program of a complete compilation, from which pictures are drawn. */
 typedef struct Picture {

@@ -1,6 +1,6 @@
 #include "compiler/output/terminal.h"
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 
 #include <inttypes.h>
 #include <unistd.h>

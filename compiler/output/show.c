@@ -5,7 +5,7 @@
 
 #include "compiler/output/emit.h"
 
-#include "runtime/base/counted.h"
+#include "base/counted.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 #include "compiler/output/svg_text.h"
 
-#include "runtime/base/text.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -3,8 +3,8 @@
 #include "compiler/placement/balance_input.h"
 #include "compiler/placement/balance_options.h"
 #include "compiler/placement/balance_report.h"
-#include "runtime/base/counted.h"
-#include "runtime/base/file.h"
+#include "base/counted.h"
+#include "base/file.h"
 
 /* Reads the file of the loads into `table`. Prints the errors in it to stderr. */
 static Status read_loads(const BalanceOptions *options, Arena *arena, Table *table, Error *error)

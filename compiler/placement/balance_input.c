@@ -1,7 +1,7 @@
 #include "compiler/placement/balance_input.h"
 
 #include "compiler/source/csv_cell.h"
-#include "runtime/base/counted.h"
+#include "base/counted.h"
 
 #include <ctype.h>
 #include <inttypes.h>

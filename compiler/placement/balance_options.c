@@ -1,7 +1,7 @@
 #include "compiler/placement/balance_options.h"
 
-#include "runtime/base/file.h"
-#include "runtime/base/option_table.h"
+#include "base/file.h"
+#include "base/option_table.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 /* The command line of `dpc balance`. */
 
 #include "balance/balance.h"
-#include "runtime/base/arena.h"
+#include "base/arena.h"
 
 #include <stdio.h>
 

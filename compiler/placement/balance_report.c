@@ -1,6 +1,6 @@
 #include "compiler/placement/balance_report.h"
 
-#include "runtime/base/counted.h"
+#include "base/counted.h"
 
 /* --- the table --- */
 

@@ -7,7 +7,7 @@
 #include "compiler/output/palette.h"
 #include "compiler/output/svg_text.h"
 #include "compiler/schedule/schedule.h"
-#include "runtime/base/counted.h"
+#include "base/counted.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "compiler/prove/prove.h"
 
-#include "runtime/program/deadlock.h"
+#include "program/deadlock.h"
 
 /* Proves that no rank waits forever. In prove_order a rank waits for passes, of other ranks or later in its own order,
    and for the U on the other copies of a stage; in prove_program it waits for the other ends of messages and for these

@@ -1,6 +1,6 @@
 #include "compiler/prove/prove.h"
 
-#include "runtime/program/program.h"
+#include "program/program.h"
 
 #include <stdio.h>
 #include <string.h>

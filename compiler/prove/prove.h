@@ -6,7 +6,7 @@
    and a diagnostic names ranks, passes and source lines. */
 
 #include "compiler/schedule/timeline.h"
-#include "runtime/program/program.h"
+#include "program/program.h"
 
 /* Proves what one rank's order alone can show. No rank holds the same stage of two pipes. Microbatches and stages are
    in range. Every F runs exactly once, on the rank that holds its stage for its microbatch; so does every B, or I and

@@ -1,6 +1,6 @@
 #include "compiler/schedule/bound.h"
 
-#include "runtime/program/costs_parts.h"
+#include "program/times/costs_parts.h"
 
 #include <math.h>
 

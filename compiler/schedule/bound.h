@@ -39,7 +39,7 @@
    Parallelism with Controllable Memory, NeurIPS 2024). */
 
 #include "compiler/schedule/schedule.h"
-#include "runtime/program/costs.h"
+#include "program/times/costs.h"
 
 /* How much memory ranks may use. An F takes `input` + `weight`. At its end an I gives back `input`, a W `weight`, a B
    both. Any unit. */

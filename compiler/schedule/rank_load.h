@@ -4,7 +4,7 @@
 /* The messages that a rank sends and the memory that its activations take, in the bytes of the costs. */
 
 #include "compiler/schedule/schedule.h"
-#include "runtime/program/costs.h"
+#include "program/times/costs.h"
 
 typedef struct RankLoad {
     uint64_t messages; /* number of messages that the rank sends */

@@ -1,7 +1,7 @@
 #include "compiler/schedule/schedule.h"
 
-#include "runtime/base/counted.h"
-#include "runtime/program/costs.h"
+#include "base/counted.h"
+#include "program/times/costs.h"
 
 #include <inttypes.h>
 #include <stdio.h>

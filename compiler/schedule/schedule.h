@@ -6,8 +6,8 @@
    program. Every later step of the compiler reads or refines it. */
 
 #include "compiler/source/diag.h"
-#include "runtime/base/arena.h"
-#include "runtime/program/program.h"
+#include "base/arena.h"
+#include "program/program.h"
 
 #include <stdbool.h>
 #include <stdint.h>

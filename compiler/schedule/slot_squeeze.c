@@ -1,6 +1,6 @@
 #include "compiler/schedule/slot_squeeze.h"
 
-#include "runtime/program/program.h"
+#include "program/program.h"
 
 enum { NOTHING = UINT32_MAX };
 

@@ -1,6 +1,6 @@
 #include "compiler/schedule/timeline.h"
 
-#include "runtime/program/costs_parts.h"
+#include "program/times/costs_parts.h"
 
 _Static_assert(ACTION_F == (int)COST_F && ACTION_B == (int)COST_B && ACTION_I == (int)COST_I &&
                    ACTION_W == (int)COST_W && ACTION_U == (int)COST_U,

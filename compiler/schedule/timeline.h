@@ -6,7 +6,7 @@
    messages, after the last pass before its SEND (passes_take_sends). */
 
 #include "compiler/schedule/passes.h"
-#include "runtime/program/costs.h"
+#include "program/times/costs.h"
 
 /* The times of all passes. */
 typedef struct Timeline {

@@ -2,7 +2,7 @@
 
 #include "compiler/search/optimum_model.h"
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 
 #include <math.h>
 

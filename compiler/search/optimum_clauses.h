@@ -4,7 +4,7 @@
 /* Clauses about times and counts, for the SAT solver. */
 
 #include "compiler/search/solver.h"
-#include "runtime/base/arena.h"
+#include "base/arena.h"
 
 #include <stdint.h>
 

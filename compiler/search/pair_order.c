@@ -1,6 +1,6 @@
 #include "compiler/search/pair_order.h"
 
-#include "runtime/program/costs_parts.h"
+#include "program/times/costs_parts.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 #ifndef SEARCH_SEARCH_RECIPE_H
 #define SEARCH_SEARCH_RECIPE_H
 
-/* Finds the order of both streams of a recipe (runtime/base/recipe.h) that makes an F&B shortest: `overlap F&B
+/* Finds the order of both streams of a recipe (program/recipe.h) that makes an F&B shortest: `overlap F&B
    auto`. */
 
-#include "runtime/program/recipe_times.h"
+#include "program/times/recipe_times.h"
 
 enum {
     RECIPE_EXACT = 12, /* a recipe with at most this many entries is always searched to the end */

@@ -1,7 +1,7 @@
 #include "compiler/source/diag.h"
 
-#include "runtime/base/text.h"
-#include "runtime/base/text_stream.h"
+#include "base/text.h"
+#include "base/text_stream.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "compiler/source/source.h"
 
-#include "runtime/base/file.h"
-#include "runtime/base/text.h"
+#include "base/file.h"
+#include "base/text.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
 
 /* The text of a file that the user wrote, and positions in it. */
 
-#include "runtime/base/arena.h"
-#include "runtime/base/status.h"
+#include "base/arena.h"
+#include "base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

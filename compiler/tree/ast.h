@@ -6,8 +6,8 @@
 
 #include "compiler/schedule/schedule.h"
 #include "compiler/source/diag.h"
-#include "runtime/base/arena.h"
-#include "runtime/program/costs.h"
+#include "base/arena.h"
+#include "program/times/costs.h"
 
 #include <stdbool.h>
 #include <stdint.h>

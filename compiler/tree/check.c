@@ -1,8 +1,8 @@
 #include "compiler/tree/check.h"
 
 #include "compiler/tree/recipe.h"
-#include "runtime/base/names.h"
-#include "runtime/program/program.h"
+#include "base/names.h"
+#include "program/program.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 #include "compiler/tree/values.h"
 
-#include "runtime/base/names.h"
+#include "base/names.h"
 
 #include <string.h>
 

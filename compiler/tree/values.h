@@ -5,8 +5,8 @@
    libdps. */
 
 #include "compiler/tree/evaluate.h"
-#include "runtime/base/front_end.h"
-#include "runtime/base/status.h"
+#include "base/front_end.h"
+#include "base/status.h"
 
 typedef struct Parameter {
     const char *name;

@@ -1,6 +1,6 @@
 #include "runtime/command/check.h"
 
-#include "runtime/base/counted.h"
+#include "base/counted.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* dprun runs what dpc has compiled: options → load → open → run → close. */
-#include "runtime/base/file.h"
-#include "runtime/base/version.h"
+#include "base/file.h"
+#include "base/version.h"
 #include "runtime/command/check.h"
 #include "runtime/command/options.h"
 #include "runtime/command/report.h"
@@ -8,7 +8,7 @@
 #include "runtime/launcher/guard.h"
 #include "runtime/launcher/launched.h"
 #include "runtime/launcher/signals.h"
-#include "runtime/program/costs_resolve.h"
+#include "program/times/costs_resolve.h"
 
 #include <signal.h>
 #include <stdio.h>

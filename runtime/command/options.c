@@ -1,10 +1,10 @@
 #include "runtime/command/options.h"
 
-#include "runtime/base/counted.h"
-#include "runtime/base/file.h"
-#include "runtime/base/option_table.h"
+#include "base/counted.h"
+#include "base/file.h"
+#include "base/option_table.h"
 #include "runtime/launcher/launched.h"
-#include "runtime/program/costs_parts.h"
+#include "program/times/costs_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

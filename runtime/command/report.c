@@ -1,8 +1,8 @@
 #include "runtime/command/report.h"
 
-#include "runtime/base/text.h"
-#include "runtime/base/counted.h"
-#include "runtime/program/costs_resolve.h"
+#include "base/text.h"
+#include "base/counted.h"
+#include "program/times/costs_resolve.h"
 #include "runtime/simulator/simulator.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
    bfloat16 with sums in float; "cuda-fp32" computes in float, for comparison with the CPU. All calls of CUDA go through
    `cuda_runtime`. */
 
-#include "runtime/base/arena.h"
+#include "base/arena.h"
 #include "runtime/cuda/runtime.h"
 #include "runtime/device/device.h"
 

@@ -2,7 +2,7 @@
 
 #include "runtime/cuda/cuda.h"
 
-#include "runtime/base/plugin.h"
+#include "base/plugin.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 
 /* Plans a fused launch on the host: the order in which its blocks draw the tiles of a list of operations. */
 
-#include "runtime/base/status.h"
+#include "base/status.h"
 #include "runtime/cuda/kernels/kernels.h"
 
 #include <stdbool.h>

@@ -2,7 +2,11 @@
    the operations that it depends on. A list is prepared once. Binding it to addresses makes its table (several for a
    long list) and copies it to the GPU, where it stays until the device is closed. A run is then one launch for each
    table: it looks up, allocates and copies nothing. If the tables do not fit in the memory for bound lists, a run
-   launches the operations of the list one after the other. */
+   launches the operations of the list one after the other.
+
+   F&Bs are bound, and single passes whose matrix products are so small that the launches would take the host longer
+   than the work takes the GPU. `--in-turn` binds nothing. Instructions with equal addresses share a table. Tables count
+   in the planned memory. */
 
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/fused.h"

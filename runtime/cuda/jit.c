@@ -1,6 +1,6 @@
 #include "runtime/cuda/jit.h"
 
-#include "runtime/base/file.h"
+#include "base/file.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

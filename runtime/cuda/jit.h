@@ -3,7 +3,7 @@
 
 /* Compiles kernels from their sources with NVRTC, which is opened at run time, and caches the machine code on disk. */
 
-#include "runtime/base/status.h"
+#include "base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* A member's NCCL communicator: how it is made, used in groups, finalized and aborted. */
 #include "runtime/cuda/nccl.h"
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "runtime/cuda/cuda.h"
 
 #include <limits.h>

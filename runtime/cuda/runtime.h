@@ -2,7 +2,9 @@
 #define CUDA_RUNTIME_H
 
 /* The CUDA functions that the device uses: one table, with names like those of the CUDA runtime, but without "cuda".
-   The plug-in links the real ones; tests supply a mock. Every function but GetErrorString returns 0 or
+   The plug-in links the real ones. tests/cuda links a mock: its streams run as late, as early or as randomly as they
+   may, its kernels are the functions of the CPU device, it notes each unordered access (also between the operations of
+   a fused launch), and it can make every call fail. Every function but GetErrorString returns 0 or
    CUDA's error number (cudaError_t). Functions without a parameter `device` use the one that the calling thread has
    set. */
 

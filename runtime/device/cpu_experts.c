@@ -101,7 +101,7 @@ enum { LEAST_ROWS = 16, MOST_ROWS = 128 };
 
 /* Whether transposed_product computes dx = dy w^T for the `rows` rows of one expert. If oneDNN 2.6 transposes w itself,
    it is slow for such numbers of rows where dx has few columns, or where sums are long and w does not stay in the
-   second-level cache (HACKING.md). */
+   second-level cache (docs/decisions/onednn.md). */
 static bool transposes(size_t rows, size_t in, size_t out)
 {
     enum { FEW_COLUMNS = 96, LEAST_SUMMED = 256, CACHED_ELEMENTS = 65536 };

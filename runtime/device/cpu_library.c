@@ -1,4 +1,4 @@
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "runtime/device/cpu.h"
 
 #include <dlfcn.h>
@@ -152,7 +152,7 @@ void cpu_free_primitive(Primitive *primitive)
 }
 
 /* How many rows of b one call of dnnl_sgemm gets. If a has few rows, oneDNN is faster when the part of b that a call
-   reads fits in the second-level cache (HACKING.md). */
+   reads fits in the second-level cache (docs/decisions/onednn.md). */
 static size_t step_of(const Product *p)
 {
     enum { FEW_ROWS = 128, CACHED_ELEMENTS = 65536, LEAST_STEP = 32 };

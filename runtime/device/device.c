@@ -1,6 +1,6 @@
 #include "runtime/device/device.h"
 
-#include "runtime/base/plugin.h"
+#include "base/plugin.h"
 
 #include <string.h>
 

@@ -6,11 +6,20 @@
    their experts; combine sends the results back. Both consist of operations of lists (operations.def), which post
    all-to-alls and wait for them. The host provides the all-to-alls, so devices know no transport.
 
-   An expert may have copies on several members, as in DeepSeek's EPLB (github.com/deepseek-ai/EPLB). All copies
-   together are the physical experts of the layer, and the members divide these. */
+   The rows that a stage receives stay in blocks of (member, expert), and each block is a matrix product of its own. So
+   the results equal those of one stage with all experts, to the bit (tests/model/expert_group.c). All replicas run the
+   same proven program, so each pass of a rank is one event of all replicas, and all members run the all-to-alls of the
+   pass in the order of one list: an all-to-all cannot deadlock. Before the first step the members compare checksums of
+   program, settings and lists (runtime/trainer/agree.c). The parameters of experts come last in a stage's buffer;
+   REDUCE sums their gradients over the replicas that hold the same experts (ExchangeSum.sharded).
 
-#include "runtime/base/all_to_all.h"
-#include "runtime/base/flights.h"
+   An expert may have copies on several members, as in DeepSeek's EPLB (github.com/deepseek-ai/EPLB). All copies
+   together are the physical experts of the layer, and the members divide these. Only the operation choose_copies knows
+   both: it replaces each chosen expert by one of its copies, and counts the rows of each copy. With `--rebalance N` the
+   trainer sums these counts over the group, and the group's all-to-all moves weights (runtime/trainer/rebalance.c). */
+
+#include "base/all_to_all.h"
+#include "base/flights.h"
 #include "runtime/device/operation.h"
 
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 /* Operations as data. When a stage is opened, each component of the stage appends the operations of its passes to
    lists; a device runs a list. operations.def defines each kind: what it computes, reads, writes and adds to. */
 
-#include "runtime/base/status.h"
+#include "base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

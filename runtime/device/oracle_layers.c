@@ -1,6 +1,6 @@
 /* The operations of dense layers and of a model's first and last component on the oracle. */
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "runtime/device/oracle.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 #include "runtime/executor/clocks.h"
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 
 #include <fcntl.h>
 #include <sched.h>

@@ -2,7 +2,7 @@
    timing events in the device's queue say how far the device has got. */
 #include "runtime/executor/internal.h"
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 
 #include <time.h>
 

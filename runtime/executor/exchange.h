@@ -4,7 +4,7 @@
 /* Runs the instructions of a rank that communicate: messages between two ranks, and sums of weight gradients over the
    copies of a stage. It needs only communicators. */
 
-#include "runtime/program/program.h"
+#include "program/program.h"
 #include "runtime/transport/communicator.h"
 
 /* The sum of one chunk's weight gradient. */

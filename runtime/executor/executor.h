@@ -10,10 +10,10 @@
    (if the host allocates the slots), executor_bind, executor_run any number of times, executor_close,
    executor_disconnect. An executor is used by one thread at a time. */
 
-#include "runtime/base/arena.h"
-#include "runtime/base/progress.h"
-#include "runtime/base/status.h"
-#include "runtime/program/program.h"
+#include "base/arena.h"
+#include "base/progress.h"
+#include "base/status.h"
+#include "program/program.h"
 #include "runtime/transport/communicator.h"
 
 #include <stdbool.h>
@@ -67,7 +67,7 @@ ProgressWords progress_words(const LoadedProgram *loaded);
 /* --- the host's side --- */
 
 /* Where one pass of one microbatch finds its data and leaves its results. A slot that the pass does not have is NULL;
-   runtime/program/opcodes.def says how long each slot is held. */
+   program/opcodes.def says how long each slot is held. */
 typedef struct PassSlots {
     uint32_t chunk;      /* index of the chunk on the rank */
     uint32_t stage;      /* the chunk's stage */

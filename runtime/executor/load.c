@@ -1,9 +1,9 @@
 /* Reads a program file and verifies the program and those derived from it. */
 #include "runtime/executor/executor.h"
 
-#include "runtime/base/counted.h"
-#include "runtime/base/file.h"
-#include "runtime/base/text.h"
+#include "base/counted.h"
+#include "base/file.h"
+#include "base/text.h"
 
 static Status check_replicas(const Program *program, uint64_t replicas, Error *error)
 {

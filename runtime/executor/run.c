@@ -1,8 +1,8 @@
 /* The interpreter: a table of functions by opcode and a loop over the stream. */
 #include "runtime/executor/internal.h"
 
-#include "runtime/base/clock.h"
-#include "runtime/program/operands.h"
+#include "base/clock.h"
+#include "program/operands.h"
 
 #define EXECUTE(name) static Status execute_##name(Executor *executor, const Instruction *instruction, Error *error)
 
@@ -238,7 +238,7 @@ EXECUTE(END)
 
 Execute *const executor_execute[OPCODE_COUNT] = {
 #define OPCODE(name, text, operands, what) [OP_##name] = execute_##name,
-#include "runtime/program/opcodes.def"
+#include "program/opcodes.def"
 };
 
 /* --- the loop --- */

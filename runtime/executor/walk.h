@@ -5,9 +5,9 @@
    which instruction comes next, records this position for watchers, and adds it to the message of a failure. The caller
    runs the instruction. */
 
-#include "runtime/base/progress.h"
-#include "runtime/base/status.h"
-#include "runtime/program/program.h"
+#include "base/progress.h"
+#include "base/status.h"
+#include "program/program.h"
 
 typedef struct Walk {
     const Program *program;

@@ -4,8 +4,8 @@
 /* Reports a fault, an abort or a call of exit within a library. Most often the cause is that memory has run out under a
    limit (ulimit -v). dprun then prints which rank was at which instruction, and exits with STATUS_RUN_FAILED. */
 
-#include "runtime/base/progress.h"
-#include "runtime/base/status.h"
+#include "base/progress.h"
+#include "base/status.h"
 
 /* From now on a fault, an abort or a library's exit prints a message and ends the process with STATUS_RUN_FAILED. Call
    it once, before other threads exist. */

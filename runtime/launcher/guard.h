@@ -4,8 +4,8 @@
 /* A rank that is killed cannot report its position, and MPI does not report it either. So the process that mpirun
    started is only a guard: its child does all the work, and writes its position to a page of memory that both share. */
 
-#include "runtime/base/progress.h"
-#include "runtime/base/status.h"
+#include "base/progress.h"
+#include "base/status.h"
 
 #include <stdbool.h>
 

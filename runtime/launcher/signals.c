@@ -1,6 +1,6 @@
 #include "runtime/launcher/signals.h"
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "runtime/launcher/launched.h"
 
 #include <pthread.h>

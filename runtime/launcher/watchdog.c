@@ -1,6 +1,6 @@
 #include "runtime/launcher/watchdog.h"
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "runtime/launcher/fatal.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
 /* Runs ranks as threads of this process and watches them. The first failure ends all ranks. They also end if no rank
    has made progress for the time of the deadline. */
 
-#include "runtime/base/progress.h"
-#include "runtime/base/status.h"
+#include "base/progress.h"
+#include "base/status.h"
 
 #include <stdbool.h>
 

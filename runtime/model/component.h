@@ -1,7 +1,7 @@
 #ifndef MODEL_COMPONENT_H
 #define MODEL_COMPONENT_H
 
-/* A component is a part of a stage with its own F, I and W. To add one: a row in runtime/base/parts.h, a file that
+/* A component is a part of a stage with its own F, I and W. To add one: a row in program/parts.h, a file that
    defines its ComponentKind, and an entry in a ModelSpec (spec.h).
 
    When its stage is opened, a component appends the operations of its passes to lists. PassAddresses says where the
@@ -45,7 +45,7 @@ typedef struct PassAddresses {
 enum { PASS_BASES = sizeof(PassBuffers) / sizeof(void *) };
 
 typedef struct ComponentKind {
-    ModelPart part; /* its name, and which of its passes take time: runtime/base/parts.h */
+    ModelPart part; /* its name, and which of its passes take time: program/parts.h */
     /* Fills in parameters, sizes, kernels, exchanges and copies. All other fields are already set. */
     Status (*open)(Component *component, Error *error);
     /* Append the operations of F, I and W; NULL: there are none. */

@@ -1,6 +1,6 @@
-#include "runtime/base/arena.h"
-#include "runtime/base/file.h"
-#include "runtime/base/settings.h"
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/settings.h"
 #include "runtime/model/spec.h"
 
 #include <ctype.h>

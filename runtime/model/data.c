@@ -1,6 +1,6 @@
-#include "runtime/base/bytes.h"
-#include "runtime/base/counted.h"
-#include "runtime/base/file.h"
+#include "base/bytes.h"
+#include "base/counted.h"
+#include "base/file.h"
 #include "runtime/model/random.h"
 #include "runtime/model/spec.h"
 

@@ -3,7 +3,7 @@
 
 /* Training data. */
 
-#include "runtime/base/arena.h"
+#include "base/arena.h"
 #include "runtime/model/model.h"
 
 typedef struct DataSource {

@@ -10,9 +10,9 @@
    zero at first. A Stage is used by one thread at a time. Rows are tokens: a message is [microbatch_size * sequence,
    hidden], row-major. */
 
-#include "runtime/base/part_spans.h"
-#include "runtime/base/recipe.h"
-#include "runtime/base/status.h"
+#include "program/times/part_spans.h"
+#include "program/recipe.h"
+#include "base/status.h"
 #include "runtime/device/device.h"
 #include "runtime/device/group.h"
 
@@ -122,7 +122,7 @@ uint32_t stage_checksum(const Stage *stage);
 /* The number of all-to-alls in an F (RECIPE_F) or an I (RECIPE_B) of the stage. */
 size_t stage_all_to_alls(const Stage *stage, RecipePass pass);
 
-/* The buffers of a pass. Each kind of pass reads or writes only some of them; runtime/program/opcodes.def says which,
+/* The buffers of a pass. Each kind of pass reads or writes only some of them; program/opcodes.def says which,
    and how long each is held. */
 typedef struct PassBuffers {
     const void *parameters; /* W does not read it, so for W it may be NULL */

@@ -2,7 +2,7 @@
    The first `dense_layers` layers have an MLP; of the others, the first one and every `expert_interval`-th after it
    have experts, and the rest have an MLP. */
 
-#include "runtime/base/counted.h"
+#include "base/counted.h"
 #include "runtime/model/experts.h"
 #include "runtime/model/spec.h"
 

@@ -1,7 +1,7 @@
 /* Merges the lists of operations of the two halves of an F&B or F&F, in the order of the recipe. As in recipes, B is
    the input half of a backward (the pass I), and W its weight half. */
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "runtime/model/experts.h"
 #include "runtime/model/stage.h"
 

@@ -1,6 +1,6 @@
 #include "runtime/model/stage.h"
 
-#include "runtime/base/bytes.h"
+#include "base/bytes.h"
 #include "runtime/model/spec.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* Runs the passes of a stage, and measures their parts: the sums of their times, or when each ran. */
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "runtime/model/experts.h"
 #include "runtime/model/stage.h"
 

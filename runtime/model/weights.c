@@ -1,6 +1,6 @@
 /* A stage's weights outside the passes: initialisation, tallies, sums of squares, update. */
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "runtime/model/random.h"
 #include "runtime/model/stage.h"
 

@@ -1,6 +1,6 @@
 #include "runtime/simulator/components.h"
 
-#include "runtime/program/costs_parts.h"
+#include "program/times/costs_parts.h"
 
 #include <math.h>
 

@@ -6,7 +6,7 @@
    is a post and a wait. The wait comes right before the next operation of the same half that needs its result or is a
    post itself; if there is none, at the end of the pair. */
 
-#include "runtime/program/recipe_times.h"
+#include "program/times/recipe_times.h"
 
 typedef enum PairOpKind { PAIR_COMPUTE, PAIR_POST, PAIR_WAIT } PairOpKind;
 

@@ -1,8 +1,8 @@
 #include "runtime/simulator/simulator.h"
 
-#include "runtime/base/clock.h"
-#include "runtime/base/link.h"
-#include "runtime/program/costs_parts.h"
+#include "base/clock.h"
+#include "base/link.h"
+#include "program/times/costs_parts.h"
 #include "runtime/simulator/components.h"
 
 #include <sched.h>

@@ -18,11 +18,11 @@
    computes only put-off weight gradients (with --in-turn: nor of the rest of that W). A pass alone is one sleep, which
    the trace divides as the costs say. */
 
-#include "runtime/base/flights.h"
-#include "runtime/base/part_spans.h"
+#include "base/flights.h"
+#include "program/times/part_spans.h"
 #include "runtime/executor/clocks.h"
 #include "runtime/executor/executor.h"
-#include "runtime/program/costs.h"
+#include "program/times/costs.h"
 #include "runtime/simulator/pair.h"
 
 /* The host of one rank. */

@@ -2,8 +2,8 @@
    numbers, or a process would wait for messages that nobody sends. */
 #include "runtime/trainer/rank.h"
 
-#include "runtime/base/bytes.h"
-#include "runtime/base/counted.h"
+#include "base/bytes.h"
+#include "base/counted.h"
 
 #include <limits.h>
 #include <stdlib.h>

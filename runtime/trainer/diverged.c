@@ -2,7 +2,7 @@
    writes. */
 #include "runtime/trainer/rank.h"
 
-#include "runtime/base/file.h"
+#include "base/file.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

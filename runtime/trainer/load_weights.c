@@ -1,7 +1,7 @@
 /* Loads initial weights from a file that a run has saved. */
 #include "runtime/trainer/rank.h"
 
-#include "runtime/base/bytes.h"
+#include "base/bytes.h"
 
 #include <errno.h>
 #include <stdlib.h>

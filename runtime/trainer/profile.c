@@ -13,8 +13,8 @@
    are used. */
 #include "runtime/trainer/rank.h"
 
-#include "runtime/base/clock.h"
-#include "runtime/base/counted.h"
+#include "base/clock.h"
+#include "base/counted.h"
 
 #include <inttypes.h>
 #include <math.h>

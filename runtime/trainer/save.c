@@ -1,7 +1,7 @@
 /* Collects the data of all ranks in rank 0's process and writes them: weights, outputs. */
 #include "runtime/trainer/rank.h"
 
-#include "runtime/base/bytes.h"
+#include "base/bytes.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
 #include "runtime/trainer/rank.h"
 
 #include "balance/balance.h"
-#include "runtime/base/clock.h"
-#include "runtime/base/counted.h"
-#include "runtime/base/file.h"
+#include "base/clock.h"
+#include "base/counted.h"
+#include "base/file.h"
 #include "runtime/launcher/fatal.h"
 
 #include <limits.h>

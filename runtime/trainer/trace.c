@@ -1,5 +1,5 @@
 /* Keeps the times of the last steps in memory, and writes them as a trace at the end of the run. */
-#include "runtime/program/trace.h"
+#include "program/times/trace.h"
 #include "runtime/trainer/rank.h"
 
 #include <stdlib.h>

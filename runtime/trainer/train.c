@@ -1,8 +1,8 @@
 /* The work of one rank: opens it, runs the steps, and writes the files together with all other ranks. */
 #include "runtime/trainer/rank.h"
 
-#include "runtime/base/clock.h"
-#include "runtime/base/file.h"
+#include "base/clock.h"
+#include "base/file.h"
 
 #include <stdlib.h>
 

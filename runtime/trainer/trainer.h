@@ -5,10 +5,10 @@
    reads and writes. It is a host of the executor (runtime/executor). With RunOptions.simulated the simulator takes the
    model's place, and nothing is computed. */
 
-#include "runtime/base/progress.h"
+#include "base/progress.h"
 #include "runtime/executor/executor.h"
 #include "runtime/model/model.h"
-#include "runtime/program/costs.h"
+#include "program/times/costs.h"
 #include "runtime/transport/transport.h"
 
 #include <stdatomic.h>

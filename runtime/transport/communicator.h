@@ -9,9 +9,13 @@
      - everything completes if no post blocks.
    If the transport is in order (Transport.in_order), there is also one order of all messages and sums of all
    communicators. Every member posts its own messages and sums in this order, and everything completes even if each
-   message is a rendezvous. */
+   message is a rendezvous.
 
-#include "runtime/base/all_to_all.h"
+   A sum is posted, and waited for later. In between, threads add up whatever is ready while they wait for something
+   else; processes advance the sum at each call of progress; GPUs run it on the messages queue. A post allocates
+   nothing. */
+
+#include "base/all_to_all.h"
 #include "runtime/device/device.h"
 #include "runtime/transport/world.h"
 

@@ -1,7 +1,7 @@
 #include "runtime/transport/limit.h"
 
-#include "runtime/base/clock.h"
-#include "runtime/base/status.h"
+#include "base/clock.h"
+#include "base/status.h"
 #include "runtime/launcher/launched.h"
 
 #include <stdio.h>

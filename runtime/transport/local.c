@@ -8,7 +8,7 @@
    the device. What is enqueued waits only for what was enqueued before it, so the queues cannot deadlock. */
 #include "runtime/transport/local.h"
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

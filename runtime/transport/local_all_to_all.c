@@ -3,7 +3,7 @@
    soon as all members have posted, even if other members do not wait yet. */
 #include "runtime/transport/local.h"
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "runtime/transport/local.h"
 #include "runtime/transport/sum.h"
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 
 enum { UNIT = 8 * SUM_BLOCK }; /* elements */
 

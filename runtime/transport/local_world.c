@@ -1,7 +1,7 @@
 /* The world of threads: how members sleep and wake, gather, and abort the run. */
 #include "runtime/transport/local.h"
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <linux/futex.h>

@@ -1,7 +1,7 @@
 /* Communicators between processes: messages. Each communicator has its own tags. */
 #include "runtime/transport/mpi.h"
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 
 #include <stdlib.h>
 

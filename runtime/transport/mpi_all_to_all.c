@@ -3,7 +3,7 @@
    all-to-alls in flight are not mixed up. */
 #include "runtime/transport/mpi.h"
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
    posted before the sender. Each receiver also keeps one, for the pieces that it gets. */
 #include "runtime/transport/mpi.h"
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* Starts MPI and makes a world of its processes. */
 #include "runtime/transport/mpi.h"
 
-#include "runtime/base/counted.h"
+#include "base/counted.h"
 #include "runtime/launcher/launched.h"
 #include "runtime/transport/limit.h"
 

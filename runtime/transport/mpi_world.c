@@ -2,8 +2,8 @@
    run. */
 #include "runtime/transport/mpi.h"
 
-#include "runtime/base/clock.h"
-#include "runtime/base/plugin.h"
+#include "base/clock.h"
+#include "base/plugin.h"
 #include "runtime/launcher/launched.h"
 #include "runtime/transport/limit.h"
 

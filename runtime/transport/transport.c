@@ -1,6 +1,6 @@
 #include "runtime/transport/transport.h"
 
-#include "runtime/base/plugin.h"
+#include "base/plugin.h"
 #include "runtime/transport/local.h"
 
 #include <string.h>

@@ -6,7 +6,7 @@
 
 #include "runtime/transport/communicator.h"
 
-/* The communicators of a library, in a plug-in (runtime/base/plugin.h). */
+/* The communicators of a library, in a plug-in (base/plugin.h). */
 typedef struct TransportLibrary {
     Status (*load)(Error *error);
     Connect *connect;    /* makes communicators */

@@ -5,9 +5,9 @@
    process. Its members gather small values in the host's memory, and abort the run together. A communicator
    (communicator.h) transfers blocks and sums buffers among some of them. */
 
-#include "runtime/base/link.h"
-#include "runtime/base/mesh.h"
-#include "runtime/base/status.h"
+#include "base/link.h"
+#include "base/mesh.h"
+#include "base/status.h"
 
 #include <stddef.h>
 

@@ -1,10 +1,10 @@
 /* The base library: arenas, bytes, error texts. The tests of files are in file.c. */
 
-#include "runtime/base/arena.h"
-#include "runtime/base/bytes.h"
-#include "runtime/base/counted.h"
-#include "runtime/base/status.h"
-#include "runtime/base/text.h"
+#include "base/arena.h"
+#include "base/bytes.h"
+#include "base/counted.h"
+#include "base/status.h"
+#include "base/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* Files are written whole or not at all, read at their size, and kept apart. */
 
-#include "runtime/base/arena.h"
-#include "runtime/base/file.h"
+#include "base/arena.h"
+#include "base/file.h"
 
 #include <dirent.h>
 #include <errno.h>

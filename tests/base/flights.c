@@ -1,7 +1,8 @@
 /* The time in which all-to-alls were in flight, and the part of it in which the rank waited for them. */
 
-#include "runtime/base/clock.h"
-#include "runtime/base/flights.h"
+#include "base/clock.h"
+#include "base/flights.h"
+#include "program/parts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* The network that --link describes: how it is read, and when its transfers arrive. */
 
-#include "runtime/base/link.h"
+#include "base/link.h"
 
 #include <limits.h>
 #include <setjmp.h>

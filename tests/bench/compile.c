@@ -1,9 +1,9 @@
 /* Time and memory of dpc for large schedules, including all proofs, and the speed of decoding and verifying the
    programs, as dprun does when it loads them. Prints lines: name value unit. Run from the top folder with BUILD set. */
 
-#include "runtime/base/clock.h"
-#include "runtime/base/file.h"
-#include "runtime/program/program.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "program/program.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
    of MPI. Between processes it also measures sums, and how much of the time of messages and sums is hidden behind
    computation. Prints lines: name value unit. Run from the top folder with BUILD set. */
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "runtime/transport/transport.h"
 #include "tests/transport/plugin.h"
 

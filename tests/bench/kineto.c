@@ -1,6 +1,6 @@
 /* Speed of reading a trace of the PyTorch profiler and of assigning its kernels to components. Prints lines: name value
    unit. */
-#include "compiler/measured/kineto_profile.h"
+#include "study/measured/kineto_profile.h"
 
 #include <stdio.h>
 #include <stdlib.h>

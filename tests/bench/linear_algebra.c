@@ -1,8 +1,8 @@
 /* Which library should multiply matrices? The shapes of a stage (y = x w, dx = dy w^T, dw += x^T dy) on one thread,
    then in two rank threads at once, with oneDNN's sgemm, its matmul primitives (float32 and bfloat16) and OpenBLAS, if
-   installed. GFLOP/s, best of several rounds. HACKING.md has the figures and the decision. */
+   installed. GFLOP/s, best of several rounds. docs/decisions/onednn.md has the figures and the decision. */
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "runtime/device/cpu_dnnl.h"
 
 #include <dlfcn.h>

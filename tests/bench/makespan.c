@@ -6,7 +6,7 @@
 #include "compiler/prove/prove.h"
 #include "compiler/schedule/passes.h"
 #include "compiler/schedule/timeline.h"
-#include "runtime/base/file.h"
+#include "base/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 /* A mock of CUDA for measuring the host's own code: launches do nothing, and nothing is asynchronous. Copies and fills
    are those of the host. */
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "runtime/cuda/cuda.h"
 
 #include <stdlib.h>

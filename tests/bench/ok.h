@@ -1,7 +1,7 @@
 #ifndef TESTS_BENCH_OK_H
 #define TESTS_BENCH_OK_H
 
-#include "runtime/base/status.h"
+#include "base/status.h"
 
 #include <stdio.h>
 #include <stdlib.h>

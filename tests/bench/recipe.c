@@ -1,7 +1,7 @@
 /* Time of the search of `overlap F&B auto` over 100 random sets of component times: mean and maximum. */
 
 #include "compiler/search/search_recipe.h"
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "tests/search/component_costs.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
    memory and number of microbatches: bubble rate, its lower bound, the published rate if there is one, seconds. */
 
 #include "compiler/search/search.h"
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "tests/search/costs_of.h"
 #include "tests/search/placement.h"
 

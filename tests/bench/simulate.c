@@ -67,7 +67,7 @@ static Makespans run_steps(const char *build, const char *priority, const char *
     return made;
 }
 
-/* Prints how much shorter ebb-v (schedules/DISCOVERY.md) is than DualPipeV, measured and predicted, in percent. */
+/* Prints how much shorter ebb-v (docs/discovery.md) is than DualPipeV, measured and predicted, in percent. */
 static void print_gain(const char *build, const char *priority, const char *folder)
 {
     /* in ms; an F&B takes 0.8 of the time of its halves */

@@ -2,7 +2,7 @@
    Prints the share of F, I and W that matrix products take, and the rate of these products. Compares the rate with that
    of the library alone: as many calls for the same shapes, on matrices that nobody else accesses in between. */
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "runtime/model/model.h"
 #include "tests/bench/ok.h"
 

@@ -1,5 +1,5 @@
 /* The cost of --trace: the same training with and without it, in turn. Prints lines: name value unit. */
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "tests/cuda/fake/nccl.h"
 #include "tests/cuda/runs.h"
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 
 #include <dlfcn.h>
 

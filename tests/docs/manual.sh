@@ -46,7 +46,7 @@ options_of dprun.1 >"$work/page"
 compare dprun.1 "dprun --help"
 
 [ -n "$top" ] || exit 0
-for name in $(sed -n 's/^ *{"\([a-zA-Z_]*\)", INDEX_.*/\1/p' "$top/runtime/program/costs.c"); do
+for name in $(sed -n 's/^ *{"\([a-zA-Z_]*\)", INDEX_.*/\1/p' "$top/program/times/costs.c"); do
     sed -n '/^\.Ss Cost files/,/^\.S/{/^\.Cm\|^\.It Cm/p}' "$pages/dps.5" | grep -qw "$name" || echo "dps.5 has no cost $name"
 done
 for name in $(sed -n 's/^EMIT([A-Z_]*, "\([a-z]*\)".*/\1/p' "$top/compiler/output/kinds.def"); do

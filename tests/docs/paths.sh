@@ -2,7 +2,7 @@
 # Prints the `files` and `identifiers` that a page names and that do not exist: sh tests/docs/paths.sh PAGE, from the
 # top folder. The page names a file by its path or by the end of its path, a program of tests/ without .c, and several
 # files at once with {} and *. An identifier is checked only if it is words of letters joined by _ or a period; it must
-# be in balance, compiler, grammar, runtime or the Makefile. Names with NAME, FOLDER, COMMIT or FILE are placeholders
+# be in balance, base, compiler, grammar, program, runtime, study or the Makefile. Names with NAME, FOLDER, COMMIT or FILE are placeholders
 # and are not checked.
 set -eu
 list=$(mktemp)
@@ -28,7 +28,7 @@ grep -oE '`[^`]+`' "$1" | tr -d '`' | sort -u | while read -r name; do
         ;;
     *_* | [A-Z]*.[a-z]*)
         for word in $(echo "$name" | grep -E '^[A-Za-z]+([_.][A-Za-z]+)+$' | tr . ' '); do
-            grep -rqw "$word" balance compiler grammar runtime Makefile || echo "$1: nothing is called $word"
+            grep -rqw "$word" balance base compiler grammar program runtime study Makefile || echo "$1: nothing is called $word"
         done
         ;;
     esac

@@ -4,7 +4,7 @@
 /* Small programs made without the compiler: one or two pipes, one stage of each pipe per rank, first all F of all
    pipes, then all B. Every message has its own slot, which keeps the plan simple. */
 
-#include "runtime/program/program.h"
+#include "program/program.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 
 /* Runs dprun in processes of its own, alone or under mpirun: starts, watches and ends them, and reads their output. */
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "tests/transport/plugin.h"
 
 #include <glob.h>

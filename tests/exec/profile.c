@@ -1,5 +1,5 @@
 /* dprun --profile writes a cost file with the measured times of the parts of the model, which dpc reads. */
-#include "runtime/program/costs.h"
+#include "program/times/costs.h"
 #include "tests/exec/processes.h"
 
 #include <math.h>

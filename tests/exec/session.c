@@ -1,6 +1,6 @@
 /* Whole runs of small pipelines in this process: equal numbers in all runs, and the ways in which a run can end. */
-#include "runtime/base/clock.h"
-#include "runtime/base/file.h"
+#include "base/clock.h"
+#include "base/file.h"
 #include "tests/exec/pipelines.h"
 #include "tests/exec/run.h"
 

@@ -1,11 +1,11 @@
 /* The simulator issues the operations of a pair in the order of the merged list that a real stage with experts runs:
    the same sequence of components, posts and waits. Consecutive operations of one component count as one. */
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "runtime/model/experts.h"
 #include "runtime/model/stage.h"
-#include "runtime/program/costs_parts.h"
-#include "runtime/program/costs_resolve.h"
+#include "program/times/costs_parts.h"
+#include "program/times/costs_resolve.h"
 #include "runtime/simulator/simulator.h"
 #include "tests/model/harness.h"
 

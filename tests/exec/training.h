@@ -3,7 +3,7 @@
 
 /* Compiles schedules, trains a small model with them, and compares all numbers of two trainings to the bit. */
 
-#include "runtime/base/file.h"
+#include "base/file.h"
 #include "tests/exec/run.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
    and verified. Of a verified program the forward-only program is made and, if it is small, the program for one rank;
    both must verify, too. `make fuzz` runs this; tests/program/malformed.c runs the same without libFuzzer. */
 
-#include "runtime/program/operands.h"
+#include "program/operands.h"
 
 #include <stdlib.h>
 #include <string.h>

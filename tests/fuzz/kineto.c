@@ -1,8 +1,8 @@
 /* Fuzz target of maps and traces of the PyTorch profiler: any bytes as a map, a line of ---, and a trace. The result is
    an error with a message, or sums that add up; never a crash, a leak or a hang. */
 
-#include "compiler/measured/kineto_costs.h"
-#include "compiler/measured/kineto_passes.h"
+#include "study/measured/kineto_costs.h"
+#include "study/measured/kineto_passes.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 /* Proves that the table of a fused launch runs every tile once and ends. */
 
 #include "runtime/cuda/kernels/kernels.h"
-#include "runtime/base/status.h"
+#include "base/status.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

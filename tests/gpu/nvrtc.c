@@ -3,7 +3,7 @@
    (attention.bf16 hopper ...) are compiled instead, all at once, for another architecture if the line names one; this
    shows how long a first start takes. */
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/jit.h"
 

@@ -29,7 +29,7 @@ static void schedules_are_compared(void **state)
 {
     (void)state;
     static const char *const right[] = {"schedules/gpipe.dps", "schedules/zb1p.dps"};
-    static const char *const wrong[] = {"schedules/gpipe.dps", "HACKING.md"};
+    static const char *const wrong[] = {"schedules/gpipe.dps", "README.md"};
     const dps_options sizes = {.size = sizeof sizes, .ranks = 2, .microbatches = 4};
     dps *d = dps_new(NULL);
     char *json;
@@ -42,10 +42,10 @@ static void schedules_are_compared(void **state)
     dps_release(d, json);
     assert_int_equal(dps_compare(d, wrong, 2, NULL, &json, NULL), DPS_BAD_INPUT);
     assert_null(json);
-    assert_non_null(strstr(dps_error(d), "HACKING.md:5:1: error: "));
+    assert_non_null(strstr(dps_error(d), "README.md:3:1: error: "));
     assert_int_not_equal(dps_error(d)[strlen(dps_error(d)) - 1], '\n');
     assert_int_equal(dps_advise(d, wrong, 2, &sizes, 1, 0, &json, NULL), DPS_BAD_INPUT);
-    assert_non_null(strstr(dps_error(d), "HACKING.md:5:1: error: "));
+    assert_non_null(strstr(dps_error(d), "README.md:3:1: error: "));
     assert_int_equal(dps_advise(d, wrong, 1, NULL, 1, 0, &json, NULL), DPS_BAD_USAGE);
     assert_int_equal(dps_compare(d, wrong, 0, NULL, &json, NULL), DPS_BAD_USAGE);
     dps_free(d);

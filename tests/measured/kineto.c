@@ -1,8 +1,8 @@
 /* Reads generated traces of the PyTorch profiler: which events the reader keeps, and which component each kernel
    belongs to. */
 
-#include "compiler/measured/json_read.h"
-#include "compiler/measured/kineto_profile.h"
+#include "study/measured/json_read.h"
+#include "study/measured/kineto_profile.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

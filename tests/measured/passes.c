@@ -1,7 +1,7 @@
 /* Traces of two ranks by the PyTorch profiler, with known times: whatever clocks, categories and faults the files have,
    the passes that dpc reads have these times, or a note says what is missing. */
 
-#include "compiler/measured/kineto_passes.h"
+#include "study/measured/kineto_passes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

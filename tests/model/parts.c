@@ -1,4 +1,4 @@
-/* The table of parts (runtime/base/parts.h) agrees with the components of the models. */
+/* The table of parts (program/parts.h) agrees with the components of the models. */
 
 #include "tests/model/harness.h"
 

@@ -1,7 +1,7 @@
 #ifndef TESTS_MODEL_RECIPES_H
 #define TESTS_MODEL_RECIPES_H
 
-#include "runtime/base/recipe.h"
+#include "program/recipe.h"
 
 /* The `compute` list of the F&B of schedules/dualpipe.dps. */
 // clang-format off

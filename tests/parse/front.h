@@ -19,7 +19,7 @@
 #include "compiler/prove/prove.h"
 #include "compiler/tree/check.h"
 #include "compiler/tree/parse.h"
-#include "runtime/base/file.h"
+#include "base/file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* dpc --emit=trace and dprun --trace write the documented form of Chrome trace events, with the same instructions in
    the same order and arrows of the same messages. The last event of dpc ends at the makespan. */
-#include "runtime/program/trace.h"
+#include "program/times/trace.h"
 #include "tests/picture/json.h"
 
 #include <math.h>

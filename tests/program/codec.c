@@ -1,4 +1,4 @@
-#include "runtime/program/operands.h"
+#include "program/operands.h"
 #include "tests/program/generator.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* Costs of stages, F&Bs, F&Fs and links; which cost counts if several are given, and which texts are refused. */
 
-#include "runtime/program/costs_resolve.h"
+#include "program/times/costs_resolve.h"
 #include "tests/search/costs_of.h"
 
 #include <setjmp.h>

@@ -4,7 +4,7 @@
 /* Functions that damage programs (find, remove or insert an instruction), and a check of the message of
    program_verify. */
 
-#include "runtime/program/program.h"
+#include "program/program.h"
 #include "tests/program/generator.h"
 
 #include <setjmp.h>

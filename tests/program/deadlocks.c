@@ -1,7 +1,7 @@
 /* Deadlocks. If ranks wait for each other, the verifier reports their shortest cycle. If a rank waits for a rank that
    has ended, the verifier reports the rank that waits. */
 
-#include "runtime/program/deadlock.h"
+#include "program/deadlock.h"
 #include "tests/program/damage.h"
 
 /* A program in which both ranks send before they receive. */

@@ -1,4 +1,4 @@
-#include "runtime/program/program.h"
+#include "program/program.h"
 #include "tests/program/generator.h"
 #include "tests/program/replay.h"
 

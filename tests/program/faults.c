@@ -1,6 +1,6 @@
 /* Programs with one fault each: program_verify must report it. */
 
-#include "runtime/program/program.h"
+#include "program/program.h"
 #include "tests/program/damage.h"
 
 static Program *three_ranks(Arena *arena)

@@ -3,7 +3,7 @@
 
 /* The state of the generator, and the streams of instructions that it writes: slots, messages, and waits for them. */
 
-#include "runtime/program/program.h"
+#include "program/program.h"
 #include "tests/program/random.h"
 
 typedef enum Placement { PLACE_LOOP, PLACE_V, PLACE_RANDOM } Placement;

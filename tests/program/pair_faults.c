@@ -1,6 +1,6 @@
 /* Programs with one fault each in an F&B or in a recipe: program_verify must report it. */
 
-#include "runtime/program/program.h"
+#include "program/program.h"
 #include "tests/program/damage.h"
 #include "tests/model/recipes.h"
 

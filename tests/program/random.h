@@ -3,7 +3,7 @@
 
 /* Random numbers and random recipes. */
 
-#include "runtime/base/recipe.h"
+#include "program/recipe.h"
 
 static inline uint64_t random_next(uint64_t *state)
 {

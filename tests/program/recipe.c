@@ -1,6 +1,6 @@
 /* A recipe that recipe_check accepts can be run; one that it refuses cannot. */
 
-#include "runtime/program/recipe_times.h"
+#include "program/times/recipe_times.h"
 #include "tests/program/generator.h"
 
 #include <setjmp.h>

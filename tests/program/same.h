@@ -1,7 +1,7 @@
 #ifndef TESTS_PROGRAM_SAME_H
 #define TESTS_PROGRAM_SAME_H
 
-#include "runtime/program/program.h"
+#include "program/program.h"
 
 #include <string.h>
 

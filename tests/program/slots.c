@@ -1,8 +1,8 @@
 /* Removes the slots of programs and assigns them again: the programs are still proven, compute the same, and except for
    messages no rank uses more slots of a class than before. */
 
-#include "runtime/program/slots.h"
-#include "runtime/program/operands.h"
+#include "program/slots.h"
+#include "program/operands.h"
 #include "tests/program/generator.h"
 #include "tests/program/replay.h"
 

@@ -1,7 +1,7 @@
 /* Well-formed programs are accepted, and compute the step. After random changes a program is refused, or still computes
    the step. */
 
-#include "runtime/program/program.h"
+#include "program/program.h"
 #include "tests/program/damage.h"
 #include "tests/program/replay.h"
 

@@ -3,7 +3,7 @@
 
 /* Random times of the components of a layer, for recipe_search. */
 
-#include "runtime/program/costs.h"
+#include "program/times/costs.h"
 #include "tests/program/random.h"
 
 enum {

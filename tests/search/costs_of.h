@@ -3,7 +3,7 @@
 
 /* The costs of --cost F=...,I=...,W=...,comm=... */
 
-#include "runtime/program/costs.h"
+#include "program/times/costs.h"
 
 static inline Costs costs_of(double forward, double input, double weight, double latency)
 {

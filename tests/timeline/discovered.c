@@ -1,4 +1,4 @@
-/* Compares the schedules of schedules/DISCOVERY.md to the published ones that they improve: for random sizes and costs
+/* Compares the schedules of docs/discovery.md to the published ones that they improve: for random sizes and costs
    they are never longer and never hold more activations. `build/tests/timeline/discovered CASES` tries CASES cases. */
 
 #include "tests/timeline/compiled.h"

@@ -1,5 +1,5 @@
 /* Small changes of the orders of ebb-v and ebb-two, at random sizes and costs: is one of them shorter in the same
-   memory? schedules/DISCOVERY.md has the figures of `build/tests/timeline/mutations CASES`, which tries CASES cases. */
+   memory? docs/discovery.md has the figures of `build/tests/timeline/mutations CASES`, which tries CASES cases. */
 
 #include "compiler/prove/prove.h"
 #include "tests/search/costs_of.h"

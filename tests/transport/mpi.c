@@ -1,7 +1,7 @@
 #include "tests/transport/plugin.h"
 #include "tests/transport/scenarios.h"
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "runtime/launcher/launched.h"
 
 #include <dlfcn.h>

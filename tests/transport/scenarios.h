@@ -5,7 +5,7 @@
    processes (mpi.c). cmocka's assertions cannot be used in processes, so the bodies print what is wrong and return
    false. */
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 #include "runtime/transport/transport.h"
 
 #include <limits.h>

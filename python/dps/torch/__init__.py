@@ -7,7 +7,7 @@
     x, y = pipeline.share(batch, targets)
     losses, _ = pipeline.step(x, target=y)
 
-schedules/PYTORCH.md explains all of it.
+docs/pytorch.md explains all of it.
 """
 
 from ._batch import Whole

@@ -163,7 +163,7 @@ class Link:
 
     def send(self, number, length, parts):
         """Sends a message (Ring.write). Waits while there is no room. A proven program completes even if each send
-        waits until the other process receives (program_verify in runtime/program/program.h)."""
+        waits until the other process receives (program_verify in program/program.h)."""
         if self.ended:
             self._fail("connection closed")
         if not self.outgoing.write(number, length, parts):

@@ -3,7 +3,7 @@
 NCCL has no tags: the operations of a communicator run in the order in which they are posted, each when all its
 processes have posted it. So each directed pair of processes has a communicator for its messages, and a rank posts
 messages and sums in the order of its program; it does not post receives early. A proven program completes even if each
-post blocks until the other processes arrive (program_verify in runtime/program/program.h). So it also completes if the
+post blocks until the other processes arrive (program_verify in program/program.h). So it also completes if the
 GPU, or a call of CUDA, waits for all operations posted before. Only the kernels of NCCL, one of each communicator, must
 fit on the GPU together.
 

@@ -1,4 +1,4 @@
-"""Writes the trace of a run in the form of dpc and dprun (runtime/program/trace.h), and costs from it.
+"""Writes the trace of a run in the form of dpc and dprun (program/times/trace.h), and costs from it.
 
 dpc's predicted trace of the same program has all events, with names and arrows between ranks. The measured trace
 repeats them for each step, with measured times instead of predicted ones. It leaves out the events of instructions that

@@ -2,7 +2,7 @@
 
 #include "tests/cuda/mock/streams.h"
 
-#include "runtime/base/clock.h"
+#include "base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -268,12 +268,12 @@ class Pages(Ranks):
             self.assertEqual(re.findall(r"^(\d+) \d+\.\d+$", output, re.M), ["0", "20", "40", "60", "80"])
 
     def test_page(self):
-        text = (HERE.parents[2] / "schedules/PYTORCH.md").read_text()
+        text = (HERE.parents[2] / "docs/pytorch.md").read_text()
         self.trains(re.search(r"```python\n(import dps, dps.torch.*?)```", text, re.S)[1])
 
     def test_commands(self):
         """Torchrun takes --nproc_per_node in all versions, and --nproc-per-node not before PyTorch 2."""
-        for page in ("README.md", "schedules/PYTORCH.md", "python/examples/gpt.py"):
+        for page in ("README.md", "docs/pytorch.md", "python/examples/gpt.py"):
             text = (HERE.parents[2] / page).read_text()
             self.assertRegex(text, r"mpirun -n 2 \S*python3? \w+.py")
             if page != "README.md":
