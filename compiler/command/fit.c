@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PIECES_MAX = 8, CHECKS = 24, END_CHECKS = 12, PEAK_DRAWS = 6, LONGEST = 2000 };
+enum { PIECES_MAX = 8, CHECKS = 24, ENDS = 3, FEW = 5, PEAK_DRAWS = 6, LONGEST = 2000 };
 
 typedef enum Quantity { MAKESPAN, BUBBLE, PEAK, QUANTITIES } Quantity;
 static const char *const quantity_names[QUANTITIES] = {"makespan", "bubble", "peak"};
@@ -115,39 +115,45 @@ static bool admits(const Fitter *f, const int64_t *costs)
     return f->costs->admits(costs) && costs[3] >= longer && costs[3] <= together;
 }
 
-/* A value of the variable of cost `key` at an end of a domain: 0 or a value at which two times are equal. `costs`: the
-   costs that follow from the other variables. */
-static int64_t end_of(Fitter *f, int key, const int64_t *costs)
+/* The value of the variable of cost `key` at an end of a domain: 0 or a value at which two times are equal. `costs`:
+   the costs that follow from the other variables; end: 0..ENDS-1. */
+static int64_t end_of(int key, uint32_t end, const int64_t *costs)
 {
     const int64_t forward = costs[0], backward = costs[1] + costs[2];
-    const int64_t ends[FIT_COSTS][3] = {
-        [1] = {0, forward, forward > costs[2] ? forward - costs[2] : 0},
-        [2] = {0, forward, forward > costs[1] ? forward - costs[1] : 0},
-        [3] = {forward + backward, forward > backward ? forward : backward, forward + backward},
-        [4] = {0, forward / 5, 0}};
-    return ends[key][random_of(&f->seed, 3)];
+    const int64_t longer = forward > backward ? forward : backward, shorter = forward + backward - longer;
+    const int64_t ends[FIT_COSTS][ENDS] = {[1] = {0, forward, forward > costs[2] ? forward - costs[2] : 0},
+                                           [2] = {0, forward, forward > costs[1] ? forward - costs[1] : 0},
+                                           [3] = {forward + backward, longer, longer + 1},
+                                           [4] = {0, forward / 5, shorter / 5}};
+    return ends[key][end];
 }
 
-/* Draws random values of the variables until the costs that follow from them are in the domain, and an F&B takes at
-   least as long as its longer half and at most as long as both halves together. With `ends`, each variable but the first
-   is at an end of the domain in one of two draws. */
-static void random_values(Fitter *f, bool ends, int64_t values[FIT_VARIABLES])
+/* Draws values of the variables. Digit v of `ends`, a number with base ENDS + 1, is for variable v + 1: 0: a random
+   value, else end_of with the digit - 1. Variable 0 is random. False: the costs that follow from the values are not in
+   the domain, or an F&B takes less time than its longer half or more than both halves together. */
+static bool draw_values(Fitter *f, uint32_t ends, int64_t values[FIT_VARIABLES])
 {
     int64_t costs[FIT_VARIABLES];
-    do {
-        memset(values, 0, FIT_VARIABLES * sizeof *values);
-        for (int v = 0; v < f->variables; v++) {
-            const int *all = f->costs->variables[v].costs;
-            int key = 0;
-            while (!all[key])
-                key++;
-            costs_of(f, values, costs);
-            values[v] = v && ends && random_of(&f->seed, 2)
-                            ? end_of(f, key, costs)
-                            : 1 + random_of(&f->seed, all[MESSAGE] ? LONGEST / 20 : LONGEST);
-        }
+    memset(values, 0, FIT_VARIABLES * sizeof *values);
+    for (int v = 0; v < f->variables; v++) {
+        const int *all = f->costs->variables[v].costs;
+        const uint32_t digit = v ? ends % (ENDS + 1) : 0;
+        int key = 0;
+        while (!all[key])
+            key++;
         costs_of(f, values, costs);
-    } while (!admits(f, costs));
+        values[v] =
+            digit ? end_of(key, digit - 1, costs) : 1 + random_of(&f->seed, all[MESSAGE] ? LONGEST / 20 : LONGEST);
+        ends /= v ? ENDS + 1 : 1;
+    }
+    costs_of(f, values, costs);
+    return admits(f, costs);
+}
+
+static void random_values(Fitter *f, int64_t values[FIT_VARIABLES])
+{
+    while (!draw_values(f, 0, values))
+        ;
 }
 
 /* --- pieces --- */
@@ -196,26 +202,49 @@ static double formula_at(const Fitter *f, const FitSize *size, const int64_t *va
     return most;
 }
 
-/* Checks that the maximum of the pieces equals the quantity at all sizes of the domain, under random costs,
-   within the domain or, with `ends`, at its ends. False: at `values`, which the function sets, they differ or take_order fails; or the domain has no size. */
-static bool holds(Fitter *f, bool ends, int64_t values[FIT_VARIABLES])
+/* Whether the maximum of the pieces equals the quantity at all sizes of the domain under the costs at `values`, with
+   `few` at those to which formulas are fitted and which have at most FEW ranks. False also if take_order fails. */
+static bool holds_at(Fitter *f, bool few, const int64_t *values)
 {
-    f->checked = ends ? f->checked : 0;
-    for (int check = 0; check < (ends ? END_CHECKS : CHECKS); check++) {
-        random_values(f, ends, values);
-        for (uint32_t i = 0; i < f->sizes.count; i++) {
-            FitSize *size = &f->sizes.all[i];
-            if (!inside(f, size))
-                continue;
-            if (!take_order(f, size, values))
-                return false;
-            const double value = (double)value_at(f, size, values) / (double)size->ranks;
-            if (fabs(formula_at(f, size, values) - value) > 1e-6 * (1 + value))
-                return false;
-            f->checked++;
-        }
+    for (uint32_t i = 0; i < f->sizes.count; i++) {
+        FitSize *size = &f->sizes.all[i];
+        if (!inside(f, size) || (few && (size->other || size->ranks > FEW)))
+            continue;
+        if (!take_order(f, size, values))
+            return false;
+        const double value = (double)value_at(f, size, values) / (double)size->ranks;
+        if (fabs(formula_at(f, size, values) - value) > 1e-6 * (1 + value))
+            return false;
+        f->checked++;
+    }
+    return true;
+}
+
+/* Checks the maximum of the pieces under CHECKS random costs. False: at `values`, which the function sets, it does not
+   hold; or the domain has no size. */
+static bool holds(Fitter *f, int64_t values[FIT_VARIABLES])
+{
+    f->checked = 0;
+    for (int check = 0; check < CHECKS; check++) {
+        random_values(f, values);
+        if (!holds_at(f, false, values))
+            return false;
     }
     return f->checked > 0;
+}
+
+/* Checks the maximum of the pieces at the ends of the domain: with each variable but the first at each of its ends and
+   at a random value, in every combination that the domain admits. */
+static bool holds_at_ends(Fitter *f)
+{
+    int64_t values[FIT_VARIABLES];
+    uint32_t combinations = 1;
+    for (int v = 1; v < f->variables; v++)
+        combinations *= ENDS + 1;
+    for (uint32_t ends = 1; ends < combinations; ends++)
+        if (draw_values(f, ends, values) && !holds_at(f, true, values))
+            return false;
+    return true;
 }
 
 static bool same_piece(const Fitter *f, const Piece *a, const Piece *b)
@@ -232,7 +261,7 @@ static bool fit_formula(Fitter *f)
 {
     int64_t values[FIT_VARIABLES];
     f->piece_count = 0;
-    random_values(f, false, values);
+    random_values(f, values);
     while (f->piece_count < PIECES_MAX) {
         Piece *piece = &f->pieces[f->piece_count];
         if (!fit_piece(f, values, piece))
@@ -241,21 +270,21 @@ static bool fit_formula(Fitter *f)
             if (same_piece(f, &f->pieces[p], piece))
                 return false;
         f->piece_count++;
-        if (holds(f, false, values))
-            return holds(f, true, values);
+        if (holds(f, values))
+            return holds_at_ends(f);
     }
     return false;
 }
 
 /* Fits a polynomial in P and M to the peaks (most saved activations on a rank) of all sizes of the domain. If orders
-   may depend on costs, the peaks must be the same under several random costs, some at the domain's ends. */
+   may depend on costs, the peaks must be the same under several random costs. */
 static bool fit_peak(Fitter *f)
 {
     FitSystem system = {.points = 0};
     int64_t values[FIT_VARIABLES];
     f->checked = 0;
     for (int draw = 0; draw < (f->by_costs ? PEAK_DRAWS : 1); draw++) {
-        random_values(f, draw % 2, values);
+        random_values(f, values);
         for (uint32_t i = 0; i < f->sizes.count; i++) {
             FitSize *size = &f->sizes.all[i];
             if (!inside(f, size))

@@ -6,6 +6,7 @@ static bool all(const int64_t *c) { return c[0] > 0; }
 static bool long_b(const int64_t *c) { return c[1] + c[2] >= c[0]; }
 static bool sorted(const int64_t *c) { return c[2] <= c[0] && c[0] <= c[1]; }
 static bool short_messages(const int64_t *c) { return c[0] > 0 && 5 * c[4] <= c[0]; }
+static bool short_messages_both(const int64_t *c) { return short_messages(c) && 5 * c[4] <= c[1] + c[2]; }
 static bool short_w(const int64_t *c) { return c[2] <= c[0]; }
 
 const CostDomain cost_domains[] = {
@@ -14,6 +15,11 @@ const CostDomain cost_domains[] = {
      PAIRS_ALL,
      false,
      short_messages},
+    {"comm <= F/5, comm <= B/5",
+     {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}, {"comm", {0, 0, 0, 0, 1}}},
+     PAIRS_ALL,
+     false,
+     short_messages_both},
     {"comm = 0", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, PAIRS_ALL, false, all},
     {"comm = 0, B >= F", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, PAIRS_ALL, false, long_b},
     {"comm = 0, W <= F",

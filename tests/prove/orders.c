@@ -1,7 +1,7 @@
 /* Random placements with random legal orders: one pipe or several with different numbers of microbatches, stages on one
-   rank or several, forward-only or not, with messages of their own or without. dpc accepts the orders and compiles them to verified programs. A .dps that spells out an order
-   without messages gives the same order. Mutations are accepted or rejected exactly as an independent, naive check of
-   the same rules says. */
+   rank or several, forward-only or not, with messages of their own or without. dpc accepts the orders and compiles them
+   to verified programs. A .dps that spells out an order without messages gives the same order. Mutations are accepted
+   or rejected exactly as an independent, naive check of the same rules says. */
 
 #include "compiler/lower/lower.h"
 #include "compiler/order/csv.h"

@@ -1,8 +1,8 @@
 /* `order auto` where ranks hold different numbers of stages and passes: random placements, pipes, times, recipes, units
-   and limits of memory, from the text of a file to the verified program. Every order passes all proofs, keeps within its
-   memory and takes the time that the search reports; no bound is above it. Where a solver proves the optimum, the
-   search is not below it. The environment variables SEARCH_CASES and SEARCH_SEED set the number of cases and
-   the first random number; of every 1000 cases one is searched to the end. */
+   and limits of memory, from the text of a file to the verified program. Every order passes all proofs, keeps within
+   its memory and takes the time that the search reports; no bound is above it. Where a solver proves the optimum, the
+   search is not below it. The environment variables SEARCH_CASES and SEARCH_SEED set the number of cases and the first
+   random number; of every 1000 cases one is searched to the end. */
 
 #include "compiler/schedule/bound.h"
 #include "compiler/search/optimum.h"
@@ -27,8 +27,9 @@ typedef struct Case {
 static uint64_t seed = 1;
 static uint32_t below(uint32_t limit) { return (uint32_t)random_below(&seed, limit); }
 
-/* One pipe, or two whose microbatches differ and whose copies of a stage are on different ranks. Every rank has a stage,
-   and most placements give ranks different numbers of them. The limit of each rank is the least that works, or more. */
+/* One pipe, or two whose microbatches differ and whose copies of a stage are on different ranks. Every rank has a
+   stage, and most placements give ranks different numbers of them. The limit of each rank is the least that works, or
+   more. */
 static void random_case(Case *of)
 {
     uint32_t held[RANKS][PIPES] = {{0}}, rank[STAGES];

@@ -1,6 +1,6 @@
 /* Formulas, read from the text that dpc fit prints and from the table of schedules/README.md, are true at the ends of
-   the domain that is named beside them. And dpc fit finds every published bubble: at random sizes and times in the domain
-   of a published formula, a fitted one holds, and has the same value. */
+   the domain that is named beside them. And dpc fit finds every published bubble: at random sizes and times in the
+   domain of a published formula, a fitted one holds, and has the same value. */
 
 #include "compiler/command/fit.h"
 #include "compiler/command/published.h"
