@@ -161,7 +161,8 @@ static bool next_fitted(const char **line, const char *quantity, const Variable 
    variables. */
 static bool table_bubble(const char *row, const Variable *variables, double *value)
 {
-    static const char *const others[] = {"peak", "runs", "any", "shorter", "forward", "P and M", NULL};
+    static const char *const others[] = {"peak",    "runs", "any",        "shorter", "forward",
+                                         "P and M", "P-r",  "2 versions", NULL};
     static const char *const heads[] = {"formulas: ", "formula: ", "bubble: ", NULL};
     const char *column[4] = {row};
     for (int i = 1; i < 4; i++)
