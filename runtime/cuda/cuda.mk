@@ -13,8 +13,9 @@ $(call remember,cuda)
 CUDA := $(call objects,$(filter-out %/runtime.c,$(call sources,runtime/cuda)))
 $(call library,cuda): $(CUDA)
 CUDART_LIBS := $(CUDART) -Wl,--exclude-libs,libcudart_static.a -lrt
-# What dprun itself may lack of the libraries comes into the plug-in; where both have a function, dprun's is called.
-HOST := $(call libraries,transport device launcher base)
+# What dprun itself may lack of these libraries comes into the plug-in; where both have a function, dprun's is called. Tables that
+# both use, as that of the operations, must be in dprun only: ASan refuses two.
+HOST := $(call libraries,transport launcher base)
 $(BUILD)/dprun-cuda.so: $(CUDA) $(BUILD)/runtime/cuda/runtime.o $(BUILD)/runtime/cuda/$(if $(GPU_CODE),images,sources).o $(HOST) $(call settings,cuda)
 	$(CC) $(LINKING) -shared -o $@ $(filter %.o %.a,$^) $(CUDART_LIBS) -lz
 ifeq ($(CUDART),)
@@ -84,13 +85,13 @@ $(BUILD)/tests/bench/fusion $(BUILD)/tests/bench/enqueue: LINKING += $(TEST_LINK
 # A fake NCCL, which runs on the streams of the mock CUDA runtime.
 $(BUILD)/tests/cuda/fake/libnccl.so.2: tests/cuda/fake/nccl.c tests/cuda/fake/nccl.h tests/cuda/mock/mock.h $(call settings,flags)
 	@mkdir -p $(@D)
-	$(CC) $(COMPILING) $(LDFLAGS) -shared -o $@ $<
+	$(CC) $(COMPILING) $(LDFLAGS) -shared -Wl,-soname,libnccl.so.2 -o $@ $<
 FINDING_FAKES := -Wl,--disable-new-dtags,-rpath,$(BUILD)/tests/cuda/fake
 $(BUILD)/tests/cuda/nccl $(BUILD)/tests/cuda/orders: | $(BUILD)/tests/cuda/fake/libnccl.so.2
 $(BUILD)/tests/cuda/nccl $(BUILD)/tests/cuda/orders: LINKING += $(FINDING_FAKES)
 # dprun itself, which finds a plug-in with the mock beside it, and the fake NCCL: for mpirun to start.
 $(BUILD)/tests/cuda/fake/dprun-cuda.so: $(BUILD)/tests/cuda/fake/plugin.o $(MOCK) $(CUDA) $(HOST) \
-    | $(BUILD)/tests/cuda/fake/libnccl.so.2
+    $(BUILD)/tests/cuda/fake/libnccl.so.2
 	$(CC) $(LINKING) $(FINDING_FAKES) -shared -o $@ $^ -lz
 $(BUILD)/tests/cuda/fake/dprun: $(BUILD)/dprun $(BUILD)/tests/cuda/fake/dprun-cuda.so $(if $(MPICC),$(BUILD)/dprun-mpi.so)
 	@ln -f $< $@

@@ -4,13 +4,12 @@
 #include "tests/cuda/fake/nccl.h"
 #include "tests/cuda/mock/mock.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-static FakeNcclReportFunction *fake_report;
+FakeNcclBegin fake_nccl_begin;
+FakeNcclReportFunction fake_nccl_report;
 
 static int number(const char *name, int otherwise)
 {
@@ -29,16 +28,7 @@ __attribute__((constructor)) static void begin(void)
         .devices = alone ? 1 : number("MOCK_DEVICES", 1),
         .first_device = alone ? process : 0,
     });
-    /* RTLD_LAZY, because the mock's functions, which the fake NCCL calls, are in the global scope only later */
-    void *library = dlopen("libnccl.so.2", RTLD_LAZY);
-    FakeNcclBegin *fake_begin = NULL;
-    if (!library) {
-        fprintf(stderr, "mock: %s\n", dlerror());
-        _exit(1);
-    }
-    *(void **)&fake_begin = dlsym(library, "fake_nccl_begin");
-    *(void **)&fake_report = dlsym(library, "fake_nccl_report");
-    fake_begin(&(FakeNccl){
+    fake_nccl_begin(&(FakeNccl){
         .fails = process == number("FAKE_NCCL_RANK", 0) ? getenv("FAKE_NCCL_FAILS") : NULL,
         .fails_at = number("FAKE_NCCL_AT", 1),
         .silent_rank = number("FAKE_NCCL_SILENT", -1),
@@ -52,9 +42,7 @@ __attribute__((destructor)) static void end(void)
         fprintf(stderr, "mock: %zu races, first: %s\n", mock.races, mock.first_race);
     if (mock.live)
         fprintf(stderr, "mock: %zu things were not given back\n", mock.live);
-    if (!fake_report)
-        return;
-    const FakeNcclReport nccl = fake_report();
+    const FakeNcclReport nccl = fake_nccl_report();
     if (nccl.communicators || nccl.late_connections || nccl.mismatches || nccl.early_uses || nccl.early_ends)
         fprintf(stderr, "mock: %d communicators, %d late connections, %d mismatches, %d early uses, %d early ends\n",
                 nccl.communicators, nccl.late_connections, nccl.mismatches, nccl.early_uses, nccl.early_ends);
