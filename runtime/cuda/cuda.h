@@ -120,7 +120,7 @@ void cuda_free_marks(CudaDevice *cuda);
 /* --- fusion.c --- */
 extern const DeviceFusion cuda_fusion;
 Status cuda_fusion_open(CudaDevice *cuda, Error *error);
-/* How many multiprocessors a library that transfers messages may use: `share` of every `whole`; 0: the device chooses. */
+/* How many multiprocessors a library that transfers messages may use: `share` of every `whole`; 0: one in 16. */
 unsigned cuda_library_part(const CudaDevice *cuda, uint32_t share, uint32_t whole);
 /* Whether a list is being bound. Then operations call cuda_fuse, which adds a kernel and its parameters to the table of
    the list, instead of cuda_launch. */
