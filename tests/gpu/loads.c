@@ -1,7 +1,9 @@
-/* Checks the loads in the machine code of the fused kernels. A tile reads what other tiles of the same launch have
-   written. If the compiler takes memory for constant during a launch it loads through a cache that does not see stores
-   (LDG…CONSTANT). And a block that has waited for a counter must empty the ordinary cache (CCTL.IVALL) before later
-   loads. Reads the code with nvdisasm of the CUDA toolkit; skipped without nvdisasm, or if nvcc has not compiled the
+/* Checks the machine code of the kernels.
+     - A tile of a fused launch reads what other tiles of the same launch have written. If the compiler takes memory for
+       constant during a launch it loads through a cache that does not see stores (LDG…CONSTANT). And a block that has
+       waited for a counter must empty the ordinary cache (CCTL.IVALL) before later loads, but not at each look.
+     - Only one thread of a block waits for the memory of the whole GPU (MEMBAR.ALL.GPU).
+   Reads the code with nvdisasm of the CUDA toolkit; skipped without nvdisasm, or if nvcc has not compiled the
    kernels. */
 
 #include "runtime/cuda/jit.h"
@@ -20,10 +22,17 @@
 
 static const char disassemble[] = "PATH=\"$PATH:${CUDA_HOME:-/usr/local/cuda}/bin\" nvdisasm -c";
 
+enum { LABELS = 4096 };
+
 /* What was found in the code of a kernel. */
 typedef struct Loads {
     unsigned all, waits, faults;
-    char first[200]; /* the first fault */
+    char first[200];                         /* the first fault */
+    unsigned fences, sleeps, empties, loops; /* MEMBAR.ALL.GPU, NANOSLEEP, CCTL.IVALL, branches back so far */
+    /* of the label .L_x_N: the counts above where it was, plus 1 */
+    struct {
+        unsigned seen, sleeps, empties, loops;
+    } labels[LABELS];
 } Loads;
 
 static void fault(Loads *loads, const char *what, const char *line)
@@ -33,8 +42,38 @@ static void fault(Loads *loads, const char *what, const char *line)
                  line + strspn(line, " "));
 }
 
+/* A loop without a loop in it that sleeps must not empty the cache. */
+static void read_branch(Loads *loads, const char *line)
+{
+    const char *label = strstr(line, "`(.L_x_");
+    const unsigned long number = label ? strtoul(label + 7, NULL, 10) : LABELS;
+    if (number >= LABELS || !loads->labels[number].seen)
+        return;
+    if (loads->labels[number].loops == loads->loops++ && loads->sleeps > loads->labels[number].sleeps &&
+        loads->empties > loads->labels[number].empties)
+        fault(loads, "the cache is emptied at every look", line);
+}
+
+static void read_label(Loads *loads, const char *line)
+{
+    const unsigned long number = strncmp(line, ".L_x_", 5) == 0 ? strtoul(line + 5, NULL, 10) : LABELS;
+    if (number >= LABELS)
+        return;
+    loads->labels[number].seen = 1;
+    loads->labels[number].sleeps = loads->sleeps;
+    loads->labels[number].empties = loads->empties;
+    loads->labels[number].loops = loads->loops;
+}
+
 static void read_instruction(Loads *loads, const char *line, bool *stale)
 {
+    loads->fences += strstr(line, " MEMBAR.ALL.GPU") != NULL;
+    loads->sleeps += strstr(line, " NANOSLEEP ") != NULL;
+    loads->empties += strstr(line, " CCTL.IVALL") != NULL;
+    if (line[0] == '.')
+        read_label(loads, line);
+    if (strstr(line, " BRA "))
+        read_branch(loads, line);
     const char *load = strstr(line, " LD.");
     if (!load && !(load = strstr(line, " LDG."))) {
         if (strstr(line, " CCTL.IVALL"))
@@ -56,7 +95,8 @@ static void read_instruction(Loads *loads, const char *line, bool *stale)
 /* Finds the loads of a kernel in a file of machine code; all zero if the file has no such kernel. */
 static Loads loads_of(const char *file, const char *kernel)
 {
-    Loads loads = {.all = 0};
+    static Loads loads;
+    memset(&loads, 0, sizeof loads);
     char command[400], section[100], *line = NULL;
     size_t size = 0;
     bool inside = false, stale = false;
@@ -84,15 +124,21 @@ static void require_disassembler(void)
     }
 }
 
-static void assert_fresh(const char *unit, const char *kernel)
+static Loads code_of(const char *unit, const char *kernel)
 {
     char file[200];
+    require_disassembler();
     snprintf(file, sizeof file, "build/kernels/%s.sm_90a.cubin", unit);
     if (access(file, R_OK) != 0) {
         puts("SKIPPED: no machine code for GPUs; `make gpu-code` compiles it with nvcc");
         skip();
     }
-    const Loads loads = loads_of(file, kernel);
+    return loads_of(file, kernel);
+}
+
+static void assert_fresh(const char *unit, const char *kernel)
+{
+    const Loads loads = code_of(unit, kernel);
     if (loads.faults > 0)
         fail_msg("%s: %u loads may be stale; %s", kernel, loads.faults, loads.first);
     if (loads.all < 100 || loads.waits == 0)
@@ -102,18 +148,22 @@ static void assert_fresh(const char *unit, const char *kernel)
 static void test_fused(void **state)
 {
     (void)state;
-    require_disassembler();
     assert_fresh("fused.f32", "fused_f32");
     assert_fresh("hopper", "fused_hopper");
+    /* the release of count_up, and the fence of the thread that loads for the copy engine */
+    assert_int_equal(code_of("hopper", "fused_hopper").fences, 2);
 }
 
-/* Two kernels with a fault each, and one (fresh) without, to check that faults are detected and nothing else. */
+/* Three kernels with a fault each, and one (fresh) without, to check that faults are detected and nothing else. */
 static const char faulty[] =
     "#define WAIT(order) unsigned n; do asm volatile(\"ld.\" order \".gpu.global.u32 %0, [%1];\" : \"=r\"(n) : "
     "\"l\"(p) : \"memory\"); while (!n)\n"
     "extern \"C\" __global__ void constant(const float *__restrict__ from, float *__restrict__ to) { *to = *from; }\n"
     "extern \"C\" __global__ void stale(const unsigned *p, const float *from, float *to) { WAIT(\"relaxed\"); *to = "
     "*from; }\n"
+    "extern \"C\" __global__ void empties(const unsigned *p, float *to) { for (unsigned n;;) { asm "
+    "volatile(\"ld.acquire.gpu."
+    "global.u32 %0, [%1];\" : \"=r\"(n) : \"l\"(p) : \"memory\"); if (n) break; __nanosleep(64); } *to = 1; }\n"
     "extern \"C\" __global__ void fresh(const unsigned *p, const float *from, float *to) { WAIT(\"acquire\"); *to = "
     "*from; }\n";
 
@@ -137,11 +187,13 @@ static void test_faults_are_found(void **state)
     assert_int_equal(write(descriptor, image.code, image.bytes), image.bytes);
     close(descriptor);
     free(image.code);
-    const Loads constant = loads_of(file, "constant"), stale = loads_of(file, "stale"), fresh = loads_of(file, "fresh");
+    const Loads constant = loads_of(file, "constant"), stale = loads_of(file, "stale"),
+                empties = loads_of(file, "empties"), fresh = loads_of(file, "fresh");
     const Loads none = loads_of(file, "fused_f32");
     unlink(file);
     assert_int_equal(constant.faults, 1);
     assert_int_equal(stale.faults, 1);
+    assert_int_equal(empties.faults, 1);
     assert_true(stale.waits > 0);
     assert_int_equal(fresh.faults, 0);
     assert_true(fresh.waits > 0 && fresh.all > fresh.waits);

@@ -98,7 +98,7 @@ DEVICE void fused_consume(const Fused &p, FusedHead &head, char *stages)
                                 tile - hopper_product_tiles(&product, 1), stages);
             else
                 fused_tile<Bf16>(o, tile, stages);
-            async_fence(); /* orders this thread's accesses to the stages before the next loads into them */
+            async_fence_of_shared(); /* orders this thread's accesses to the stages before the next loads into them */
         } else if (o.kind == CUDA_hopper_forward) {
             hopper_consume<PRODUCT_FORWARD>(o.of.hopper, ring, tile, sums);
         } else if (o.kind == CUDA_hopper_input) {

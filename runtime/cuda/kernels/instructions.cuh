@@ -106,15 +106,18 @@ DEVICE void count_up(unsigned *counter)
 }
 
 /* Waits until the counter is at least `count`. Afterwards this thread sees everything that others stored before their
-   count_up. */
+   count_up. An acquire empties the cache of the multiprocessor, so the looks in between are relaxed. */
 DEVICE void wait_for_count(const unsigned *counter, unsigned count)
 {
-    for (unsigned now = 0;;) {
-        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
-        if (now >= count)
-            return;
+    unsigned now;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+    if (now >= count)
+        return;
+    while (now < count) {
         __nanosleep(64);
+        asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
     }
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
 }
 
 #endif
