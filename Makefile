@@ -212,7 +212,7 @@ TESTS := $(foreach folder,$(TEST_FOLDERS),$(call tests_of,$(folder)))
 
 define test_folder
 $(call tests_of,$(1)): $(BUILD)/tests/$(1)/%: $(BUILD)/tests/$(1)/%.o $(call libraries,$(TEST_LIBRARIES_$(1)))
-	$$(CC) $$(LINKING) -rdynamic -o $$@ $$^ $(DPRUN_LIBS) $(TEST_LINK_$(1)) -lcmocka
+	$$(CC) $$(LINKING) -rdynamic -o $$@ $$^ $(DPRUN_LIBS) $(TEST_LINK_$(1)) $$(LINK_$$(notdir $$@)) -lcmocka
 .PHONY: check-$(1)
 check-$(1): $(call tests_of,$(1)) $(if $(filter golden picture exec executor transport cuda,$(1)),all)
 	@for test in $(call tests_of,$(1)); do BUILD=$(BUILD) CUDA_VISIBLE_DEVICES= $(if $(filter golden,$(1)),$(LIMITED4),$(LIMITED)) $$$$test || exit 1; done
@@ -220,13 +220,13 @@ endef
 $(foreach folder,$(TEST_FOLDERS),$(eval $(call test_folder,$(folder))))
 
 # This test counts the allocations that the project's own objects make.
-$(BUILD)/tests/exec/allocations: LINKING += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=open_memstream,--wrap=fmemopen
+LINK_allocations := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc open_memstream fmemopen)
 
 # The tests of libdps use it as other programs do: they link to nothing else of this project.
 $(call tests_of,library): | $(BUILD)/libdps.so
 # This one makes the allocations of libdps fail, also those of the C library.
 $(BUILD)/tests/library/attack: $(BUILD)/libdps.a
-$(BUILD)/tests/library/attack: LINKING += $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc free strdup strndup asprintf \
+LINK_attack := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc free strdup strndup asprintf \
     realpath fopen fdopen fclose open_memstream newlocale freelocale)
 
 include python/python.mk
