@@ -229,7 +229,8 @@ class Errors(unittest.TestCase):
         self.assertRaisesRegex(dps.UsageError, "fast", dualpipe, costs="F=fast")
         self.assertRaisesRegex(dps.UsageError, "slot_bytes", dualpipe, memory_limit="1G")
         some = {"message": "1M", "context": "2M", "stash": 0, "gradient": 0}
-        self.assertRaisesRegex(dps.ScheduleError, "slot_bytes lacks weights", dualpipe, memory_limit="1G", slot_bytes=some)
+        self.assertRaisesRegex(dps.ScheduleError, "slot_bytes lacks weights", dualpipe, memory_limit="1G",
+                               slot_bytes=some)
         self.assertEqual(dualpipe(slot_bytes=some).predict().ranks[0].peak_memory, 0)
 
 
