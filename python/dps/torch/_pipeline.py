@@ -532,7 +532,8 @@ def _where(program, actions, at):
 def _at(step, forgotten, program, actions, times):
     """What the watch asks (dps.torch._watch.Watch.at)."""
     done = len(times) - 1
-    waits = done in (-1, len(actions)) or actions[done].instruction.opcode.startswith(("SEND", "RECEIVE", "WAIT", "REDUCE"))
+    waits = done in (-1, len(actions)) or (
+        actions[done].instruction.opcode.startswith(("SEND", "RECEIVE", "WAIT", "REDUCE")))
     return step, forgotten, done, "at " + _where(program, actions, done), waits
 
 
