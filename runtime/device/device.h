@@ -11,9 +11,9 @@
 
    If `async` is NULL, an operation is done when its call returns. Otherwise the call may only enqueue the operation and
    return before it is done: then a later call reports a failure, and the host gets the results by `download` or
-   `store_floats`. The host then runs a few instructions ahead, and waits for the device only at NORM and at the end of a
-   run. A queue waits only for events that are already recorded, so queues cannot deadlock. Only NCCL waits for what is
-   still to come, and it runs the program's own order, in which nothing is posted early.
+   `store_floats`. The host then runs a few instructions ahead, and waits for the device only at NORM and at the end of
+   a run. A queue waits only for events that are already recorded, so queues cannot deadlock. Only NCCL waits for what
+   is still to come, and it runs the program's own order, in which nothing is posted early.
 
    Numbers are of two types. Activations, their gradients, messages, and the weights that passes read have the
    COMPUTE_TYPE. The optimizer's weights (FP32 on a GPU), the gradients of weights, and the moments have the
