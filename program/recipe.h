@@ -22,9 +22,9 @@
    streams would otherwise wait for each other forever; every entry that needs a late one is late, too. A late entry
    belongs to the layer of the round before (recipe_late).
 
-   A recipe is walked in one way (recipe_walk): each stream in its order, communication as early as what it needs allows,
-   also that of the next layer. The predicted time, the merged list of a real stage (runtime/model/overlap.c) and the
-   simulator (runtime/simulator/pair.c) follow this walk. */
+   A recipe is walked in one way (recipe_walk): each stream in its order, communication as early as what it needs
+   allows, also that of the next layer. The predicted time, the merged list of a real stage (runtime/model/overlap.c)
+   and the simulator (runtime/simulator/pair.c) follow this walk. */
 
 #include "program/parts.h"
 
