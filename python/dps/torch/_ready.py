@@ -77,7 +77,7 @@ class Ready:
         found = self.store.get("tie").decode()
         self.store.add("told", 1)
         if found:
-            until = time.monotonic() + deadline
+            until = time.monotonic() + self.store.deadline
             while self.place == 0 and self.store.add("told", 0) < len(self.names) and time.monotonic() < until:
                 time.sleep(_LOOK)  # this process may hold the store, and end now
             raise UsageError(f"{found} begin with the same random numbers, as tied weights do. If they are one weight, "

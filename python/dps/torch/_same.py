@@ -8,7 +8,6 @@ import torch
 
 from .._errors import UsageError
 from ._nccl import bytes_of
-from ._sums import Sum
 
 _STEPS = 3  # steps before which digests are compared
 _MOST = 32  # values of a rank that are compared

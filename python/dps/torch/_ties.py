@@ -12,7 +12,6 @@ from typing import NamedTuple
 import torch
 
 from ._same import digest_of
-from ._sums import parameters_of
 from ._wrapped import local
 
 _SAMPLE, _LEAST = 1024, 8  # how many numbers of a weight are compared, at most and at least
