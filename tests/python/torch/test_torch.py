@@ -377,6 +377,7 @@ class Failures(Ranks):
                     words = f"rank {how[0]} gave no sign of life for 4 s"
                     if how[0] == "0":  # the store is stopped as well, so the others cannot write the reason
                         words = "process that holds the store .*rank 0.* is stopped|rank [12] has ended"
+                        words += "|another rank has ended" if rank == 0 else ""  # it waited for all of them
                     self.assertRegex(output, f"{how}: .*({words})", (rank, output))
 
 
