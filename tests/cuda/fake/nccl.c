@@ -241,11 +241,11 @@ int ncclCommInitRankConfig(Comm **made, int ranks, Id id, int rank, const void *
     size_t size;
     memcpy(&size, config, sizeof size);
     memcpy(&blocking, (const char *)config + sizeof(size_t) + 2 * sizeof(unsigned), sizeof blocking);
-    if (size == 32)
-        memcpy(&report.most_blocks, (const char *)config + 28, sizeof report.most_blocks);
     if (ranks > RANKS_MAX || strncmp(id.internal, "/proc/", 6) != 0 || blocking != 0)
         return INVALID_USAGE;
     pthread_mutex_lock(&lock);
+    if (size == 32)
+        memcpy(&report.most_blocks, (const char *)config + 28, sizeof report.most_blocks);
     const bool failing = fails("CommInitRankConfig");
     const int file = failing ? -1 : open(id.internal, O_RDWR | O_CLOEXEC);
     void *shared = MAP_FAILED;
