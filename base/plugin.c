@@ -41,7 +41,9 @@ Status plugin_table(const Plugin *plugin, const char *table, const void **found,
     void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     if (!library)
         return error_set(error, STATUS_RUN_FAILED, "cannot load %s: %s; %s", plugin->file, dlerror(), plugin->unless);
-    const char *version = dlsym(library, "plugin_version");
+    const char *(*interface)(void) = NULL;
+    *(void **)&interface = dlsym(library, "plugin_interface");
+    const char *version = interface ? interface() : NULL;
     *found = dlsym(library, table);
     if (version && *found && strcmp(version, PLUGIN_VERSION) == 0)
         return STATUS_OK;

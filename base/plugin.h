@@ -18,8 +18,11 @@ extern const Plugin plugin_mpi, plugin_cuda;
 
 /* The number after the project's version counts the changes of the tables that dprun takes from plug-ins. */
 #define PLUGIN_VERSION PROJECT_VERSION ", interface 1"
-/* Every plug-in has this line in one of its files. */
-#define DEFINE_PLUGIN const char plugin_version[] = PLUGIN_VERSION
+/* Every plug-in has this line in one of its files. The version is a function because a process may load several
+   plug-ins: AddressSanitizer takes variables of one name in two libraries for one variable. */
+#define DEFINE_PLUGIN                   \
+    const char *plugin_interface(void); \
+    const char *plugin_interface(void) { return PLUGIN_VERSION; }
 
 /* Finds a table of the plug-in; the first call loads the file. A table in the program itself, as tests have, comes
    first. STATUS_RUN_FAILED: there is no file, it cannot be loaded, or its version is another one. */

@@ -115,7 +115,7 @@ $(GPU_RUN)/images/dprun-cuda.so $(GPU_RUN)/sources/dprun-cuda.so: $(GPU_RUN)/%/d
 .PHONY: gpu-kit bench-gpu dry-run-gpu
 gpu-kit: all $(GPU_PROGRAMS:%=$(GPU_RUN)/%) $(GPU_RUN)/images/dprun-cuda.so $(GPU_RUN)/sources/dprun-cuda.so
 	@rm -rf $(GPU_KIT) && mkdir -p $(GPU_KIT)/lib $(GPU_KIT)/reference $(GPU_KIT)/nvrtc
-	@cp -r tests/gpu/run/run.sh tests/gpu/run/pair.py $(BUILD)/dprun $(filter %mpi.so,$(PLUGINS)) $(GPU_PROGRAMS:%=$(GPU_RUN)/%) $(GPU_RUN)/images/dprun-cuda.so \
+	@cp -r tests/gpu/run/run.sh $(wildcard tests/gpu/run/*.py) $(BUILD)/dprun $(filter %mpi.so,$(PLUGINS)) $(GPU_PROGRAMS:%=$(GPU_RUN)/%) $(GPU_RUN)/images/dprun-cuda.so \
 	    $(BUILD)/$(SONAME) $(GPU_KIT)
 	@mkdir $(GPU_KIT)/python && cp -r python/dps $(GPU_KIT)/python && mkdir -p $(GPU_KIT)/python/dps/schedules
 	@cp schedules/*.dps $(GPU_KIT)/python/dps/schedules && mv $(GPU_KIT)/$(SONAME) $(GPU_KIT)/libdps.so

@@ -315,7 +315,7 @@ static Status store_floats(Device *device, NumberKind kind, size_t count, const 
         .adamw = cuda_adamw,                                                                                           \
     }
 
-DEFINE_PLUGIN;
+DEFINE_PLUGIN
 
 const DeviceTable device_cuda = CUDA_TABLE("cuda", open_bf16, 2);
 const DeviceTable device_cuda_fp32 = CUDA_TABLE("cuda-fp32", open_fp32, 4);

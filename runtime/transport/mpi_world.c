@@ -374,7 +374,7 @@ static void mpi_close(World *base)
     world_free(world);
 }
 
-DEFINE_PLUGIN;
+DEFINE_PLUGIN
 
 const WorldTable world_mpi = {
     .open = mpi_open,

@@ -7,6 +7,7 @@
 #
 #     first       the smallest form of everything that never ran, each in a process of its own for at most FIRST_SECONDS (8)
 #     figures     times beside cuBLAS, of F&Bs and of steps; large products are compared with sums on the CPU
+#     peers       what PyTorch reaches with the same layers and attentions
 #     operations  every operation and shape against the oracle
 #     training    losses against those of the CPU, which are in reference/
 #     bits        1000 launches, alone and of two ranks at once, give the same bits
@@ -30,7 +31,7 @@ while :; do
 done
 results=${1:-$here/results}
 [ $# -gt 0 ] && shift
-all="first figures operations training bits nvrtc pairs profile sanitizer"
+all="first figures peers operations training bits nvrtc pairs profile sanitizer"
 parts=${*:-$all}
 for part in $parts; do
     case " $all " in *" $part "*) ;; *) echo "there is no part $part: $all" && exit 2 ;; esac
@@ -264,8 +265,8 @@ pairs() {
         within 60 $mpirun sh -c "$own" sh --device $fp32 --json --deadline 15 --steps 4 $small dualpipe.bin
         sed -n 's/.*"loss":\([^,]*\),.*/\1/p' out.txt > a.txt
         judge pairs.dprun 1e-5 "mpirun -n 4 dprun --device $fp32 dualpipe.bin"
-        # the rank is a child of the process that guards it
-        within 60 $mpirun sh -c "[ \$OMPI_COMM_WORLD_RANK != 2 ] || { sleep 15; kill -9 \$(cat /proc/\$\$/task/*/children); } & $own" sh --device $fp32 --deadline 15 \
+        # The rank is a child of the process that guards it. What kills it must be no child of that process: it would kill itself.
+        within 60 $mpirun sh -c "[ \$OMPI_COMM_WORLD_RANK != 2 ] || ({ sleep 15; kill -9 \$(cat /proc/\$\$/task/*/children); } &); $own" sh --device $fp32 --deadline 15 \
             --steps 100000 $small dualpipe.bin
         ended_by_the_loss pairs.dprun.killed
     else
@@ -330,11 +331,19 @@ figures() {
     done
 }
 
+peers() {
+    if $python -c 'import torch.nn.attention' 2> /dev/null; then
+        for part in ceilings attention layers; do figures_of 100 $python peers.py ${dry:+--small} $part; done
+    else
+        skip peers "there is no PyTorch 2"
+    fi
+}
+
 # seconds that each part may take
 limit_of() {
     case $1 in
     first) echo 240 ;;
-    figures | pairs) echo 300 ;;
+    figures | peers | pairs) echo 300 ;;
     *) echo 200 ;;
     esac
 }
