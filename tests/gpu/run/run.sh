@@ -268,24 +268,26 @@ pairs() {
         # The rank is a child of the process that guards it. What kills it must be no child of that process: it would kill itself.
         within 60 $mpirun sh -c "[ \$OMPI_COMM_WORLD_RANK != 2 ] || ({ sleep 15; kill -9 \$(cat /proc/\$\$/task/*/children); } &); $own" sh --device $fp32 --deadline 15 \
             --steps 100000 $small dualpipe.bin
-        ended_by_the_loss pairs.dprun.killed
+        ended_by_the_loss pairs.dprun.killed 'rank 2 was killed'
     else
         skip pairs.dprun "there is no mpirun"
     fi
     if $python -c 'import torch' 2> /dev/null; then
         run="$python -m torch.distributed.run --nproc_per_node 2 pair.py"
         check pairs.torch 120 env PYTHONPATH=python DPS_LIBRARY=./libdps.so ${dry:+CUDA_VISIBLE_DEVICES=} $run
-        within 120 env PYTHONPATH=python DPS_LIBRARY=./libdps.so ${dry:+CUDA_VISIBLE_DEVICES=} $run kill
-        ended_by_the_loss pairs.torch.killed
+        # without torchrun, which would end rank 0 itself
+        within 120 env PYTHONPATH=python DPS_LIBRARY=./libdps.so ${dry:+CUDA_VISIBLE_DEVICES=} WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29471 \
+            sh -c "RANK=1 $python pair.py kill & RANK=0 exec $python pair.py kill"
+        ended_by_the_loss pairs.torch.killed 'rank 1'
     else
         skip pairs.torch "there is no PyTorch"
     fi
 }
 
-ended_by_the_loss() { # name: the last command had to fail, and in time
+ended_by_the_loss() { # name words: the last command had to fail, in time, and with these words for the rank that was killed
     case $status in
     0 | 124 | 125 | 137) fail "$1" "${verdict:-FAIL} (it should have ended with an error)" - - ;;
-    *) note "$1" pass - "$(grep -v '^\[' err.txt | head -1 | plain)" ;;
+    *) if grep -q "$2" err.txt; then note "$1" pass - "$(grep -m 1 "$2" err.txt | plain)"; else fail "$1" "$verdict" - -; fi ;;
     esac
 }
 
