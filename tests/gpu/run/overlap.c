@@ -4,6 +4,7 @@
 
        overlap                    shapes of real models; compares the results of one launch with those in turn
        overlap small              the least shape
+       overlap operations [small] each operation of F, I and W alone
        overlap bits [N [small]]   N (1000) launches, alone and on two streams at once: how many give other bits */
 
 #include "runtime/model/stage.h"
@@ -147,6 +148,42 @@ static void close_work(Work *work)
     }
 }
 
+/* --- the operations, one by one --- */
+
+static const char *const op_names[] = {
+#define OPERATION(name, OPERANDS) #name,
+#define OPERAND(effect, type, name)
+#include "runtime/device/operations.def"
+};
+
+static void measure_operations(unsigned hidden, unsigned sequence)
+{
+    Work work = open_work(hidden, sequence);
+    Device *device = work.devices[0];
+    const DeviceAsync *queues = device->run->async;
+    for (int pass = 0; pass < RECIPE_PASSES; pass++) {
+        const OpList *list = &work.stages[0]->lists[pass];
+        void *bases[PASS_BASES];
+        memcpy(bases, &work.pair.backward_buffers, sizeof bases);
+        for (size_t i = 0; i < list->count; i++) {
+            int64_t time;
+            for (int run = -WARM; run < TIMED; run++) {
+                if (run == 0)
+                    OK(queues->mark(device, 0, &error));
+                OK(op_run(device, list, i, i + 1, bases, &error));
+            }
+            OK(queues->mark(device, 1, &error));
+            wait_for_mark(device, 1);
+            OK(queues->mark_time(device, 1, &time, &error));
+            const Op *op = &list->ops[i];
+            printf("operation.%u.%c%02zu.%s.%zux%zu %.1f us\n", hidden, "FIW"[pass], i, op_names[op->kind],
+                   op -> kernel ? op -> kernel -> shape.columns : op->count, op->kernel ? op->kernel->shape.outputs : 0,
+                   (double)time * 1e-3 / TIMED);
+        }
+    }
+    close_work(&work);
+}
+
 /* --- results --- */
 
 /* What an F&B computes: y of the forward, dx of the backward, the gradients of the weights. */
@@ -275,6 +312,9 @@ int main(int argc, char **argv)
     static const unsigned shapes[][2] = {{256, 512}, {512, 2048}, {1024, 2048}, {2048, 2048}, {4096, 4096}};
     if (argc > 1 && strcmp(argv[1], "bits") == 0)
         bits(argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 1000, argc > 3);
+    else if (argc > 1 && strcmp(argv[1], "operations") == 0)
+        for (size_t s = 0; s < (argc > 2 ? 1 : sizeof shapes / sizeof *shapes); s++)
+            measure_operations(argc > 2 ? 128 : shapes[s][0], argc > 2 ? 64 : shapes[s][1]);
     else if (argc > 1)
         measure(128, 64);
     else

@@ -320,6 +320,7 @@ sanitizer() {
 figures() {
     figures_of 150 ./speed ${dry:+small}
     figures_of 60 ./overlap ${dry:+small}
+    figures_of 30 ./overlap operations ${dry:+small}
     large="--data text --set hidden=2048 --set heads=16 --set sequence=2048 --set microbatch_size=1"
     [ -z "$dry" ] || large=$small
     for program in 1f1b.bin dualpipe.bin "--in-turn dualpipe.bin" "--reference dualpipe.bin"; do

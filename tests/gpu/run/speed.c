@@ -1,6 +1,8 @@
-/* Measures matrix products of the CUDA device and of cuBLAS, in one process on the same random data, and compares one
-   number of every tile with a sum in double. Then causal attention, for which half of all pairs of a query and a key
-   count. Prints a name, a value and a unit per line. `speed small`: only the least shapes. */
+/* Measures matrix products of the CUDA device and of cuBLASLt, in one process on the same random data, and compares one
+   number of every tile with a sum in double. Each product alone, and with what the layers of a GPT add to it (bias and
+   GELU, GELU', the gradient of the bias), which cuBLASLt does by its epilogues; its GELU is the approximation by tanh.
+   Then causal attention, for which half of all pairs of a query and a key count. Prints a name, a value and a unit per
+   line. `speed small`: only the least shapes. */
 
 #include "tests/device/run_op.h"
 #include "tests/gpu/run/measure.h"
@@ -9,83 +11,160 @@
 #include <math.h>
 #include <string.h>
 
-/* --- the declarations of cuBLAS that are used --- */
+/* --- the declarations of cuBLASLt that are used --- */
 
-enum { NORMAL = 0, TRANSPOSED = 1, FLOAT = 0, BF16 = 14, SUMS_IN_FLOAT = 68, ANY_ALGORITHM = -1 };
+enum { FLOAT = 0, BF16 = 14, SUMS_IN_FLOAT = 68 };
+enum {
+    TRANSPOSE_A = 3,
+    TRANSPOSE_B = 4,
+    EPILOGUE = 7,
+    BIAS = 8,
+    AUXILIARY = 11,
+    AUXILIARY_PITCH = 12
+}; /* attributes */
+enum { WORKSPACE_MOST = 1 };
+enum { PLAIN = 1, GELU_AUX_BIAS = 164, DGELU = 192, BGRADA = 256 }; /* epilogues */
+
+typedef struct Heuristic {
+    uint64_t algorithm[8];
+    size_t workspace;
+    int state;
+    float waves;
+    int reserved[4];
+} Heuristic;
 
 typedef struct Blas {
-    void *handle;
-    int (*create)(void **handle);
-    int (*set_stream)(void *handle, void *stream);
-    int (*gemm)(void *handle, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha, const void *a,
-                int a_type, int a_pitch, const void *b, int b_type, int b_pitch, const void *beta, void *c, int c_type,
-                int c_pitch, int compute, int algorithm);
+    void *handle, *workspace, *stream;
+    int (*Create)(void **handle);
+    int (*MatmulDescCreate)(void **product, int sums, int scale);
+    int (*MatmulDescSetAttribute)(void *product, int attribute, const void *value, size_t bytes);
+    int (*MatrixLayoutCreate)(void **layout, int type, uint64_t rows, uint64_t columns, int64_t pitch);
+    int (*MatmulPreferenceCreate)(void **preference);
+    int (*MatmulPreferenceSetAttribute)(void *preference, int attribute, const void *value, size_t bytes);
+    int (*MatmulAlgoGetHeuristic)(void *handle, void *product, void *a, void *b, void *c, void *d, void *preference,
+                                  int wanted, Heuristic *results, int *count);
+    int (*Matmul)(void *handle, void *product, const void *alpha, const void *a, void *a_layout, const void *b,
+                  void *b_layout, const void *beta, const void *c, void *c_layout, void *d, void *d_layout,
+                  const void *algorithm, void *workspace, size_t bytes, void *stream);
 } Blas;
 
-static bool open_blas(Blas *blas, void *stream)
+static const size_t workspace_bytes = (size_t)32 << 20;
+
+static void blas_ok(int code, const char *call)
 {
-    static const char *const names[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so"};
+    if (code != 0) {
+        fprintf(stderr, "cublasLt%s: error %d\n", call, code);
+        exit(1);
+    }
+}
+#define BLAS(blas, call, ...) blas_ok((blas)->call(__VA_ARGS__), #call)
+
+static bool open_blas(Blas *blas, Device *device)
+{
+    static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
     void *library = NULL;
     for (size_t i = 0; !library && i < sizeof names / sizeof *names; i++)
         library = dlopen(names[i], RTLD_NOW);
     if (!library)
         return false;
-    *(void **)&blas->create = dlsym(library, "cublasCreate_v2");
-    *(void **)&blas->set_stream = dlsym(library, "cublasSetStream_v2");
-    *(void **)&blas->gemm = dlsym(library, "cublasGemmEx");
-    return blas->create && blas->set_stream && blas->gemm && blas->create(&blas->handle) == 0 &&
-           blas->set_stream(blas->handle, stream) == 0;
+#define FIND(name) *(void **)&blas->name = dlsym(library, "cublasLt" #name)
+    FIND(Create), FIND(MatmulDescCreate), FIND(MatmulDescSetAttribute), FIND(MatrixLayoutCreate);
+    FIND(MatmulPreferenceCreate), FIND(MatmulPreferenceSetAttribute), FIND(MatmulAlgoGetHeuristic), FIND(Matmul);
+    blas->stream = device->run->async->native_queue(device, QUEUE_COMPUTE);
+    OK(device->run->allocate(device, workspace_bytes, &blas->workspace, &error));
+    return blas->Create(&blas->handle) == 0;
 }
 
 /* --- what is timed --- */
 
 typedef enum Layout { FORWARD, INPUT, WEIGHT, LAYOUTS } Layout;
 static const char *const layout_names[LAYOUTS] = {"forward", "input", "weight"};
+static const char *const more_names[LAYOUTS] = {"forward_bias_gelu", "input_gelu", "weight_bias"};
 
 typedef struct Work {
     Device *device;
-    const Kernel *kernel;
+    const Kernel *kernel, *gelu;
     Layout layout;
+    bool more; /* with bias and GELU, GELU', or the gradient of the bias */
     size_t rows, columns, outputs;
     void *x, *w, *y, *dw;
-    const Blas *blas; /* cuBLAS is measured; NULL: the CUDA device's own products are measured */
+    void *bias, *dbias, *before; /* before: what the GELU is applied to, of x or y's size, whichever is larger */
 } Work;
 
 static void multiply(const void *product)
 {
     const Work *work = product;
-    const int m = (int)work->rows, k = (int)work->columns, n = (int)work->outputs;
-    const float one = 1, zero = 0;
-    int code = 0;
-    switch (work->layout) {
-    case FORWARD:
-        if (!work->blas)
-            OK(RUN_OP(work->device, &error, linear_forward, with_kernel(work->kernel), work->x, work->w, NULL, NULL,
-                      work->y));
-        else
-            code = work->blas->gemm(work->blas->handle, NORMAL, NORMAL, n, m, k, &one, work->w, BF16, n, work->x, BF16,
-                                    k, &zero, work->y, BF16, n, SUMS_IN_FLOAT, ANY_ALGORITHM);
-        break;
-    case INPUT:
-        if (!work->blas)
-            OK(RUN_OP(work->device, &error, linear_backward_input, with_kernel(work->kernel), work->y, work->w,
-                      work->x));
-        else
-            code = work->blas->gemm(work->blas->handle, TRANSPOSED, NORMAL, k, m, n, &one, work->w, BF16, n, work->y,
-                                    BF16, n, &zero, work->x, BF16, k, SUMS_IN_FLOAT, ANY_ALGORITHM);
-        break;
-    default:
-        if (!work->blas)
-            OK(RUN_OP(work->device, &error, linear_backward_weight, with_kernel(work->kernel), work->x, work->y,
-                      work->dw, NULL));
-        else
-            code = work->blas->gemm(work->blas->handle, NORMAL, TRANSPOSED, n, k, m, &one, work->y, BF16, n, work->x,
-                                    BF16, k, &one, work->dw, FLOAT, n, SUMS_IN_FLOAT, ANY_ALGORITHM);
+    Device *device = work->device;
+    const Op linear = with_kernel(work->kernel);
+    if (work->layout == FORWARD && work->more)
+        OK(RUN_OP(device, &error, linear_gelu_forward, with_gelu(work->kernel, work->gelu), work->x, work->w,
+                  work->bias, work->before, work->y));
+    else if (work->layout == FORWARD)
+        OK(RUN_OP(device, &error, linear_forward, linear, work->x, work->w, NULL, NULL, work->y));
+    else if (work->layout == INPUT && work->more)
+        OK(RUN_OP(device, &error, linear_gelu_backward_input, linear, work->y, work->w, work->before, work->x));
+    else if (work->layout == INPUT)
+        OK(RUN_OP(device, &error, linear_backward_input, linear, work->y, work->w, work->x));
+    else
+        OK(RUN_OP(device, &error, linear_backward_weight, linear, work->x, work->y, work->dw,
+                  work->more ? work->dbias : NULL));
+}
+
+/* The same by cuBLASLt. Its matrices are stored by columns, so it computes the transposed product: of w and x, of w and
+   y, of y and x. */
+typedef struct TheirWork {
+    const Blas *blas;
+    void *product, *a_layout, *b_layout, *d_layout;
+    const void *a, *b;
+    void *d;
+    float beta;
+    Heuristic best;
+} TheirWork;
+
+static TheirWork their_work(const Blas *blas, const Work *work)
+{
+    const uint64_t r = work->rows, c = work->columns, o = work->outputs;
+    const struct {
+        const void *a, *b;
+        void *d;
+        uint64_t a_rows, a_columns, b_rows, b_columns, d_rows, d_columns;
+        int transpose_a, transpose_b, type, epilogue;
+    } all[LAYOUTS] = {[FORWARD] = {work->w, work->x, work->y, o, c, c, r, o, r, 0, 0, BF16, GELU_AUX_BIAS},
+                      [INPUT] = {work->w, work->y, work->x, o, c, o, r, c, r, 1, 0, BF16, DGELU},
+                      [WEIGHT] = {work->y, work->x, work->dw, o, r, c, r, o, c, 0, 1, FLOAT, BGRADA}},
+      one = all[work->layout];
+    TheirWork theirs = {.blas = blas, .a = one.a, .b = one.b, .d = one.d, .beta = work->layout == WEIGHT ? 1.0F : 0.0F};
+    void *preference, *bias = work->layout == WEIGHT ? work->dbias : work->bias;
+    const int64_t pitch = (int64_t)one.d_rows;
+    int count = 0;
+    BLAS(blas, MatmulDescCreate, &theirs.product, SUMS_IN_FLOAT, FLOAT);
+#define SET(attribute, value) BLAS(blas, MatmulDescSetAttribute, theirs.product, attribute, &(value), sizeof(value))
+    SET(TRANSPOSE_A, one.transpose_a), SET(TRANSPOSE_B, one.transpose_b);
+    if (work->more) {
+        SET(EPILOGUE, one.epilogue);
+        if (work->layout != INPUT)
+            SET(BIAS, bias);
+        if (work->layout != WEIGHT)
+            SET(AUXILIARY, work->before), SET(AUXILIARY_PITCH, pitch);
     }
-    if (code != 0) {
-        fprintf(stderr, "cuBLAS: error %d\n", code);
-        exit(1);
-    }
+    BLAS(blas, MatrixLayoutCreate, &theirs.a_layout, BF16, one.a_rows, one.a_columns, (int64_t)one.a_rows);
+    BLAS(blas, MatrixLayoutCreate, &theirs.b_layout, BF16, one.b_rows, one.b_columns, (int64_t)one.b_rows);
+    BLAS(blas, MatrixLayoutCreate, &theirs.d_layout, one.type, one.d_rows, one.d_columns, pitch);
+    BLAS(blas, MatmulPreferenceCreate, &preference);
+    BLAS(blas, MatmulPreferenceSetAttribute, preference, WORKSPACE_MOST, &workspace_bytes, sizeof workspace_bytes);
+    if (blas->MatmulAlgoGetHeuristic(blas->handle, theirs.product, theirs.a_layout, theirs.b_layout, theirs.d_layout,
+                                     theirs.d_layout, preference, 1, &theirs.best, &count) != 0 ||
+        count == 0)
+        theirs.blas = NULL;
+    return theirs; /* its descriptions live as long as the program */
+}
+
+static void multiply_theirs(const void *product)
+{
+    const TheirWork *t = product;
+    const float one = 1;
+    BLAS(t->blas, Matmul, t->blas->handle, t->product, &one, t->a, t->a_layout, t->b, t->b_layout, &t->beta, t->d,
+         t->d_layout, t->d, t->d_layout, t->best.algorithm, t->blas->workspace, workspace_bytes, t->blas->stream);
 }
 
 enum { WARM = 3, TIMED = 10 };
@@ -104,13 +183,6 @@ static double times_a_second(Device *device, void (*run)(const void *), const vo
     wait_for_mark(device, 1);
     OK(queues->mark_time(device, 1, &time, &error));
     return TIMED / ((double)time * 1e-9);
-}
-
-/* Floating-point operations a second. */
-static double rate(const Work *work)
-{
-    return 2.0 * (double)work->rows * (double)work->columns * (double)work->outputs *
-           times_a_second(work->device, multiply, work);
 }
 
 /* --- what is compared --- */
@@ -200,6 +272,61 @@ static void print_attention(Device *device, size_t samples, size_t sequence, siz
         device->run->deallocate(device, blocks[b]);
 }
 
+/* Measures one product, by this project and by cuBLASLt (NULL: it is not installed). Returns whether the results of
+   this project are right. */
+static bool print_product(const Work *work, const Blas *blas)
+{
+    const double operations = 2e-12 * (double)work->rows * (double)work->columns * (double)work->outputs;
+    char name[96];
+    snprintf(name, sizeof name, "product.%s.%zux%zux%zu", (work->more ? more_names : layout_names)[work->layout],
+             work->rows, work->columns, work->outputs);
+    const double ours = operations * times_a_second(work->device, multiply, work);
+    printf("%s %.1f TFLOP/s\n", name, ours);
+    double off = 0;
+    if (!work->more || work->layout == WEIGHT) {
+        off = error_of(work);
+        printf("%s.off %.2e of_a_sum_in_double\n", name, off);
+    }
+    if (blas) {
+        const TheirWork their = their_work(blas, work);
+        if (!their.blas) {
+            fprintf(stderr, "%s: cuBLASLt has no algorithm\n", name);
+        } else {
+            const double theirs = operations * times_a_second(work->device, multiply_theirs, &their);
+            printf("%s.cublas %.1f TFLOP/s\n%s.ratio %.3f of_cublas\n", name, theirs, name, ours / theirs);
+        }
+    }
+    return off <= 0.03;
+}
+
+/* Measures the products of a linear layer. */
+static bool print_products(Device *device, const Blas *blas, size_t rows, size_t columns, size_t outputs)
+{
+    Work work = {.device = device, .rows = rows, .columns = columns, .outputs = outputs};
+    const size_t wider = columns > outputs ? columns : outputs;
+    const KernelShape linear = {.kind = KERNEL_LINEAR, .rows = rows, .columns = columns, .outputs = outputs},
+                      gelu = {.kind = KERNEL_GELU, .rows = rows, .columns = outputs};
+    OK(device_kernel(device, &linear, &work.kernel, &error));
+    OK(device_kernel(device, &gelu, &work.gelu, &error));
+    void *const blocks[] = {work.x = random_elements(device, COMPUTE_TYPE, rows * columns, 1),
+                            work.w = random_elements(device, COMPUTE_TYPE, columns * outputs, 2),
+                            work.y = random_elements(device, COMPUTE_TYPE, rows * outputs, 3),
+                            work.dw = random_elements(device, MASTER_TYPE, columns * outputs, 4),
+                            work.bias = random_elements(device, COMPUTE_TYPE, outputs, 5),
+                            work.dbias = random_elements(device, MASTER_TYPE, outputs, 6),
+                            work.before = random_elements(device, COMPUTE_TYPE, rows * wider, 7)};
+    bool right = true;
+    for (work.layout = FORWARD; work.layout < LAYOUTS; work.layout++) {
+        work.more = false;
+        right &= print_product(&work, blas);
+        work.more = true;
+        right &= print_product(&work, blas);
+    }
+    for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++)
+        device->run->deallocate(device, blocks[b]);
+    return right;
+}
+
 int main(int argc, char **argv)
 {
     const bool small = argc > 1 && strcmp(argv[1], "small") == 0;
@@ -207,51 +334,25 @@ int main(int argc, char **argv)
     /* output appears line by line, so results are printed even if the program fails later */
     setvbuf(stdout, NULL, _IOLBF, 0);
     static const size_t shapes[][3] = {{8192, 8192, 8192},  {4096, 4096, 16384}, {4096, 16384, 4096},
-                                       {4096, 4096, 12288}, {1024, 1024, 4096},  {512, 512, 2048},
-                                       {256, 128, 384}};
+                                       {4096, 4096, 12288}, {2048, 2048, 8192},  {2048, 8192, 2048},
+                                       {2048, 2048, 6144},  {2048, 2048, 2048},  {2048, 1024, 4096},
+                                       {2048, 4096, 1024},  {2048, 512, 2048},   {256, 128, 384}};
     enum { SHAPES = sizeof shapes / sizeof *shapes };
     Device *device;
     Blas blas = {0};
     OK(device_open("cuda", 0, &device, &error));
     OK(device->run->async->make_marks(device, 2, &error));
-    const bool has_blas = open_blas(&blas, device->run->async->native_queue(device, QUEUE_COMPUTE));
-    for (size_t s = small ? SHAPES - 1 : 0; s < SHAPES; s++) {
-        Work work = {.device = device, .rows = shapes[s][0], .columns = shapes[s][1], .outputs = shapes[s][2]};
-        const KernelShape shape = {
-            .kind = KERNEL_LINEAR, .rows = work.rows, .columns = work.columns, .outputs = work.outputs};
-        OK(device_kernel(device, &shape, &work.kernel, &error));
-        work.x = random_elements(device, COMPUTE_TYPE, work.rows * work.columns, 1);
-        work.w = random_elements(device, COMPUTE_TYPE, work.columns * work.outputs, 2);
-        work.y = random_elements(device, COMPUTE_TYPE, work.rows * work.outputs, 3);
-        work.dw = random_elements(device, MASTER_TYPE, work.columns * work.outputs, 4);
-        for (work.layout = FORWARD; work.layout < LAYOUTS; work.layout++) {
-            char name[96];
-            snprintf(name, sizeof name, "product.%s.%zux%zux%zu", layout_names[work.layout], work.rows, work.columns,
-                     work.outputs);
-            work.blas = NULL;
-            const double ours = rate(&work);
-            printf("%s %.1f TFLOP/s\n", name, ours * 1e-12);
-            const double off = error_of(&work);
-            printf("%s.off %.2e of_a_sum_in_double\n", name, off);
-            wrong |= !(off <= 0.03);
-            if (!has_blas)
-                continue;
-            work.blas = &blas;
-            const double theirs = rate(&work);
-            work.blas = NULL;
-            printf("%s.cublas %.1f TFLOP/s\n%s.ratio %.3f of_cublas\n", name, theirs * 1e-12, name, ours / theirs);
-        }
-        void *const blocks[] = {work.x, work.w, work.y, work.dw};
-        for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++)
-            device->run->deallocate(device, blocks[b]);
-    }
+    const bool has_blas = open_blas(&blas, device);
+    for (size_t s = small ? SHAPES - 1 : 0; s < SHAPES; s++)
+        wrong |= !print_products(device, has_blas ? &blas : NULL, shapes[s][0], shapes[s][1], shapes[s][2]);
     if (!has_blas)
-        fprintf(stderr, "cuBLAS is not installed: no ratios\n");
+        fprintf(stderr, "cuBLASLt is not installed or does not start: no ratios\n");
     static const size_t attentions[][4] = {
         {1, 4096, 32, 128}, {4, 2048, 16, 128}, {1, 16384, 16, 128}, {4, 2048, 32, 64}, {1, 128, 1, 64}};
     enum { ATTENTIONS = sizeof attentions / sizeof *attentions };
     for (size_t s = small ? ATTENTIONS - 1 : 0; s < ATTENTIONS; s++)
         print_attention(device, attentions[s][0], attentions[s][1], attentions[s][2], attentions[s][3]);
+    device->run->deallocate(device, blas.workspace);
     device_close(device);
     return wrong;
 }
