@@ -149,9 +149,10 @@ typedef struct BoundList {
    on. A list is prepared once and bound once to each set of addresses; a bound list runs any number of times. The list
    must stay valid. */
 typedef struct DeviceFusion {
-    /* The number of floating-point operations that the device computes in about the time in which the host enqueues one
-       kernel. If the products of a list are smaller, binding the list saves time even for a single pass. */
-    double small;
+    /* Floating-point operations of the product of a stage's rows with a square matrix of its hidden size. Below `small`
+       binding the list of a single pass saves time, below `small_pair` that of an F&B or F&F. Larger products fill the
+       device, and run faster one after the other. */
+    double small, small_pair;
     /* Prepares all that does not depend on addresses; fills in list->prepared. op_list_finish must have been called.
        If a library transfers messages, its kernels get `share` / `whole` of the multiprocessors; 0 / 0: the device
        chooses. */

@@ -345,7 +345,9 @@ static Status make_list(const StagePair *pair, const Recipe *recipe, PairList **
     Device *device = pair->forward->device;
     const DeviceFusion *fusion = device->run->fusion;
     TRY(op_list_finish(&made->list, error));
-    return fusion ? fusion->prepare(device, &made->list, recipe->share, recipe->whole, error) : STATUS_OK;
+    return fusion && stage_product(pair->forward) < fusion->small_pair
+               ? fusion->prepare(device, &made->list, recipe->share, recipe->whole, error)
+               : STATUS_OK;
 }
 
 Status stage_pair_list(const StagePair *pair, const Recipe *recipe, PairList **list, Error *error)

@@ -172,6 +172,12 @@ static void list_part(Stage *stage, size_t index, RecipePass pass)
     part->ops[pass].end = list->count;
 }
 
+double stage_product(const Stage *stage)
+{
+    const ModelConfig *config = &stage->config;
+    return 2.0 * config->microbatch_size * config->sequence * config->hidden * config->hidden;
+}
+
 Status stage_list_operations(Stage *stage, Error *error)
 {
     for (int pass = 0; pass < RECIPE_PASSES; pass++)
@@ -181,12 +187,10 @@ Status stage_list_operations(Stage *stage, Error *error)
         list_part(stage, stage->part_count - 1 - i, RECIPE_B);
         list_part(stage, stage->part_count - 1 - i, RECIPE_W);
     }
-    const ModelConfig *config = &stage->config;
     const DeviceFusion *fusion = stage->device->run->fusion;
-    const double product = 2.0 * config->microbatch_size * config->sequence * config->hidden * config->hidden;
     for (int pass = 0; pass < RECIPE_PASSES; pass++) {
         TRY(op_list_finish(&stage->lists[pass], error));
-        if (fusion && product < fusion->small)
+        if (fusion && stage_product(stage) < fusion->small)
             TRY(fusion->prepare(stage->device, &stage->lists[pass], 0, 0, error));
     }
     return STATUS_OK;

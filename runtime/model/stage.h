@@ -66,6 +66,9 @@ struct Stage {
     Part parts[];
 };
 
+/* Floating-point operations of the product of the stage's rows with a square matrix of its hidden size. */
+double stage_product(const Stage *stage);
+
 /* Whether the component at `index` belongs to the same part of a layer (RECIPE_ATTENTION, ...) as the one before it. A
    recipe runs them together, and a profile has their sum. */
 bool stage_joins(const Stage *stage, size_t index);

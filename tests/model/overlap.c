@@ -78,7 +78,7 @@ static void the_parts_come_in_the_recipe_s_order(void **state)
         {&partial, 1, true, "B FF W  BW B W  F BW BW"},
         {&foreign, 1, true, "FFF BW BW BW BW BW"},
     };
-    const DeviceFusion fusion = {.prepare = prepare, .bind = bind, .run = run};
+    const DeviceFusion fusion = {.small_pair = INFINITY, .prepare = prepare, .bind = bind, .run = run};
     Device *device;
     OK(device_open("cpu", 0, &device, error));
     const DeviceTable *const own = device->run;

@@ -123,10 +123,14 @@ static Work open_work(unsigned hidden, unsigned sequence)
         .backward_buffers = buffers_of(&work, weights, gradients),
     };
     OK(stage_forward(work.stages[0], &work.pair.backward_buffers, &error));
+    PairList *both;
+    OK(stage_pair_list(&work.pair, &published, &both, &error));
+    if (!both->list.prepared)
+        OK(device->run->fusion->prepare(device, &both->list, 0, 0, &error));
     OK(stage_bind_overlap(&work.pair, &published, &work.together, &error));
     for (RecipePass pass = RECIPE_F; pass < RECIPE_PASSES; pass++) {
         OpList *list = &work.stages[0]->lists[pass];
-        /* prepares the list for one launch even if DeviceFusion.small says that its products are too large for one */
+        /* these lists are prepared for one launch even if DeviceFusion says that their products are too large for one */
         if (!list->prepared)
             OK(device->run->fusion->prepare(device, list, 0, 0, &error));
         OK(stage_bind(work.stages[0], pass, pass == RECIPE_F ? &work.pair.forward_buffers : &work.pair.backward_buffers,
