@@ -130,7 +130,7 @@ static Work open_work(unsigned hidden, unsigned sequence)
     OK(stage_bind_overlap(&work.pair, &published, &work.together, &error));
     for (RecipePass pass = RECIPE_F; pass < RECIPE_PASSES; pass++) {
         OpList *list = &work.stages[0]->lists[pass];
-        /* these lists are prepared for one launch even if DeviceFusion says that their products are too large for one */
+        /* lists are prepared for one launch even if DeviceFusion says that their products are too large for one */
         if (!list->prepared)
             OK(device->run->fusion->prepare(device, list, 0, 0, &error));
         OK(stage_bind(work.stages[0], pass, pass == RECIPE_F ? &work.pair.forward_buffers : &work.pair.backward_buffers,
