@@ -3,7 +3,7 @@
    and a unit per line.
 
        overlap                    shapes of real models; compares the results of one launch with those in turn
-       overlap small              the least shape
+       overlap HIDDEN             the shape with this hidden size; small: the least one
        overlap operations [small] each operation of F, I and W alone
        overlap bits [N [small]]   N (1000) launches, alone and on two streams at once: how many give other bits */
 
@@ -319,10 +319,11 @@ int main(int argc, char **argv)
     else if (argc > 1 && strcmp(argv[1], "operations") == 0)
         for (size_t s = 0; s < (argc > 2 ? 1 : sizeof shapes / sizeof *shapes); s++)
             measure_operations(argc > 2 ? 128 : shapes[s][0], argc > 2 ? 64 : shapes[s][1]);
-    else if (argc > 1)
+    else if (argc > 1 && strcmp(argv[1], "small") == 0)
         measure(128, 64);
     else
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
-            measure(shapes[s][0], shapes[s][1]);
+            if (argc == 1 || strtoul(argv[1], NULL, 10) == shapes[s][0])
+                measure(shapes[s][0], shapes[s][1]);
     return 0;
 }

@@ -297,10 +297,10 @@ profile() {
         skip profile "there is no ncu"
         return
     fi
-    for kernel in fused_hopper:overlap hopper_forward:speed attention_backward:speed; do
-        within 60 "$ncu" --clock-control none --set detailed -k "regex:${kernel%:*}" -c 3 ./${kernel#*:}
+    for kernel in "fused_hopper:overlap 1024" hopper_forward:speed "attention_backward:speed attention"; do
+        within 60 "$ncu" --clock-control none --set detailed -k "regex:${kernel%:*}" -c 3 --kill yes ./${kernel#*:}
         cp out.txt "$results/ncu.${kernel%:*}.txt"
-        [ $status = 0 ] || fail profile.${kernel%:*} "$verdict" - ncu
+        grep -q Duration out.txt || fail profile.${kernel%:*} "$verdict" - ncu
         sed -n 's/.*\(Tensor[A-Za-z ()]*\|Duration\|Registers Per Thread\|DRAM Throughput\|Compute (SM) Throughput\)  *\([^ ]*\)  *\([0-9.,]*\)$/\1=\3 \2/p' out.txt |
             while IFS='=' read -r what value; do note "profile.${kernel%:*}.$(echo "$what" | tr ' ' _)" "$value" - ncu; done
     done

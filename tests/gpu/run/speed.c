@@ -2,7 +2,7 @@
    number of every tile with a sum in double. Each product alone, and with what the layers of a GPT add to it (bias and
    GELU, GELU', the gradient of the bias), which cuBLASLt does by its epilogues; its GELU is the approximation by tanh.
    Then causal attention, for which half of all pairs of a query and a key count. Prints a name, a value and a unit per
-   line. `speed small`: only the least shapes. */
+   line. `speed small`: only the least shapes; `speed attention`: only attention. */
 
 #include "tests/device/run_op.h"
 #include "tests/gpu/run/measure.h"
@@ -343,7 +343,8 @@ int main(int argc, char **argv)
     OK(device_open("cuda", 0, &device, &error));
     OK(device->run->async->make_marks(device, 2, &error));
     const bool has_blas = open_blas(&blas, device);
-    for (size_t s = small ? SHAPES - 1 : 0; s < SHAPES; s++)
+    const bool only_attention = argc > 1 && strcmp(argv[1], "attention") == 0;
+    for (size_t s = small ? SHAPES - 1 : 0; s < SHAPES && !only_attention; s++)
         wrong |= !print_products(device, has_blas ? &blas : NULL, shapes[s][0], shapes[s][1], shapes[s][2]);
     if (!has_blas)
         fprintf(stderr, "cuBLASLt is not installed or does not start: no ratios\n");
