@@ -102,9 +102,9 @@ $(BENCHES): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(call libraries,co
 $(BUILD)/tests/bench/library: $(BUILD)/libdps.a
 .PHONY: bench
 bench:
-	@.ci/packages $(TEST_PACKAGES) libopenblas0-pthread
+	@.ci/packages $(TEST_PACKAGES)
 	@$(MAKE) --no-print-directory -s -j2 all $(BENCHES)
-	@for bench in $(BENCHES); do echo "# $$(basename $$bench)"; env -u OPENBLAS_CORETYPE BUILD=$(BUILD) $$bench || exit 1; done
+	@for bench in $(BENCHES); do echo "# $$(basename $$bench)"; BUILD=$(BUILD) $$bench || exit 1; done
 
 # --- layout: .clang-format for C, C++ and CUDA; flex and bison by hand. Versions of clang-format give different results ---
 LAID_OUT := $(shell find balance base compiler library program runtime study tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp')

@@ -18,13 +18,6 @@ static inline dnnl_status_t dnnl_memory_desc_create_with_tag(dnnl_memory_desc_t 
     return dnnl_memory_desc_init_by_tag(memory, axes, sizes, type, tag);
 }
 
-static inline dnnl_status_t dnnl_memory_desc_create_with_strides(dnnl_memory_desc_t *memory, int axes,
-                                                                 const dnnl_dims_t sizes, dnnl_data_type_t type,
-                                                                 const dnnl_dims_t strides)
-{
-    return dnnl_memory_desc_init_by_strides(memory, axes, sizes, type, strides);
-}
-
 static inline dnnl_status_t dnnl_memory_desc_destroy(dnnl_memory_desc_t memory)
 {
     (void)memory;
@@ -62,17 +55,6 @@ static inline dnnl_status_t dnnl_softmax_forward_primitive_desc_create(
 {
     dnnl_softmax_v2_desc_t operation;
     const dnnl_status_t status = dnnl_softmax_v2_forward_desc_init(&operation, kind, algorithm, &source, &result, axis);
-    return status != dnnl_success ? status
-                                  : dnnl_primitive_desc_create(described, &operation, attributes, engine, NULL);
-}
-
-static inline dnnl_status_t dnnl_matmul_primitive_desc_create(dnnl_primitive_desc_t *described, dnnl_engine_t engine,
-                                                              dnnl_memory_desc_t a, dnnl_memory_desc_t b,
-                                                              const_dnnl_memory_desc_t no_bias, dnnl_memory_desc_t c,
-                                                              const_dnnl_primitive_attr_t attributes)
-{
-    dnnl_matmul_desc_t operation;
-    const dnnl_status_t status = dnnl_matmul_desc_init(&operation, &a, &b, no_bias, &c);
     return status != dnnl_success ? status
                                   : dnnl_primitive_desc_create(described, &operation, attributes, engine, NULL);
 }
