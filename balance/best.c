@@ -7,6 +7,7 @@
 #include "balance/domain.h"
 #include "balance/groups.h"
 #include "balance/held.h"
+#include "base/compare.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -202,18 +203,12 @@ static double keep_better(const BalanceShape *shape, const double *loads, uint32
     return balance;
 }
 
-static int by_number(const void *left, const void *right)
-{
-    const uint32_t one = *(const uint32_t *)left, other = *(const uint32_t *)right;
-    return (one > other) - (one < other);
-}
-
 /* Sorts the slots of each GPU by expert. */
 static void sort_slots(const BalanceShape *shape, uint32_t *placement)
 {
     for (uint32_t g = 0; g < shape->gpus; g++) {
         const uint32_t first = balance_first_slot(shape, g);
-        qsort(placement + first, balance_first_slot(shape, g + 1) - first, sizeof *placement, by_number);
+        qsort(placement + first, balance_first_slot(shape, g + 1) - first, sizeof *placement, compare_uint32);
     }
 }
 

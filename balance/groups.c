@@ -1,6 +1,7 @@
 #include "balance/groups.h"
 
 #include "balance/domain.h"
+#include "base/compare.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -58,8 +59,7 @@ static void assign(Enumeration *e, uint32_t group)
 static int by_largest(const void *left, const void *right)
 {
     const Partition *one = left, *other = right;
-    if (one->largest != other->largest)
-        return one->largest < other->largest ? -1 : 1;
+    COMPARE(one->largest, other->largest);
     return one->index < other->index ? -1 : 1;
 }
 

@@ -14,6 +14,7 @@
 #include "runtime/trainer/rank.h"
 
 #include "base/clock.h"
+#include "base/compare.h"
 #include "base/counted.h"
 
 #include <inttypes.h>
@@ -106,12 +107,6 @@ void profile_step(Rank *rank, double makespan)
 static int compare_steps(const void *left, const void *right)
 {
     const double a = ((const ProfiledStep *)left)->makespan, b = ((const ProfiledStep *)right)->makespan;
-    return (a > b) - (a < b);
-}
-
-static int compare(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
     return (a > b) - (a < b);
 }
 
@@ -222,7 +217,7 @@ static Status exchange(Rank *rank, bool odd, Error *error)
     for (int size = 0; size < SIZES && leads && peer < ranks; size++) {
         double *trips = profile->trips[size], sum = 0;
         const int fastest = (count + 9) / 10;
-        qsort(trips, (size_t)count, sizeof *trips, compare);
+        qsort(trips, (size_t)count, sizeof *trips, compare_doubles);
         for (int i = 0; i < fastest; i++)
             sum += trips[i];
         add(&profile->own.messages[size], sum, (uint64_t)fastest, trips[0], trips[fastest - 1]);

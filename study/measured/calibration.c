@@ -1,5 +1,6 @@
 #include "study/measured/calibration.h"
 
+#include "base/compare.h"
 #include "base/counted.h"
 
 #include <math.h>
@@ -11,28 +12,16 @@ void samples_add(Samples *samples, double value, Arena *arena)
     samples->values[samples->count++] = value;
 }
 
-static int compare(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 double samples_typical(const Samples *samples)
 {
     if (!samples->count)
         return NAN;
-    qsort(samples->values, samples->count, sizeof *samples->values, compare);
+    qsort(samples->values, samples->count, sizeof *samples->values, compare_doubles);
     const size_t cut = samples->count / 10;
     double sum = 0;
     for (size_t i = cut; i < samples->count - cut; i++)
         sum += samples->values[i];
     return sum / (double)(samples->count - 2 * cut);
-}
-
-static int compare_numbers(const void *left, const void *right)
-{
-    const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return (a > b) - (a < b);
 }
 
 /* Keeps the `fastest` shortest steps of a trace, or all if `fastest` is 0. Step 1 is always removed if there are
@@ -42,7 +31,7 @@ static void select_steps(Trace *trace, uint32_t fastest, Arena *arena)
     uint32_t count, *steps = trace_steps_by_makespan(trace, arena, &count);
     if (fastest && fastest < count)
         count = fastest;
-    qsort(steps, count, sizeof *steps, compare_numbers);
+    qsort(steps, count, sizeof *steps, compare_uint32);
     trace_keep_steps(trace, steps, count);
 }
 
@@ -148,13 +137,11 @@ typedef struct Pair {
 static int compare_pairs(const void *left, const void *right)
 {
     const Pair *a = left, *b = right;
-    if (a->forward != b->forward)
-        return a->forward < b->forward ? -1 : 1;
-    if (a->backward != b->backward)
-        return a->backward < b->backward ? -1 : 1;
-    if (a->kind != b->kind)
-        return a->kind < b->kind ? -1 : 1;
-    return (a->time > b->time) - (a->time < b->time);
+    COMPARE(a->forward, b->forward);
+    COMPARE(a->backward, b->backward);
+    COMPARE(a->kind, b->kind);
+    COMPARE(a->time, b->time);
+    return 0;
 }
 
 /* Lists all F&Bs of the traces whose passes count (is_of_model), and returns their number. */

@@ -2,6 +2,7 @@
    hidden. */
 #include "study/measured/diff.h"
 #include "program/times/recipe_times.h"
+#include "base/compare.h"
 
 #include <math.h>
 
@@ -71,8 +72,7 @@ static int compare_runs(const void *left, const void *right)
     const uint32_t x[] = {a->entry.component, a->entry.pass, a->all_to_all, a->pipe, a->stage, a->microbatch, a->layer};
     const uint32_t y[] = {b->entry.component, b->entry.pass, b->all_to_all, b->pipe, b->stage, b->microbatch, b->layer};
     for (size_t i = 0; i < sizeof x / sizeof *x; i++)
-        if (x[i] != y[i])
-            return x[i] < y[i] ? -1 : 1;
+        COMPARE(x[i], y[i]);
     return 0;
 }
 

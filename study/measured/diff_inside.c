@@ -1,6 +1,8 @@
 /* Finds the inside of one F&B in a trace of dprun, to be printed beside the prediction of its recipe. */
 #include "study/measured/diff.h"
 
+#include "base/compare.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -14,9 +16,9 @@ typedef struct Inside {
 static int by_start(const void *left, const void *right)
 {
     const TraceComponent *a = *(const TraceComponent *const *)left, *b = *(const TraceComponent *const *)right;
-    if (a->rank != b->rank)
-        return a->rank < b->rank ? -1 : 1;
-    return (a->start > b->start) - (a->start < b->start);
+    COMPARE(a->rank, b->rank);
+    COMPARE(a->start, b->start);
+    return 0;
 }
 
 /* The layers of one half of an F&B: their number, and the first one in the model. */

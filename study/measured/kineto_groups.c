@@ -1,5 +1,7 @@
 #include "study/measured/kineto_groups.h"
 
+#include "base/compare.h"
+
 #include <stdlib.h>
 
 typedef struct Interval {
@@ -50,11 +52,10 @@ typedef struct Placed {
 static int by_group(const void *left, const void *right)
 {
     const Placed *a = left, *b = right;
-    if (a->kernel->device != b->kernel->device)
-        return a->kernel->device < b->kernel->device ? -1 : 1;
-    if (a->resolved->pair != b->resolved->pair)
-        return a->resolved->pair < b->resolved->pair ? -1 : 1;
-    return (a->kernel > b->kernel) - (a->kernel < b->kernel);
+    COMPARE(a->kernel->device, b->kernel->device);
+    COMPARE(a->resolved->pair, b->resolved->pair);
+    COMPARE(a->kernel, b->kernel);
+    return 0;
 }
 
 static bool same_group(const Placed *a, const Placed *b)
@@ -119,9 +120,9 @@ static int compare_lengths(const void *left, const void *right)
 {
     const ProfileGroup *a = *(const ProfileGroup *const *)left, *b = *(const ProfileGroup *const *)right;
     const int64_t a_length = a->end - a->start, b_length = b->end - b->start;
-    if (a_length != b_length)
-        return a_length < b_length ? -1 : 1;
-    return (a > b) - (a < b);
+    COMPARE(a_length, b_length);
+    COMPARE(a, b);
+    return 0;
 }
 
 uint32_t kineto_typical_group(const KinetoProfile *profile, Arena *arena)

@@ -1,12 +1,14 @@
 #include "study/measured/kineto_join.h"
 
+#include "base/compare.h"
+
 #include <stdlib.h>
 
 static int compare_threads(const JoinRange *a, const JoinRange *b)
 {
-    if (a->process != b->process)
-        return a->process < b->process ? -1 : 1;
-    return (a->thread > b->thread) - (a->thread < b->thread);
+    COMPARE(a->process, b->process);
+    COMPARE(a->thread, b->thread);
+    return 0;
 }
 
 static int compare_ranges(const void *left, const void *right)
@@ -15,8 +17,7 @@ static int compare_ranges(const void *left, const void *right)
     const int threads = compare_threads(a, b);
     if (threads)
         return threads;
-    if (a->start != b->start)
-        return a->start < b->start ? -1 : 1;
+    COMPARE(a->start, b->start);
     /* of ranges with the same start the longer one comes first, because it contains the other */
     return (a->end < b->end) - (a->end > b->end);
 }

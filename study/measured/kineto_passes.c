@@ -2,6 +2,7 @@
 
 #include "study/measured/kineto_join.h"
 #include "study/measured/trace_align.h"
+#include "base/compare.h"
 #include "base/counted.h"
 
 #include <stdlib.h>
@@ -56,13 +57,11 @@ static void take_kernels(const KinetoTrace *trace, const JoinRanges *ranges, Pas
 static int by_what_and_begin(const void *left, const void *right)
 {
     const Pass *a = left, *b = right;
-    if (a->kind != b->kind)
-        return a->kind < b->kind ? -1 : 1;
-    if (a->stage != b->stage)
-        return a->stage < b->stage ? -1 : 1;
-    if (a->microbatch != b->microbatch)
-        return a->microbatch < b->microbatch ? -1 : 1;
-    return (a->begun > b->begun) - (a->begun < b->begun);
+    COMPARE(a->kind, b->kind);
+    COMPARE(a->stage, b->stage);
+    COMPARE(a->microbatch, b->microbatch);
+    COMPARE(a->begun, b->begun);
+    return 0;
 }
 
 static bool same_pass(const Pass *a, const Pass *b)
@@ -73,8 +72,7 @@ static bool same_pass(const Pass *a, const Pass *b)
 static int by_start(const void *left, const void *right)
 {
     const Pass *a = left, *b = right;
-    if (a->start != b->start)
-        return a->start < b->start ? -1 : 1;
+    COMPARE(a->start, b->start);
     return by_what_and_begin(a, b);
 }
 

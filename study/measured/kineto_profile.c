@@ -2,6 +2,7 @@
 
 #include "study/measured/kineto_groups.h"
 #include "study/measured/kineto_join.h"
+#include "base/compare.h"
 #include "base/counted.h"
 
 #include <stdlib.h>
@@ -175,11 +176,10 @@ static void resolve_device(Profiler *profiler, size_t begin, size_t end)
 static int compare_spans(const void *left, const void *right)
 {
     const ProfileSpan *a = left, *b = right;
-    if (a->group != b->group)
-        return a->group < b->group ? -1 : 1;
-    if (a->start != b->start)
-        return a->start < b->start ? -1 : 1;
-    return (a->subject > b->subject) - (a->subject < b->subject);
+    COMPARE(a->group, b->group);
+    COMPARE(a->start, b->start);
+    COMPARE(a->subject, b->subject);
+    return 0;
 }
 
 /* Removes spans that are in no group: in a profile with F&Bs, those outside of F&Bs. Sorts the others by group and
@@ -235,11 +235,10 @@ static void find_blocks(Profiler *profiler)
 static int by_device_and_start(const void *left, const void *right)
 {
     const KinetoKernel *a = left, *b = right;
-    if (a->device != b->device)
-        return a->device < b->device ? -1 : 1;
-    if (a->start != b->start)
-        return a->start < b->start ? -1 : 1;
-    return (a->end > b->end) - (a->end < b->end);
+    COMPARE(a->device, b->device);
+    COMPARE(a->start, b->start);
+    COMPARE(a->end, b->end);
+    return 0;
 }
 
 static Status read_cycles(Profiler *profiler, Error *error)

@@ -1,5 +1,6 @@
 #include "study/measured/kineto_tidy.h"
 
+#include "base/compare.h"
 #include "base/counted.h"
 
 #include <stdlib.h>
@@ -27,13 +28,11 @@ static int by_correlation(const void *left, const void *right)
 static int by_stream_and_start(const void *left, const void *right)
 {
     const KinetoKernel *a = left, *b = right;
-    if (a->device != b->device)
-        return a->device < b->device ? -1 : 1;
-    if (a->stream != b->stream)
-        return a->stream < b->stream ? -1 : 1;
-    if (a->start != b->start)
-        return a->start < b->start ? -1 : 1;
-    return (a->end > b->end) - (a->end < b->end);
+    COMPARE(a->device, b->device);
+    COMPARE(a->stream, b->stream);
+    COMPARE(a->start, b->start);
+    COMPARE(a->end, b->end);
+    return 0;
 }
 
 KinetoLaunch *kineto_launch(const KinetoTrace *trace, const KinetoKernel *kernel)

@@ -3,6 +3,7 @@
 #include "study/measured/json_read.h"
 #include "study/measured/trace_align.h"
 #include "program/recipe.h"
+#include "base/compare.h"
 #include "base/text.h"
 
 #include <ctype.h>
@@ -387,16 +388,10 @@ static Status parse(Reader *reader, const char *path)
     return status;
 }
 
-static int compare_steps(const void *left, const void *right)
-{
-    const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return (a > b) - (a < b);
-}
-
 /* The index in trace->steps of a step. */
 static uint32_t step_number(const Trace *trace, uint32_t step)
 {
-    const uint32_t *found = bsearch(&step, trace->steps, trace->step_count, sizeof step, compare_steps);
+    const uint32_t *found = bsearch(&step, trace->steps, trace->step_count, sizeof step, compare_uint32);
     return (uint32_t)(found - trace->steps);
 }
 
@@ -406,7 +401,7 @@ void trace_sort_by_step(Trace *trace, Arena *arena)
     for (size_t i = 0; i < trace->count; i++)
         if (!count || steps[count - 1] != trace->events[i].step)
             steps[count++] = trace->events[i].step;
-    qsort(steps, count, sizeof *steps, compare_steps);
+    qsort(steps, count, sizeof *steps, compare_uint32);
     trace->steps = steps;
     for (uint32_t i = 0; i < count; i++)
         if (!trace->step_count || steps[trace->step_count - 1] != steps[i])
@@ -498,11 +493,10 @@ static size_t place_of(const TraceIndex *index, uint8_t kind, uint32_t pipe, uin
 static int compare_updates(const void *left, const void *right)
 {
     const TraceEvent *a = *(const TraceEvent *const *)left, *b = *(const TraceEvent *const *)right;
-    if (a->rank != b->rank)
-        return a->rank < b->rank ? -1 : 1;
-    if (a->stage != b->stage)
-        return a->stage < b->stage ? -1 : 1;
-    return (a->microbatch > b->microbatch) - (a->microbatch < b->microbatch);
+    COMPARE(a->rank, b->rank);
+    COMPARE(a->stage, b->stage);
+    COMPARE(a->microbatch, b->microbatch);
+    return 0;
 }
 
 TraceIndex trace_index(const Trace *trace, uint32_t step, Arena *arena)

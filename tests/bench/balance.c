@@ -4,6 +4,8 @@
 
 #include "balance/balance.h"
 
+#include "base/compare.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,12 +25,6 @@ static double uniform(void)
     static uint64_t state = 1;
     state = state * 6364136223846793005u + 1442695040888963407u;
     return (double)((state >> 33) + 1) / 2147483649.0;
-}
-
-static int compare(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
 }
 
 static void place(const Case *c, bool best, const double *loads, uint32_t *placement, double *gap)
@@ -63,7 +59,7 @@ static void measure(const Case *c, bool best, double goal)
         mean += gap[l] / c->layers;
         worst = fmax(worst, gap[l]);
     }
-    qsort(times, RUNS, sizeof *times, compare);
+    qsort(times, RUNS, sizeof *times, compare_doubles);
     printf("balance.%s.%s %.2f ms (median of %d, %.2f..%.2f", c->name, best ? "best" : "eplb", times[RUNS / 2], RUNS,
            times[0], times[RUNS - 1]);
     if (goal > 0)

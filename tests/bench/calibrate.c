@@ -4,6 +4,7 @@
    figures: for the FASTEST steps of every run, which show the undisturbed machine, and for all steps, together with the
    spread of the runs themselves. */
 
+#include "base/compare.h"
 #include "tests/bench/numbers.h"
 
 #include <stdio.h>
@@ -21,7 +22,7 @@ static int steps_of(const char *command, double *makespans)
     int count = numbers_of(command, "\"makespan_ms\":", makespans, STEPS);
     if (count)
         memmove(makespans, makespans + 1, (size_t)--count * sizeof *makespans);
-    qsort(makespans, (size_t)count, sizeof *makespans, compare_numbers);
+    qsort(makespans, (size_t)count, sizeof *makespans, compare_doubles);
     return count;
 }
 

@@ -3,6 +3,7 @@
    computation. Prints lines: name value unit. Run from the top folder with BUILD set. */
 
 #include "base/clock.h"
+#include "base/compare.h"
 #include "runtime/transport/transport.h"
 #include "tests/transport/plugin.h"
 
@@ -37,15 +38,9 @@ static void must(Status status, const Error *error)
     exit((int)status);
 }
 
-static int compare(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 static double median(double *values, size_t count)
 {
-    qsort(values, count, sizeof *values, compare);
+    qsort(values, count, sizeof *values, compare_doubles);
     return values[count / 2];
 }
 

@@ -1,6 +1,7 @@
 /* Measures the time of the interpreter per instruction, compares the memory used with the planned memory, and measures
    the time until a run is ready for its first step. Prints lines: name value unit. */
 
+#include "base/compare.h"
 #include "tests/bench/pipeline_run.h"
 
 #include <unistd.h>
@@ -61,12 +62,6 @@ static Seen run(uint32_t ranks, uint32_t microbatches, bool reference, const Pas
     run(ranks, microbatches, reference, passes, sizeof((char *[]){__VA_ARGS__}) / sizeof(char *), \
         (char *[]){__VA_ARGS__, NULL})
 
-static int compare(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 /* One rank runs F and B in turn, and these compute nothing. Their measured time is that from the end of one instruction
    to the end of the next, so it is the interpreter's time per instruction. */
 static void measure_instructions(void)
@@ -74,7 +69,7 @@ static void measure_instructions(void)
     const Passes empty = {.forward = empty_pass, .backward_input = empty_pass, .backward_weight = empty_pass};
     Seen seen = RUN(1, INSTRUCTIONS / 2, true, &empty, "dprun", "--model=mlp", "--set=hidden=8", "--set=sequence=1",
                     "--set=microbatch_size=1", "--steps=15", "--transport=local", "prog.bin");
-    qsort(seen.busy, STEPS, sizeof *seen.busy, compare);
+    qsort(seen.busy, STEPS, sizeof *seen.busy, compare_doubles);
     printf("interpreter.instruction %.1f ns (median of %d steps, %.1f..%.1f; goal 50)\n",
            seen.busy[STEPS / 2] * 1e9 / INSTRUCTIONS, STEPS, seen.busy[0] * 1e9 / INSTRUCTIONS,
            seen.busy[STEPS - 1] * 1e9 / INSTRUCTIONS);

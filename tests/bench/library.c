@@ -3,6 +3,8 @@
 
 #include "library/dps.h"
 
+#include "base/compare.h"
+
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,12 +26,6 @@ static double processor_time(void)
     struct timespec time;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
-}
-
-static int compare(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
 }
 
 static int nothing(void *calls, const dps_instruction *instruction)
@@ -90,7 +86,7 @@ static void measure(dps *d, const dps_program *program, const char *schedule, co
         step(rank);
         times[i] = (processor_time() - begun) / count(program, 0);
     }
-    qsort(times, STEPS, sizeof *times, compare);
+    qsort(times, STEPS, sizeof *times, compare_doubles);
     printf("library.%s.%s %.0f ns an action (median of %d steps, %.0f..%.0f; goal %.0f)\n", way, schedule,
            times[STEPS / 2], STEPS, times[0], times[STEPS - 1], goal);
     dps_rank_free(rank);
@@ -135,7 +131,7 @@ static void measure_threads(dps *d, const dps_program *program, const char *sche
             exit(1);
     for (int r = 0; r < RANKS; r++)
         pthread_join(threads[r].thread, NULL);
-    qsort(threads[0].times, STEPS, sizeof *threads[0].times, compare);
+    qsort(threads[0].times, STEPS, sizeof *threads[0].times, compare_doubles);
     printf("library.threads.%s %.0f ns an action (median of %d steps; two threads, with the time they wait)\n",
            schedule, threads[0].times[STEPS / 2] / count(program, 0), STEPS);
     for (int r = 0; r < RANKS; r++) {

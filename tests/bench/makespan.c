@@ -6,6 +6,7 @@
 #include "compiler/prove/prove.h"
 #include "compiler/schedule/passes.h"
 #include "compiler/schedule/timeline.h"
+#include "base/compare.h"
 #include "base/file.h"
 
 #include <stdio.h>
@@ -59,12 +60,6 @@ static double read_step(char *trace, unsigned step, const Schedule *schedule, do
     return last - first;
 }
 
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static int measure(const char *folder, Arena *arena)
 {
     char path[200], *text, *trace;
@@ -102,7 +97,7 @@ static int measure(const char *folder, Arena *arena)
     }
     if (!count)
         return 1;
-    qsort(ratios, (size_t)count, sizeof *ratios, compare);
+    qsort(ratios, (size_t)count, sizeof *ratios, compare_doubles);
     printf("makespan_measured %.2f ms\n", taken);
     printf("makespan_predicted_from_passes %.2f ms\n", predicted);
     printf("makespan_measured_over_predicted %.4f ratio (median of %d steps, %.4f..%.4f)\n", ratios[count / 2], count,

@@ -5,13 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For qsort of doubles. */
-static inline int compare_numbers(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 /* Runs a command and reads the numbers after `name` in its output, one a line, at most `most`. Returns how many it has
    read; 0 if the command fails. */
 static inline int numbers_of(const char *command, const char *name, double *values, int most)

@@ -4,6 +4,7 @@
    it, the runs have a higher priority than other programs. Prints lines: name value unit. Run from the top folder with
    BUILD set. */
 
+#include "base/compare.h"
 #include "tests/bench/numbers.h"
 
 #include <math.h>
@@ -37,13 +38,13 @@ static double fastest(const Bench *bench, double bandwidth, bool in_turn)
         fprintf(stderr, "overlap: failed: %s\n", command);
         exit(1);
     }
-    qsort(steps, STEPS, sizeof *steps, compare_numbers);
+    qsort(steps, STEPS, sizeof *steps, compare_doubles);
     return steps[0];
 }
 
 static void print_quartiles(const char *name, double *values, const char *unit)
 {
-    qsort(values, ROUNDS, sizeof *values, compare_numbers);
+    qsort(values, ROUNDS, sizeof *values, compare_doubles);
     printf("overlap.%s %.3f %s (median of %d rounds; quartiles %.3f and %.3f)\n", name, values[ROUNDS / 2], unit,
            ROUNDS, values[ROUNDS / 4], values[ROUNDS - 1 - ROUNDS / 4]);
 }

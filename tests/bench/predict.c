@@ -12,6 +12,7 @@
    is compared with that of the measurements. The quartiles of the errors of single rounds say how steady the speed
    was. */
 
+#include "base/compare.h"
 #include "tests/bench/numbers.h"
 
 #include <math.h>
@@ -70,7 +71,7 @@ static double fastest_tenth(const double *values, int count)
 {
     double sorted[ROUNDS + STEPS], sum = 0;
     memcpy(sorted, values, (size_t)count * sizeof *sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, compare_numbers);
+    qsort(sorted, (size_t)count, sizeof *sorted, compare_doubles);
     for (int i = 0; i < count / 10; i++)
         sum += sorted[i];
     return sum / (count / 10);
@@ -112,7 +113,7 @@ static void report(double (*predictions)[ROUNDS], double (*measurements)[ROUNDS]
         measured[s] = fastest_tenth(measurements[s], ROUNDS);
         for (int round = 0; round < ROUNDS; round++)
             errors[round] = 100 * (predictions[s][round] / measurements[s][round] - 1);
-        qsort(errors, ROUNDS, sizeof *errors, compare_numbers);
+        qsort(errors, ROUNDS, sizeof *errors, compare_doubles);
         const double error = predicted[s] / measured[s] - 1;
         printf("predict.%s predicted %.2f ms, measured %.2f, error %+.1f %%; half of the rounds %+.1f to %+.1f %%\n",
                schedules[s].name, predicted[s], measured[s], 100 * error, errors[ROUNDS / 4],

@@ -6,6 +6,7 @@
 
 #include "tests/bench/numbers.h"
 #include "tests/transport/plugin.h"
+#include "base/compare.h"
 
 #include <glob.h>
 #include <stdbool.h>
@@ -27,7 +28,7 @@ static double measure(const char *build, const char *priority, const char *folde
         fprintf(stderr, "simulate: %s: failed\n", command);
         exit(1);
     }
-    qsort(values, STEPS, sizeof *values, compare_numbers);
+    qsort(values, STEPS, sizeof *values, compare_doubles);
     const char *slash = strrchr(schedule, '/');
     printf("%-22.*s %-6s %10.2f %10.2f %8.4f\n", (int)strcspn(slash + 1, "."), slash + 1, transport, predicted,
            values[STEPS / 2], values[STEPS / 2] / predicted);
@@ -59,7 +60,7 @@ static Makespans run_steps(const char *build, const char *priority, const char *
              build, times, in_turn ? " --in-turn" : "", MOST, folder);
     if (numbers_of(command, "\"makespan_ms\":", values, MOST) != MOST)
         exit(1);
-    qsort(values, MOST, sizeof *values, compare_numbers);
+    qsort(values, MOST, sizeof *values, compare_doubles);
     for (int i = 0; i < TENTH; i++)
         made.tenth += values[i] / TENTH;
     made.fastest = values[0];

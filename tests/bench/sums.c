@@ -10,6 +10,7 @@
 
 #include "runtime/command/options.h"
 #include "runtime/trainer/trainer.h"
+#include "base/compare.h"
 
 enum { PAIRS = 7, RANKS = 2, STEPS = 16 };
 
@@ -101,12 +102,6 @@ static double waited(const char *trace)
     return least;
 }
 
-static int compare(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 static int measure(const char *name, const char *order, uint32_t replicas)
 {
     char folder[] = "/tmp/sums.XXXXXX", command[1024], program[64], trace[64];
@@ -127,7 +122,7 @@ static int measure(const char *name, const char *order, uint32_t replicas)
         }
     }
     for (int late = 0; late < 2; late++)
-        qsort(times[late], PAIRS, sizeof *times[late], compare);
+        qsort(times[late], PAIRS, sizeof *times[late], compare_doubles);
     printf("%s.waited %.4g us (both sums of a step, posted as the compiler does; median of %d)\n", name,
            times[0][PAIRS / 2], PAIRS);
     printf("%s.waited_late %.4g us (posted right before the wait)\n", name, times[1][PAIRS / 2]);

@@ -4,6 +4,8 @@
 
 #include "compiler/compile.h"
 
+#include "base/compare.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -30,12 +32,6 @@ static Costs costs_of_each(const Schedule *schedule, Arena *arena)
     return costs;
 }
 
-static int compare(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 static void measure(const Compilation *c, const char *name, const char *kind, const Costs *costs)
 {
     uint64_t passes = 0;
@@ -51,7 +47,7 @@ static void measure(const Compilation *c, const char *name, const char *kind, co
         rates[i] = (double)passes / ((double)(clock() - start) / CLOCKS_PER_SEC);
         arena_free(&arena);
     }
-    qsort(rates, RUNS, sizeof *rates, compare);
+    qsort(rates, RUNS, sizeof *rates, compare_doubles);
     printf("timeline.%s.%s %.1f million passes/s (%llu passes; median of %d, %.1f..%.1f; goal 10)\n", name, kind,
            rates[RUNS / 2] / 1e6, (unsigned long long)passes, RUNS, rates[0] / 1e6, rates[RUNS - 1] / 1e6);
 }
