@@ -9,38 +9,26 @@ static bool short_messages(const int64_t *c) { return c[0] > 0 && 5 * c[4] <= c[
 static bool short_messages_both(const int64_t *c) { return short_messages(c) && 5 * c[4] <= c[1] + c[2]; }
 static bool short_w(const int64_t *c) { return c[2] <= c[0]; }
 
+/* clang-format off */
+/* Variables of a domain: F, I and W each by itself; F and W, where I = F; the F&B; the message. */
+#define APART  {"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}
+#define I_IS_F {"F", {1, 1}}, {"W", {0, 0, 1}}
+#define FB     {"FB", {0, 0, 0, 1}}
+#define COMM   {"comm", {0, 0, 0, 0, 1}}
+/* clang-format on */
+
 const CostDomain cost_domains[] = {
-    {"comm <= F/5",
-     {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}, {"comm", {0, 0, 0, 0, 1}}},
-     PAIRS_ALL,
-     false,
-     short_messages},
-    {"comm <= F/5, comm <= B/5",
-     {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}, {"comm", {0, 0, 0, 0, 1}}},
-     PAIRS_ALL,
-     false,
-     short_messages_both},
-    {"comm = 0", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, PAIRS_ALL, false, all},
-    {"comm = 0, B >= F", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, PAIRS_ALL, false, long_b},
-    {"comm = 0, W <= F",
-     {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}},
-     PAIRS_ALL,
-     false,
-     short_w},
-    {"comm = 0, W <= F <= I",
-     {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}},
-     PAIRS_ALL,
-     true,
-     sorted},
-    {"comm = 0, W <= F <= I, FB = F+B", {{"F", {1}}, {"I", {0, 1}}, {"W", {0, 0, 1}}}, PAIRS_IN_TURN, true, sorted},
-    {"comm = 0, I = F, W <= F", {{"F", {1, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}}, PAIRS_ALL, true, short_w},
-    {"comm = 0, I = F, W <= F, FB = F+B", {{"F", {1, 1}}, {"W", {0, 0, 1}}}, PAIRS_IN_TURN, true, short_w},
-    {"comm = 0, I = F, W <= F, B < FB < F+B",
-     {{"F", {1, 1}}, {"W", {0, 0, 1}}, {"FB", {0, 0, 0, 1}}},
-     PAIRS_BETWEEN,
-     false,
-     short_w},
-    {"comm = 0, F = I = W", {{"F", {1, 1, 1}}, {"FB", {0, 0, 0, 1}}}, PAIRS_ALL, true, all},
+    {"comm <= F/5", {APART, FB, COMM}, PAIRS_ALL, false, short_messages},
+    {"comm <= F/5, comm <= B/5", {APART, FB, COMM}, PAIRS_ALL, false, short_messages_both},
+    {"comm = 0", {APART, FB}, PAIRS_ALL, false, all},
+    {"comm = 0, B >= F", {APART, FB}, PAIRS_ALL, false, long_b},
+    {"comm = 0, W <= F", {APART, FB}, PAIRS_ALL, false, short_w},
+    {"comm = 0, W <= F <= I", {APART, FB}, PAIRS_ALL, true, sorted},
+    {"comm = 0, W <= F <= I, FB = F+B", {APART}, PAIRS_IN_TURN, true, sorted},
+    {"comm = 0, I = F, W <= F", {I_IS_F, FB}, PAIRS_ALL, true, short_w},
+    {"comm = 0, I = F, W <= F, FB = F+B", {I_IS_F}, PAIRS_IN_TURN, true, short_w},
+    {"comm = 0, I = F, W <= F, B < FB < F+B", {I_IS_F, FB}, PAIRS_BETWEEN, false, short_w},
+    {"comm = 0, F = I = W", {{"F", {1, 1, 1}}, FB}, PAIRS_ALL, true, all},
     {"comm = 0, F = I = W, FB = F+B", {{"F", {1, 1, 1}}}, PAIRS_IN_TURN, true, all},
 };
 const size_t cost_domain_count = sizeof cost_domains / sizeof *cost_domains;

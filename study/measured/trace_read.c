@@ -18,69 +18,47 @@ enum { TEXT_BYTES = 96 };
 /* The objects of the file whose keys are read: otherData, an event, the args of an event. */
 typedef enum Where { ABOUT, EVENT, ARGUMENTS } Where;
 
-typedef enum Key {
-    KEY_OTHER,
-    KEY_SCHEDULE,
-    KEY_SOURCE,
-    KEY_RANKS,
-    KEY_REPLICAS,
-    KEY_REFERENCE,
-    KEY_STAGES,
-    KEY_MICROBATCHES,
-    KEY_UNIT,
-    KEY_BYTES,
-    KEY_PROCESSORS,
-    KEY_CATEGORY,
-    KEY_PHASE,
-    KEY_PROCESS,
-    KEY_TIME,
-    KEY_DURATION,
-    KEY_ARGUMENTS,
-    KEY_STEP,
-    KEY_LINE,
-    KEY_PASS,
-    KEY_MESSAGE,
-    KEY_HALVES,
-    KEY_PUT_OFF,
-    KEY_COMPONENT,
-    KEY_DIRECTION,
-    KEY_LAYER,
-    KEY_WAITED,
-    KEY_NAME,
-    KEYS
-} Key;
+/* The keys that are read: a name for this file, the text, and the object that has the key. */
+#define KEY_LIST                             \
+    KEY(SCHEDULE, "schedule", ABOUT)         \
+    KEY(SOURCE, "source", ABOUT)             \
+    KEY(RANKS, "ranks", ABOUT)               \
+    KEY(REPLICAS, "replicas", ABOUT)         \
+    KEY(REFERENCE, "reference", ABOUT)       \
+    KEY(STAGES, "stages", ABOUT)             \
+    KEY(MICROBATCHES, "microbatches", ABOUT) \
+    KEY(UNIT, "unit", ABOUT)                 \
+    KEY(BYTES, "message_bytes", ABOUT)       \
+    KEY(PROCESSORS, "processors", ABOUT)     \
+    KEY(CATEGORY, "cat", EVENT)              \
+    KEY(PHASE, "ph", EVENT)                  \
+    KEY(PROCESS, "pid", EVENT)               \
+    KEY(TIME, "ts", EVENT)                   \
+    KEY(DURATION, "dur", EVENT)              \
+    KEY(ARGUMENTS, "args", EVENT)            \
+    KEY(STEP, "step", ARGUMENTS)             \
+    KEY(LINE, "line", ARGUMENTS)             \
+    KEY(PASS, "pass", ARGUMENTS)             \
+    KEY(MESSAGE, "message", ARGUMENTS)       \
+    KEY(HALVES, "halves", ARGUMENTS)         \
+    KEY(PUT_OFF, "put_off", ARGUMENTS)       \
+    KEY(COMPONENT, "component", ARGUMENTS)   \
+    KEY(DIRECTION, "direction", ARGUMENTS)   \
+    KEY(LAYER, "layer", ARGUMENTS)           \
+    KEY(WAITED, "waited", ARGUMENTS)         \
+    KEY(NAME, "name", EVENT)
+
+#define KEY(name, text, where) KEY_##name,
+typedef enum Key { KEY_OTHER, KEY_LIST KEYS } Key;
+#undef KEY
 
 static const struct {
     const char *name; /* NULL for KEY_OTHER */
     Where where;
 } keys[KEYS] = {
-    [KEY_SCHEDULE] = {"schedule", ABOUT},
-    [KEY_SOURCE] = {"source", ABOUT},
-    [KEY_RANKS] = {"ranks", ABOUT},
-    [KEY_REPLICAS] = {"replicas", ABOUT},
-    [KEY_REFERENCE] = {"reference", ABOUT},
-    [KEY_STAGES] = {"stages", ABOUT},
-    [KEY_MICROBATCHES] = {"microbatches", ABOUT},
-    [KEY_UNIT] = {"unit", ABOUT},
-    [KEY_BYTES] = {"message_bytes", ABOUT},
-    [KEY_PROCESSORS] = {"processors", ABOUT},
-    [KEY_CATEGORY] = {"cat", EVENT},
-    [KEY_PHASE] = {"ph", EVENT},
-    [KEY_PROCESS] = {"pid", EVENT},
-    [KEY_TIME] = {"ts", EVENT},
-    [KEY_DURATION] = {"dur", EVENT},
-    [KEY_ARGUMENTS] = {"args", EVENT},
-    [KEY_STEP] = {"step", ARGUMENTS},
-    [KEY_LINE] = {"line", ARGUMENTS},
-    [KEY_PASS] = {"pass", ARGUMENTS},
-    [KEY_MESSAGE] = {"message", ARGUMENTS},
-    [KEY_HALVES] = {"halves", ARGUMENTS},
-    [KEY_PUT_OFF] = {"put_off", ARGUMENTS},
-    [KEY_COMPONENT] = {"component", ARGUMENTS},
-    [KEY_DIRECTION] = {"direction", ARGUMENTS},
-    [KEY_LAYER] = {"layer", ARGUMENTS},
-    [KEY_WAITED] = {"waited", ARGUMENTS},
-    [KEY_NAME] = {"name", EVENT},
+#define KEY(name, text, where) [KEY_##name] = {text, where},
+    KEY_LIST
+#undef KEY
 };
 
 typedef struct Reader {
