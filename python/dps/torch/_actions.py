@@ -1,7 +1,5 @@
 """Turns the instructions of a rank into functions, which a step calls one after the other."""
 
-import time
-
 from ._overlap import run_overlapped
 from ._plan import receive_early
 
@@ -13,6 +11,7 @@ class Actions:
              the message; None: the slot is free
     _held    {(chunk, microbatch): a dps.torch._stage.Held}, in training from the F to the end of the B or W
     _step    inputs, targets and results of the current step
+    _order   how the actions are ordered and timed (dps.torch._order)
 
     There is one method _make_OPCODE for each opcode that does something here. Its arguments are an instruction and
     `mode` (True: the step trains; False: only forwards). It returns the function that a step calls for this
@@ -61,7 +60,7 @@ class Actions:
 
         def in_turn():
             first()
-            self._middles[key] = time.perf_counter()
+            self._middles[key] = self._order.mark()
             second()
         return in_turn
 
@@ -124,7 +123,7 @@ class Actions:
 
         def in_turn():
             forward()
-            self._middles[key] = time.perf_counter()
+            self._middles[key] = self._order.mark()
             backward()
         return self._overlap(i, overlapped) if overlapped else in_turn
 

@@ -23,11 +23,12 @@ class PipelineError(Error, RuntimeError):
 class MessageFailed(Exception):
     """A message was not received or not sent, or a sum failed: the connection closed, or its limit is over.
 
-    other   the other rank in words, such as "rank 2" or "another rank that sums stage 3" """
+    other    the other rank in words, such as "rank 2" or "another rank that sums stage 3"
+    action   the action of the step that waited for it; None: the one that has begun last"""
 
-    def __init__(self, other, error):
+    def __init__(self, other, error, action=None):
         super().__init__(str(error))
-        self.other = other
+        self.other, self.action = other, action
 
 
 class Failures:

@@ -5,10 +5,7 @@ processes have posted it. So each directed pair of processes has a communicator 
 messages and sums in the order of its program; it does not post receives early. A proven program completes even if each
 post blocks until the other processes arrive (program_verify in program/program.h). So it also completes if the
 GPU, or a call of CUDA, waits for all operations posted before. Only the kernels of NCCL, one of each communicator, must
-fit on the GPU together.
-
-A GPU that waits for a message from a process that has failed would wait forever, and with it each call of CUDA that
-waits for the GPU. So here the process waits for the end of an operation, not the stream on which stages compute."""
+fit on the GPU together. The stream on which stages compute waits for the end of an operation (_order.py)."""
 
 import os
 import time
@@ -17,13 +14,12 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-_LOOK = 0.1  # seconds between two looks at the store: has another process closed the group, or completed the step?
-_PAUSE = 20e-6  # seconds between two looks at the GPU
+_LOOK = 0.1  # seconds between two looks at the store: have the other processes completed the step?
 _LIMIT = 600  # PyTorch ends the process if an operation takes this many seconds longer than the deadline
 
 
 class Communicator:
-    """A communicator of NCCL, and what is needed of CUDA. Tests without a GPU put another class in its place.
+    """A communicator of NCCL. Tests without a GPU put another class in its place.
 
     group   what posts operations: send(), recv(), allreduce() of a ProcessGroupNCCL"""
 
@@ -36,20 +32,8 @@ class Communicator:
         backend = str(getattr(dist, "get_backend_config", dist.get_backend)(group))
         return backend == "nccl" or "cuda:nccl" in backend
 
-    def __init__(self, store, place, size, device, seconds):
+    def __init__(self, store, place, size, seconds):
         self.group = dist.ProcessGroupNCCL(store, place, size, timedelta(seconds=seconds))
-        self.device, self.stream = device, torch.cuda.Stream(device, priority=-1)
-
-    def ended(self, work):
-        """Returns a function that says whether `work` is over. The function asks the GPU, because `work` reports
-        that it is completed even if NCCL has failed."""
-        with torch.cuda.stream(self.stream):
-            work.wait()  # makes this stream wait
-            return self.stream.record_event().query
-
-    def computed(self):
-        """Returns a function that says whether the GPU has finished all that stages have started so far."""
-        return torch.cuda.current_stream(self.device).record_event().query
 
     def close(self):
         """Aborts all operations that have not finished. Where PyTorch has no call for this, the
@@ -64,17 +48,19 @@ class Group:
     """Posts operations of one communicator, with the interface of a gloo group as far as this package uses it.
 
     store   a store of this group alone
-    place   the number of this process in the group, which has `size` processes; in a pair the sender is 0"""
+    place   the number of this process in the group, which has `size` processes; in a pair the sender is 0
+    order   what waits for operations (dps.torch._order.Streams)
+    other   the other processes in words, for errors"""
 
-    def __init__(self, store, place, size, device, deadline):
-        self.store, self.other, self.deadline = store, 1 - place, deadline
-        self.communicator = Communicator(store.part("nccl").raw, place, size, device, deadline + _LIMIT)
+    def __init__(self, store, place, size, order, other):
+        self.store, self.place, self.order, self.other = store, place, order, other
+        self.communicator = Communicator(store.part("nccl").raw, place, size, order.limit + _LIMIT)
 
     def send(self, tensors, _peer, _tag):
-        return self._posted("send", bytes_of(*tensors), self.other, 0)
+        return self._posted("send", bytes_of(*tensors), 1 - self.place, 0)
 
     def recv(self, tensors, _peer, _tag):
-        return self._posted("recv", bytes_of(*tensors), self.other, 0)
+        return self._posted("recv", bytes_of(*tensors), 1 - self.place, 0)
 
     def allreduce(self, tensors):
         return self._posted("allreduce", *tensors)
@@ -91,24 +77,9 @@ class Group:
         _add(self.store, "closed", 1)
         self.communicator.close()
 
-    def wait_for(self, work):
-        """Waits until `work` is over. The deadline counts from when the stages have computed what they have started.
-        Raises RuntimeError after the deadline, or if another process has closed the group."""
-        ended = self.communicator.ended(work)
-        if ended():
-            return
-        computed, until, look = self.communicator.computed(), None, time.monotonic() + _LOOK
-        while not ended():
-            now = time.monotonic()
-            if until is None and computed():
-                until = now + self.deadline
-            if until is not None and now > until:
-                raise RuntimeError("timed out")
-            if now >= look:
-                look = now + _LOOK
-                if _add(self.store, "closed", 0):
-                    raise RuntimeError("connection closed")
-            time.sleep(_PAUSE)
+    def is_closed(self):
+        """Whether another process has closed the group."""
+        return bool(_add(self.store, "closed", 0))
 
 
 class _Work:
@@ -121,7 +92,7 @@ class _Work:
 
     def wait(self, *_timeout):
         if self.work is not None:
-            self.group.wait_for(self.work)
+            self.group.order.wait(self.work, self.group)
             self.work = None
 
     def is_completed(self):
@@ -184,32 +155,34 @@ def leave(groups, steps, seconds, process):
 
 
 # A communicator is made by its first operation, which blocks until all its processes arrive. The functions below post
-# this operation, so that no step does.
+# this operation, so that no step does. order.end() waits for it.
 
-def connect(store, place, routes, serves, device, deadline):
+def connect(store, place, routes, serves, order, names):
     """Makes the groups for messages. Returns ({receiver: Group}, {sender: Group}) for those peers that also use NCCL.
     All processes of the pipeline must call this. Processes are numbers in the group of the pipeline.
 
     store    a store for this purpose alone
     place    this process
     routes   {(sender, receiver)} of its messages
-    serves   whether this process uses NCCL (Communicator.serves)"""
+    serves   whether this process uses NCCL (Communicator.serves)
+    names    for each process, its name in errors"""
     store.set(str(place), str(int(serves)))
-    outgoing, incoming, greeting = {}, {}, torch.zeros(1, dtype=torch.uint8, device=device)
+    outgoing, incoming = {}, {}
     for sender, receiver in sorted(routes):  # in one order on all processes, so that none waits forever
         peer = receiver if place == sender else sender
         if serves and store.get(str(peer)) == b"1":
-            group = Group(store.part(f"{sender} {receiver}"), int(place == receiver), 2, device, deadline)
+            group = Group(store.part(f"{sender} {receiver}"), int(place == receiver), 2, order, names[peer])
+            greeting = torch.zeros(1, dtype=torch.uint8, device=order.device)
             (group.send if place == sender else group.recv)([greeting], peer, 0).wait()
             (outgoing if place == sender else incoming)[peer] = group
     return outgoing, incoming
 
 
-def connect_sum(store, place, size, serves, device, deadline):
+def connect_sum(store, place, size, serves, order, other):
     """Makes the group for a sum. Returns None if not all of its processes use NCCL. All of them must call this."""
     store.set(str(place), str(int(serves)))
     if not all(store.get(str(other)) == b"1" for other in range(size)):
         return None
-    group = Group(store, place, size, device, deadline)
-    group.allreduce([torch.zeros(1, device=device)]).wait()
+    group = Group(store, place, size, order, other)
+    group.allreduce([torch.zeros(1, device=order.device)]).wait()
     return group

@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from .._errors import UsageError
 from .._program import Program
-from . import _batch, _group, _links, _memory, _nccl, _trace
+from . import _batch, _group, _links, _memory, _nccl, _order, _trace
 from ._actions import Actions
 from ._exchange import Exchange
 from ._failure import Failures, MessageFailed, PipelineError, close_group
@@ -113,7 +113,7 @@ class Pipeline(Actions):
         ready.wait(program, weights)
         try:
             self._connect(replicas, deadline, patience)
-        except (RuntimeError, OSError) as error:
+        except (RuntimeError, OSError, MessageFailed) as error:
             raise PipelineError(f"rank {self.rank} cannot connect to the other ranks: {error}") from error
         self._slots = [None] * program.rank(self.rank).slots["message"]
         self._held = {}
@@ -121,7 +121,7 @@ class Pipeline(Actions):
         # {mode: (actions, functions) of the steps after the one that learns shapes}; mode True: training, False: only
         # forwards
         self._runs = {}
-        # {(chunk, microbatch) of the first half, an F, of an F&B or F&F: when this F ended in the current step}
+        # {(chunk, microbatch) of the first half, an F, of an F&B or F&F: a mark of its end in the current step}
         self._middles = {}
         # the results of _run() of the last steps that trained (of a forward-only program: of its last steps)
         self._recorded = deque(maxlen=_RECORDED)
@@ -185,11 +185,12 @@ class Pipeline(Actions):
         self._counts = [0, 0]
         self._failures = Failures(store.part("failures"), self.rank, weakref.WeakMethod(self._close))
         self._watch = Watch(store.part("watch"), self._failures, deadline, patience)
+        self._order = _order.order_of(self.device, self._limit, self._failures)
         self._groups = []
         self._messages = _group.connect(self._processes, store.part("messages"), self._limit)
         self._groups.append((self._messages, self._processes))
         names = {process: f"rank {rank}" for rank, process in enumerate(self._process_of)}
-        outgoing, incoming = self._connect_nccl(store.part("nccl"))
+        outgoing, incoming = self._connect_nccl(store.part("nccl"), names)
         self._in_order = [*outgoing.values(), *incoming.values()]
         peers = {self._process_of[peer] for peer in self.plan.peers} - {*outgoing, *incoming}
         self._links = _links.connect(store.part("links"), self._processes.index(dist.get_rank()), peers,
@@ -201,6 +202,7 @@ class Pipeline(Actions):
         if not self._in_order:
             steps.give_up()
         self._sums, every = self._make_sums(replicas, store)
+        self._order.end()
         self._leave = weakref.finalize(self, _nccl.leave, self._in_order, self._steps, self._limit, os.getpid())
         weakref.finalize(self, self._watch.ended.set)
         others = {**{process: f"process {process}" for process in every},
@@ -208,13 +210,13 @@ class Pipeline(Actions):
         del others[dist.get_rank()]
         self._watch.start(self.program.ranks, self._default_store.part("dps/alive"), dist.get_rank(), others)
 
-    def _connect_nccl(self, store):
+    def _connect_nccl(self, store, names):
         me, routes = self._processes.index(dist.get_rank()), set()
         for action in self.plan.training:
             if action.instruction.peer is not None:
                 peer = self._process_of[action.instruction.peer]
                 routes.add((me, peer) if action.instruction.opcode.startswith("SEND") else (peer, me))
-        return _nccl.connect(store, me, routes, self._through_nccl, self.device, self._limit)
+        return _nccl.connect(store, me, routes, self._through_nccl, self._order, names)
 
     def _make_sums(self, replicas, store):
         """Returns (sums, the processes of all replicas). sums: for each chunk, its GradientSum over all replicas and,
@@ -253,7 +255,7 @@ class Pipeline(Actions):
             return total
         copies.check("made no Pipeline")
         serves = self._through_nccl and all(p.device.type == self.device.type for p in parameters)
-        total.group = _nccl.connect_sum(store.part("nccl"), place, size, serves, self.device, self._limit)
+        total.group = _nccl.connect_sum(store.part("nccl"), place, size, serves, self._order, copies.others)
         if total.group is not None:
             self._in_order.append(total.group)
             self._steps.append(_nccl.Steps(store.part("steps"), place, size))
@@ -283,13 +285,25 @@ class Pipeline(Actions):
                              f"{len(self._recorded)}")
         self._traces += 1
         key = f"trace {self._traces} {{}}"
-        self._store.set(key.format(self.rank), json.dumps([_spans(*step) for step in self._recorded]))
+        self._store.set(key.format(self.rank), json.dumps([self._spans(*step) for step in self._recorded]))
         if self.rank != 0:
             return None
         ranks = range(self.program.ranks)
         recorded = [json.loads(self._store.get(key.format(rank)).decode()) for rank in ranks]
         steps = [[{index: span for index, *span in spans} for spans in rank] for rank in recorded]
         return _trace.merge(self.program, [Plan(self.program, rank) for rank in ranks], steps)
+
+    def _spans(self, actions, marks, middles):
+        """A list with (number of the instruction, start, middle, end) for each action of a step. middle: when the first
+        half of an F&B or F&F ended; None for other actions, and if one function ran both halves."""
+        times = self._order.seconds([*marks, *middles.values()])
+        middles = dict(zip(middles, times[len(marks):]))
+
+        def middle(i):
+            return middles.get((i.chunk, i.microbatch)) if i.opcode.startswith("OVERLAP") else None
+
+        return [(action.index, start, middle(action.instruction), end)
+                for action, start, end in zip(actions, times, times[1:])]
 
     def trace(self, path):
         """Writes a trace of the last training steps (of a forward-only program: of its last steps), at most 16. The
@@ -447,31 +461,33 @@ class Pipeline(Actions):
             self._watch.at = None
 
     def _run(self, actions, functions, mode):
-        """Calls the functions of the actions one after the other. Returns (actions, times, self._middles): times[0] is
-        when the step began, times[i + 1] when actions[i] ended."""
+        """Calls the functions of the actions one after the other. Returns (actions, marks, self._middles): marks[0] of
+        the beginning of the step, marks[i + 1] of the end of actions[i] (dps.torch._order)."""
         self._middles = {}
-        clock = time.perf_counter
-        times = []
+        mark, marks = self._order.begin(), []
         self._counts[0] += 1
-        self._watch.at = partial(_at, *self._counts, self.program, actions, times)
+        self._watch.at = partial(_at, *self._counts, self.program, actions, marks, self._order)
         try:
             if mode:
                 self._begin_sums()
-            times.append(clock())
+            marks.append(mark())
             for function in functions:
                 function()
-                times.append(clock())
+                marks.append(mark())
             if mode:
                 self._sum_tied()
+            self._order.end()
         except MessageFailed as error:
-            where = _where(self.program, actions, len(times) - 1)
+            where = _where(self.program, actions, len(marks) - 1 if error.action is None else error.action)
             raise self._failures.message_failed(where, error.other, error) from None
         except BaseException as error:
-            self._failures.stage_raised(_where(self.program, actions, len(times) - 1), error)
+            if self._failures.words and isinstance(error, Exception):  # the pass has computed with what never came
+                raise PipelineError(self._failures.words) from error
+            self._failures.stage_raised(_where(self.program, actions, len(marks) - 1), error)
             raise
         finally:
             self._watch.at = None
-        return actions, times, self._middles
+        return actions, marks, self._middles
 
     def _begin_sums(self):
         self._check_tied()
@@ -497,10 +513,16 @@ class Pipeline(Actions):
     def _sum_tied(self):
         fill_gradients(parameter for parameter, _ in self.tied)
         for parameter, group in self._tied_here():
-            self._await_tied(Sum(local(parameter.grad), partial(dist.all_reduce, group=group, async_op=True)))
+            gradient = local(parameter.grad)
+            total = Sum(gradient, partial(dist.all_reduce, group=group, async_op=True))
+            if gradient.is_cuda and _nccl.Communicator.serves(gradient.device, group):
+                self._order.wait(total, _order.Others("another rank that shares a tied parameter"))
+            else:
+                self._await_tied(total)
 
     def _await_tied(self, total):
-        """Waits for a sum over a group of the user, which _close() does not close."""
+        """Waits for a sum over a group of the user, which _close() does not close. Only gloo can be waited for again
+        after a timeout: NCCL ends the communicator, and the process."""
         until = time.monotonic() + self._limit
         while True:
             try:
@@ -529,22 +551,13 @@ def _where(program, actions, at):
     return f"{actions[at].name} (line {actions[at].instruction.line} of {program.source})"
 
 
-def _at(step, forgotten, program, actions, times):
+def _at(step, forgotten, program, actions, marks, order):
     """What the watch asks (dps.torch._watch.Watch.at)."""
-    done = len(times) - 1
-    waits = done in (-1, len(actions)) or (
-        actions[done].instruction.opcode.startswith(("SEND", "RECEIVE", "WAIT", "REDUCE")))
-    return step, forgotten, done, "at " + _where(program, actions, done), waits
-
-
-def _spans(actions, times, middles):
-    """A list with (number of the instruction, start, middle, end) for each action of a step. middle: when the first
-    half of an F&B or F&F ended; None for other actions, and if one function ran both halves."""
-    def middle(i):
-        return middles.get((i.chunk, i.microbatch)) if i.opcode.startswith("OVERLAP") else None
-
-    return [(action.index, start, middle(action.instruction), end)
-            for action, start, end in zip(actions, times, times[1:])]
+    done, waiting = len(marks) - 1, order.waiting
+    at = done if waiting is None else waiting
+    waits = waiting is not None or at in (-1, len(actions)) or (
+        actions[at].instruction.opcode.startswith(("SEND", "RECEIVE", "WAIT", "REDUCE")))
+    return step, forgotten, at, "at " + _where(program, actions, at), waits
 
 
 def _checked(program):

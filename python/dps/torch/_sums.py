@@ -49,12 +49,12 @@ def _tensors(module):
 class Copies:
     """The processes that have a copy of a stage. Without others, check() and begin_equal() are not called.
 
-    stage     the name of the stage in errors
+    stage     the name of the stage in errors; others: the other processes, in words
     members   the global ranks of these processes; this process is members[place]"""
 
     def __init__(self, module, stage, store, members, place):
         self.module, self.stage, self.store, self.members, self.place = module, stage, store, members, place
-        self.checks = 0
+        self.checks, self.others = 0, f"another rank that sums {stage}"
 
     def check(self, lacks):
         """Raises UsageError unless the copies have parameters and buffers of the same shapes and dtypes. Raises
@@ -196,7 +196,7 @@ class GradientSum:
             try:
                 total.wait()
             except RuntimeError as error:
-                raise MessageFailed(f"another rank that sums {self.copies.stage}", error) from None
+                raise MessageFailed(self.copies.others, error) from None
             for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients])):
                 gradient.copy_(part.view_as(gradient))
         self.flying = []

@@ -1,8 +1,7 @@
 """One rank. Trains each case of a list with the pipeline and without it, and compares losses, outputs and gradients.
 
-usage: equal.py [--in-order] CASE...   a case is SCHEDULE:RANKS:MICROBATCHES:MODEL; SCHEDULE: a name, or the path of a
-                                       file. --in-order: messages and sums go through communicators with the order of
-                                       NCCL, of which each post blocks"""
+usage: equal.py [--fake=MODE] CASE...   a case is SCHEDULE:RANKS:MICROBATCHES:MODEL; SCHEDULE: a name, or the path of a
+                                        file. MODE: that of the fake of CUDA and NCCL (fake.py)"""
 
 import copy
 import sys
@@ -15,7 +14,7 @@ import torch.distributed as dist
 
 import dps
 import dps.torch
-import in_order
+import fake
 from models import Model
 from near import is_near
 
@@ -120,8 +119,8 @@ def main():
     groups = {ranks: dist.new_group(range(ranks)) for ranks in range(1, dist.get_world_size() + 1)}
     ends = {ranks: dist.new_group(sorted({0, ranks - 1})) for ranks in groups}
     failed = 0
-    if "--in-order" in sys.argv:
-        in_order.install(posts_block=True)
+    if sys.argv[1].startswith("--fake="):
+        fake.install(sys.argv[1][7:])
     for case in [argument for argument in sys.argv[1:] if not argument.startswith("-")]:
         schedule, ranks, microbatches, kind = case.split(":")
         started = time.monotonic()

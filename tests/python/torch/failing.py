@@ -1,5 +1,5 @@
-"""One of three ranks whose steps fail on rank 1 in several ways. Prints what step() raises. With --in-order, messages
-and sums go through communicators with the order of NCCL."""
+"""One of three ranks whose steps fail on rank 1 in several ways. Prints what step() raises. With --fake, they
+compute as on a GPU, with messages through NCCL (fake.py)."""
 
 import os
 import signal
@@ -12,14 +12,14 @@ from torch import nn
 
 import dps
 import dps.torch
-import in_order
+import fake
 
 # Seconds. SHORT is for the failures that are noticed only then:
 # - patience: a rank stays in a pass;
-# - deadline: a rank dies, and messages go as through NCCL (--in-order).
+# - deadline: a rank dies, and messages go as through NCCL (--fake).
 # LONG is for all other failures. They must end the step long before it.
 SHORT, LONG = 6, 100
-IN_ORDER = "--in-order" in sys.argv
+FAKE = "--fake" in sys.argv
 
 
 class Failing(nn.Module):
@@ -50,7 +50,7 @@ def fail(how, steps):
     program = dps.compile(dps.schedule("1f1b"), ranks=dist.get_world_size(), microbatches=4)
     module = Failing(how) if rank == 1 else nn.Linear(4, 4)
     pipeline = dps.torch.Pipeline(program, [module], nn.functional.mse_loss,
-                                  deadline=SHORT if how == "dies" and IN_ORDER else LONG,
+                                  deadline=SHORT if how == "dies" and FAKE else LONG,
                                   patience=SHORT if how == "stays" else LONG)
     ended = pipeline._store.part(how)
     module.others_ended = lambda: ended.add("ended", 0) == 2
@@ -95,8 +95,8 @@ def fail_before_tied():
 
 def main():
     dist.init_process_group("gloo")
-    if IN_ORDER:
-        in_order.install(posts_block=False)
+    if FAKE:
+        fake.install("random")
     for how, steps in (("shape", 1), ("raises", 2), ("stays", 1), ("dies", 1)):
         dist.barrier()
         others_ended = fail(how, steps)

@@ -22,7 +22,7 @@ sys.path.insert(0, str(HERE))
 import forks  # noqa: E402
 import graphs  # noqa: E402
 import halves  # noqa: E402
-import in_order  # noqa: E402
+import fake  # noqa: E402
 import links  # noqa: E402
 import ties  # noqa: E402
 from launch import launch  # noqa: E402
@@ -80,13 +80,13 @@ class Equal(Ranks):
 
     def test_in_the_order_of_nccl(self):
         """Each directed pair of ranks has a communicator without tags, whose posts block until the other end posts."""
-        self.run_ranks("equal.py", 2, "--in-order", "1f1b:2:5:transformer", "zb-v:2:4:several", "dualpipe:2:4:mlp",
+        self.run_ranks("equal.py", 2, "--fake=blocks", "1f1b:2:5:transformer", "zb-v:2:4:several", "dualpipe:2:4:mlp",
                        "chimera:2:4:tied", "bitpipe:2:4:frozen")
 
     @unittest.skipUnless(EVERYTHING, "make test-torch trains under every schedule")
     def test_every_schedule_in_the_order_of_nccl(self):
         """Every fifth case, so that the models, of which there are six, take turns."""
-        self.run_ranks("equal.py", 4, "--in-order", *itertools.islice(_every_case(), 0, None, 5), seconds=7200)
+        self.run_ranks("equal.py", 4, "--fake=blocks", *itertools.islice(_every_case(), 0, None, 5), seconds=7200)
 
 
 by_the_graph = unittest.skipUnless(halves.GraphSplitter in halves.SPLITTERS,
@@ -160,13 +160,13 @@ class Links(unittest.TestCase):
 
 class Nccl(unittest.TestCase):
     def test_waits_for_those_that_are_behind(self):
-        in_order.ends_steps()
+        fake.ends_steps()
 
     def test_leaves_once(self):
-        in_order.leaves_once()
+        fake.leaves_once()
 
     def test_leaves_in_time(self):
-        in_order.leaves_in_time()
+        fake.leaves_in_time()
 
 
 class Replicas(Ranks):
@@ -312,8 +312,8 @@ class Failures(Ranks):
     def test_all_ranks_say_why(self):
         self.say_why(r"rank 1 has ended: its connection closed while rank [02]")
 
-    def test_in_the_order_of_nccl(self):
-        self.say_why(r"rank 1 gave no sign of life for 6 s \(Pipeline\(deadline=6\)\): stopped, ended, ", "--in-order")
+    def test_on_a_fake_gpu(self):
+        self.say_why(r"rank 1 gave no sign of life for 6 s \(Pipeline\(deadline=6\)\): stopped, ended, ", "--fake")
 
     def say_why(self, words_of_death, *arguments):
         results = launch(str(HERE / "failing.py"), 3, arguments)
