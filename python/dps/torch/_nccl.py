@@ -35,6 +35,11 @@ class Communicator:
     def __init__(self, store, place, size, seconds):
         self.group = dist.ProcessGroupNCCL(store, place, size, timedelta(seconds=seconds))
 
+    def is_lost(self):
+        """Whether an operation has failed because its other process has ended. An old PyTorch does not say."""
+        error = getattr(self.group, "get_error", None)
+        return error is not None and error().name != "SUCCESS"
+
     def close(self):
         """Aborts all operations that have not finished. Where PyTorch has no call for this, the
         group's destructor does it."""
@@ -78,8 +83,8 @@ class Group:
         self.communicator.close()
 
     def is_closed(self):
-        """Whether another process has closed the group."""
-        return bool(_add(self.store, "closed", 0))
+        """Whether another process has closed the group, or NCCL has lost the connection to it."""
+        return self.communicator.is_lost() or bool(_add(self.store, "closed", 0))
 
 
 class _Work:

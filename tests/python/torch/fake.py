@@ -198,6 +198,9 @@ class Communicator:
             work.ended.wait()
         return work
 
+    def is_lost(self):
+        return False  # as an old PyTorch
+
     def close(self):
         self.closed.set()
         close_group(self.gloo, self.place, self.size)
