@@ -3,6 +3,8 @@
        constant during a launch it loads through a cache that does not see stores (LDG…CONSTANT). And a block that has
        waited for a counter must empty the ordinary cache (CCTL.IVALL) before later loads, but not at each look.
      - Only one thread of a block waits for the memory of the whole GPU (MEMBAR.ALL.GPU).
+     - Loops that are bound by memory have several 16-byte loads in flight in each thread.
+     - GELU of bfloat16 takes few instructions.
    Reads the code with nvdisasm of the CUDA toolkit; skipped without nvdisasm, or if nvcc has not compiled the
    kernels. */
 
@@ -28,6 +30,8 @@ enum { LABELS = 4096 };
 typedef struct Loads {
     unsigned all, waits, faults;
     char first[200];                         /* the first fault */
+    unsigned instructions, powers;           /* all; MUFU.EX2 */
+    unsigned in_flight, most_in_flight;      /* 16-byte loads since the last label or branch; the largest number */
     unsigned fences, sleeps, empties, loops; /* MEMBAR.ALL.GPU, NANOSLEEP, CCTL.IVALL, branches back so far */
     /* of the label .L_x_N: the counts above where it was, plus 1 */
     struct {
@@ -47,6 +51,7 @@ static void read_branch(Loads *loads, const char *line)
 {
     const char *label = strstr(line, "`(.L_x_");
     const unsigned long number = label ? strtoul(label + 7, NULL, 10) : LABELS;
+    loads->in_flight = 0;
     if (number >= LABELS || !loads->labels[number].seen)
         return;
     if (loads->labels[number].loops == loads->loops++ && loads->sleeps > loads->labels[number].sleeps &&
@@ -57,6 +62,7 @@ static void read_branch(Loads *loads, const char *line)
 static void read_label(Loads *loads, const char *line)
 {
     const unsigned long number = strncmp(line, ".L_x_", 5) == 0 ? strtoul(line + 5, NULL, 10) : LABELS;
+    loads->in_flight = 0;
     if (number >= LABELS)
         return;
     loads->labels[number].seen = 1;
@@ -67,9 +73,13 @@ static void read_label(Loads *loads, const char *line)
 
 static void read_instruction(Loads *loads, const char *line, bool *stale)
 {
+    loads->instructions += strchr(line, ';') != NULL;
+    loads->powers += strstr(line, " MUFU.EX2 ") != NULL;
     loads->fences += strstr(line, " MEMBAR.ALL.GPU") != NULL;
     loads->sleeps += strstr(line, " NANOSLEEP ") != NULL;
     loads->empties += strstr(line, " CCTL.IVALL") != NULL;
+    if (strstr(line, " LDG.E.128") || strstr(line, " LD.E.128"))
+        loads->most_in_flight = ++loads->in_flight > loads->most_in_flight ? loads->in_flight : loads->most_in_flight;
     if (line[0] == '.')
         read_label(loads, line);
     if (strstr(line, " BRA "))
@@ -154,6 +164,34 @@ static void test_fused(void **state)
     assert_int_equal(code_of("hopper", "fused_hopper").fences, 2);
 }
 
+static void test_loads_in_flight(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *unit, *kernel;
+        unsigned least;
+    } rows[] = {{"layers.bf16", "norm_forward_bf16", 4},         {"layers.bf16", "norm_backward_input_bf16", 4},
+                {"layers.bf16", "norm_backward_weight_bf16", 8}, {"layers.bf16", "gelu_forward_bf16", 2},
+                {"layers.bf16", "gelu_backward_bf16", 4},        {"attention.bf16", "attention_delta_bf16", 8},
+                {"product.bf16", "product_weight_bf16", 8},      {"training.f32", "accumulate_f32", 8}};
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        const Loads loads = code_of(rows[r].unit, rows[r].kernel);
+        if (loads.most_in_flight < rows[r].least)
+            fail_msg("%s has %u loads in flight, not %u", rows[r].kernel, loads.most_in_flight, rows[r].least);
+    }
+}
+
+/* Of all instructions of the kernels, loads and stores included: at most 35 an element. */
+static void test_gelu(void **state)
+{
+    (void)state;
+    static const char *const kernels[] = {"gelu_forward_bf16", "gelu_backward_bf16"};
+    for (int k = 0; k < 2; k++) {
+        const Loads loads = code_of("layers.bf16", kernels[k]);
+        assert_true(loads.powers >= 16 && loads.instructions <= 35 * loads.powers);
+    }
+}
+
 /* Three kernels with a fault each, and one (fresh) without, to check that faults are detected and nothing else. */
 static const char faulty[] =
     "#define WAIT(order) unsigned n; do asm volatile(\"ld.\" order \".gpu.global.u32 %0, [%1];\" : \"=r\"(n) : "
@@ -202,6 +240,7 @@ static void test_faults_are_found(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fused), cmocka_unit_test(test_faults_are_found)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fused), cmocka_unit_test(test_loads_in_flight),
+                                       cmocka_unit_test(test_gelu), cmocka_unit_test(test_faults_are_found)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

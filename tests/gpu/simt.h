@@ -12,6 +12,7 @@
 #define KERNEL static void
 #define KERNEL_PARAMETER const
 #define DEVICE static inline
+#define DEVICE_CALL static inline
 #define UNROLL
 #define UNROLL4
 #define ROLL
@@ -196,6 +197,7 @@ template <int GROUPS> DEVICE void group_products_wait() { simt_group_products_wa
 template <unsigned COUNT> DEVICE void hold_sums(float (&)[COUNT]) {}
 template <unsigned COUNT> DEVICE void hold_fragments(unsigned (&)[COUNT][4]) {}
 DEVICE float power_of_two(float exponent) { return exp2f(exponent); }
+DEVICE float inverse_of(float value) { return 1 / value; }
 template <bool A_BY_K, bool B_BY_K>
 DEVICE void group_product(float (&d)[128], unsigned long long a, unsigned long long b)
 {

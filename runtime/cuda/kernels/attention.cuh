@@ -246,19 +246,34 @@ template <typename T, int WIDTH> DEVICE void attention_forward_tile(const Attent
 }
 
 /* delta of a row and a head: the mean of dp with the weights p, which equals the inner product of dy and y (Dao et al.,
-   2022). Each warp computes one delta. */
+   2022). Eight lanes compute GROUPS deltas, whose loads are in flight together. */
 template <typename T> DEVICE void attention_delta_tile(const Attention &p, unsigned tile)
 {
-    const size_t which = (size_t)tile * ATTENTION_DELTAS + threadIdx.x / 32;
-    if (which < (size_t)p.rows * p.heads) {
-        const unsigned width = p.columns / p.heads;
-        const size_t at = which / p.heads * p.columns + which % p.heads * width;
-        float sum = 0;
-        for (unsigned c = lane_of_warp(); c < width; c += 32)
-            sum += to_float(((const T *)p.y)[at + c]) * to_float(((const T *)p.dy)[at + c]);
-        sum = warp_sum(sum);
-        if (lane_of_warp() == 0)
-            p.delta[which] = sum;
+    constexpr unsigned AT_ONCE = TILE_THREADS / 8, GROUPS = ATTENTION_DELTAS / AT_ONCE;
+    const unsigned width = p.columns / p.heads;
+    const size_t first = (size_t)tile * ATTENTION_DELTAS + threadIdx.x / 8, deltas = (size_t)p.rows * p.heads;
+    float sum[GROUPS] = {};
+    by_alignment(width, [&](auto aligned) {
+        for (unsigned c = threadIdx.x % 8 * 8; c < width; c += 8 * 8) {
+            float y[GROUPS][8], dy[GROUPS][8];
+            UNROLL for (unsigned g = 0; g < GROUPS; g++)
+            {
+                const size_t which = first + g * AT_ONCE;
+                const unsigned end = which < deltas ? width : 0; /* beyond the last delta there are zeros */
+                /* a row's heads follow each other */
+                load8((const T *)p.y + which * width, c, end, aligned.value, y[g]);
+                load8((const T *)p.dy + which * width, c, end, aligned.value, dy[g]);
+            }
+            UNROLL for (unsigned g = 0; g < GROUPS; g++) UNROLL for (int i = 0; i < 8; i++) sum[g] +=
+                y[g][i] * dy[g][i];
+        }
+    });
+    UNROLL for (unsigned g = 0; g < GROUPS; g++)
+    {
+        UNROLL for (int distance = 4; distance > 0; distance /= 2) sum[g] +=
+            __shfl_xor_sync(0xffffffffu, sum[g], distance);
+        if (threadIdx.x % 8 == 0 && first + g * AT_ONCE < deltas)
+            p.delta[first + g * AT_ONCE] = sum[g];
     }
 }
 

@@ -79,7 +79,20 @@ template <typename T> DEVICE void load8(const T *row, size_t at, size_t length, 
     if (aligned && at < length)
         Elements<T>::load8(row + at, v);
     else
-        UNROLL for (unsigned i = 0; i < 8; i++) v[i] = at + i < length ? to_float(row[at + i]) : 0;
+        UNROLL for (unsigned i = 0; i < 8; i++) v[i] = !aligned && at + i < length ? to_float(row[at + i]) : 0;
+}
+
+/* Calls visit with a constant that says whether rows of `length` elements are aligned. A loop that chose at each load
+   would have one load in flight at a time. */
+template <bool VALUE> struct Constant {
+    static constexpr bool value = VALUE;
+};
+template <typename Visit> DEVICE void by_alignment(size_t length, Visit visit)
+{
+    if (rows_are_aligned(length))
+        visit(Constant<true>());
+    else
+        visit(Constant<false>());
 }
 
 template <typename T> DEVICE void store8(T *row, size_t at, size_t length, bool aligned, const float (&v)[8])
@@ -114,11 +127,33 @@ DEVICE double tile_sum(double value, double *scratch)
     return value;
 }
 
-/* The cumulative distribution function of the standard normal distribution. */
-DEVICE float normal_integral(float x) { return 0.5f * erfcf(-0.70710678118654752f * x); }
+/* The standard normal distribution, for results of type T: exp(-x²/2), and the cumulative distribution function, which
+   is given this `bell`. */
+template <typename T> struct Normal;
 
-DEVICE float gelu(float x) { return x * normal_integral(x); }
+template <> struct Normal<float> {
+    DEVICE float bell(float x) { return expf(-0.5f * x * x); }
+    DEVICE float integral(float x, float) { return 0.5f * erfcf(-0.70710678118654752f * x); }
+};
 
-DEVICE float gelu_derivative(float x) { return normal_integral(x) + x * 0.39894228040143268f * expf(-0.5f * x * x); }
+/* In 15 instructions. The integral below 0 is bell * t * P(t) with t = 1 / (1 + 0.3 |x|) and a polynomial P that was
+   fitted for |x| < 13: the relative error is at most 2.4e-4, an eighth of bfloat16's. */
+template <> struct Normal<Bf16> {
+    DEVICE float bell(float x) { return power_of_two(-0.72134752044448170f * x * x); }
+    DEVICE float integral(float x, float bell)
+    {
+        const float t = inverse_of(1 + 0.3f * fabsf(x));
+        const float sum = 0.11820660f + t * (0.13746522f + t * (0.03561172f + t * 0.20883080f)), scale = bell * t;
+        return x < 0 ? scale * sum : fmaf(-scale, sum, 1);
+    }
+};
+
+template <typename T> DEVICE float gelu(float x) { return x * Normal<T>::integral(x, Normal<T>::bell(x)); }
+
+template <typename T> DEVICE float gelu_derivative(float x)
+{
+    const float bell = Normal<T>::bell(x);
+    return Normal<T>::integral(x, bell) + x * 0.39894228040143268f * bell;
+}
 
 #endif

@@ -31,11 +31,7 @@ static_assert(sizeof(FusedHead) <= FUSED_HEAD, "the stages begin behind it");
 DEVICE unsigned fused_place(unsigned number) { return number % FUSED_AHEAD; }
 DEVICE unsigned fused_parity(unsigned number) { return number / FUSED_AHEAD % 2; }
 
-DEVICE bool fused_by_ring(const Operation &o, unsigned tile)
-{
-    return o.kind == CUDA_hopper_attention_forward ||
-           (o.kind >= CUDA_hopper_forward && tile < hopper_product_tiles(&o.of.hopper.product, 1));
-}
+DEVICE bool fused_by_ring(const Operation &o) { return o.kind >= CUDA_hopper_forward; }
 
 DEVICE void fused_acquire(const Operation &o)
 {
@@ -59,7 +55,7 @@ DEVICE void fused_produce(const Fused &p, FusedHead &head, HopperRing ring)
             return;
         const Operation &o = p.operations[next.operation];
         const HopperProduct &product = o.of.hopper;
-        if (!fused_by_ring(o, next.tile)) {
+        if (!fused_by_ring(o)) {
             arrivals_wait(head.done + place, parity);
             continue;
         }
@@ -80,6 +76,13 @@ DEVICE void fused_produce(const Fused &p, FusedHead &head, HopperRing ring)
     }
 }
 
+/* A tile that does not use the ring. If this were inlined, the compiler would keep what such tiles have in common in
+   registers during all other tiles too, and there are no registers left. */
+DEVICE_CALL void fused_other_tile(const Operation &o, unsigned tile, char *stages)
+{
+    fused_tile<Bf16>(o, tile, stages);
+}
+
 DEVICE void fused_consume(const Fused &p, FusedHead &head, char *stages)
 {
     char *sums = stages + HOPPER_STAGES * HOPPER_STAGE_BYTES;
@@ -90,14 +93,9 @@ DEVICE void fused_consume(const Fused &p, FusedHead &head, char *stages)
         if (now.tile.operation == FUSED_NO_OPERATION)
             return;
         const Operation &o = p.operations[now.tile.operation];
-        const Product &product = o.of.hopper.product;
         HopperRing ring = HopperRing::of(stages, head.ring, now.position, 1);
-        if (!fused_by_ring(o, tile)) {
-            if (o.kind == CUDA_hopper_weight)
-                column_sum_tile((const Bf16 *)product.b, product.column_sums, product.k, product.n,
-                                tile - hopper_product_tiles(&product, 1), stages);
-            else
-                fused_tile<Bf16>(o, tile, stages);
+        if (!fused_by_ring(o)) {
+            fused_other_tile(o, tile, stages);
             async_fence_of_shared(); /* orders this thread's accesses to the stages before the next loads into them */
         } else if (o.kind == CUDA_hopper_forward) {
             hopper_consume<PRODUCT_FORWARD>(o.of.hopper, ring, tile, sums);

@@ -118,6 +118,38 @@ template <bool BY_K> DEVICE unsigned long long hopper_operand(const char *slab, 
                 : matrix_descriptor(slab + k * 128, HOPPER_BOX_BYTES, HOPPER_SWIZZLE_ATOM);
 }
 
+/* Adds 8 of the 64 rows of b in a stage of product_weight to `total`, those with this warp's number modulo 8. Each lane
+   adds eight columns. */
+DEVICE void hopper_sum_rows(const char *b_slab, float (&total)[8])
+{
+    static_assert(TILE_THREADS == 256 && HOPPER_TILE_N == 256, "8 warps, 32 lanes with 8 columns each");
+    const unsigned warp = threadIdx.x / 32, lane = lane_of_warp();
+    const char *first = b_slab + lane / 8 * HOPPER_BOX_BYTES + warp * 128 + (lane % 8 ^ warp) * 16;
+    UNROLL for (unsigned row = 0; row < HOPPER_TILE_K; row += 8)
+    {
+        float v[8];
+        Elements<Bf16>::load8((const Bf16 *)(first + row * 128), v);
+        UNROLL for (int i = 0; i < 8; i++) total[i] += v[i];
+    }
+}
+
+/* Adds the totals of all warps to the sums of the tile's columns. Each warp passes its totals to the others in the part
+   of `shared_sums` that is its own. */
+DEVICE void hopper_finish_column_sums(const Product &p, unsigned first_column, const float (&total)[8],
+                                      float *shared_sums)
+{
+    constexpr unsigned part = 16 * HOPPER_SUM_COLUMNS;
+    const unsigned column = first_column + threadIdx.x;
+    Elements<float>::store8(shared_sums + threadIdx.x / 32 * part + lane_of_warp() * 8, total);
+    tile_barrier();
+    if (column < p.n) {
+        float sum = 0;
+        UNROLL for (unsigned warp = 0; warp < 8; warp++) sum += shared_sums[warp * part + threadIdx.x];
+        p.column_sums[column] += sum;
+    }
+    tile_barrier();
+}
+
 template <ProductLayout LAYOUT>
 DEVICE void hopper_consume(const HopperProduct &whole, HopperRing &ring, unsigned tile, char *shared_sums)
 {
@@ -125,7 +157,8 @@ DEVICE void hopper_consume(const HopperProduct &whole, HopperRing &ring, unsigne
     const Product &p = whole.product;
     const ProductTile place = hopper_place(whole, tile, ring.blocks);
     const unsigned group = threadIdx.x / 128, lane = lane_of_warp();
-    float sum[128] = {};
+    const bool sums_columns = LAYOUT == PRODUCT_WEIGHT && p.column_sums && place.row == 0;
+    float sum[128] = {}, column_total[8] = {};
     for (unsigned k = 0; k < p.k; k += HOPPER_TILE_K) {
         const unsigned stage = HopperRing::stage_of(ring.position);
         const char *a_slab = ring.stages + stage * HOPPER_STAGE_BYTES, *b_slab = a_slab + HOPPER_PART_BYTES;
@@ -139,6 +172,8 @@ DEVICE void hopper_consume(const HopperProduct &whole, HopperRing &ring, unsigne
                                                           hopper_operand<Layout::b_by_k>(b_slab, inner));
         group_products_commit();
         hold_sums(sum);
+        if (sums_columns)
+            hopper_sum_rows(b_slab, column_total); /* while the products are being computed */
         if (k > 0) {
             group_products_wait<1>();
             hopper_release(ring, ring.position - 1);
@@ -148,6 +183,8 @@ DEVICE void hopper_consume(const HopperProduct &whole, HopperRing &ring, unsigne
     group_products_wait<0>();
     hold_sums(sum);
     hopper_release(ring, ring.position - 1);
+    if (sums_columns)
+        hopper_finish_column_sums(p, place.column, column_total, (float *)shared_sums);
 
     /* Each warp stores 64 columns of its sums at a time, through its own part of shared memory. */
     constexpr unsigned columns = HOPPER_SUM_COLUMNS;
@@ -175,8 +212,7 @@ template <ProductLayout LAYOUT> DEVICE void hopper_work(const HopperProduct &p, 
 {
     char *behind = shared + HOPPER_STAGES * HOPPER_STAGE_BYTES;
     HopperRing ring = HopperRing::of(shared, (Arrivals *)behind, 0, cluster_blocks());
-    const unsigned products = hopper_product_tiles(&p.product, ring.blocks),
-                   tiles = hopper_tiles(&p.product, ring.blocks);
+    const unsigned tiles = hopper_tiles(&p.product, ring.blocks);
     if (threadIdx.x == 0) {
         hopper_begin(ring);
         arrivals_publish();
@@ -187,20 +223,14 @@ template <ProductLayout LAYOUT> DEVICE void hopper_work(const HopperProduct &p, 
         if (threadIdx.x == TILE_THREADS) {
             tensor_prefetch(&p.a);
             tensor_prefetch(&p.b);
-            for (unsigned tile = blockIdx.x; tile < products; tile += gridDim.x)
+            for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x)
                 hopper_produce<LAYOUT>(p, ring, tile);
             hopper_drain(ring);
         }
     } else {
         registers_more<COMPUTING_REGISTERS>();
         for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x)
-            if (tile < products) {
-                hopper_consume<LAYOUT>(p, ring, tile, behind + 1024);
-            } else {
-                tile_barrier(); /* all warps have stored their sums, so this shared memory is free */
-                column_sum_tile((const Bf16 *)p.product.b, p.product.column_sums, p.product.k, p.product.n,
-                                tile - products, behind + 1024);
-            }
+            hopper_consume<LAYOUT>(p, ring, tile, behind + 1024);
     }
 }
 

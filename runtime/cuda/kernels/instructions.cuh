@@ -16,6 +16,7 @@
 #define KERNEL extern "C" __global__ void
 #define KERNEL_PARAMETER const __grid_constant__
 #define DEVICE static __device__ __forceinline__
+#define DEVICE_CALL static __device__ __noinline__ /* never inlined */
 #define UNROLL _Pragma("unroll")
 #define ROLL _Pragma("unroll 1")
 #define UNROLL4 _Pragma("unroll 4")
@@ -86,6 +87,22 @@ DEVICE unsigned pack_bf16(float low, float high)
     unsigned packed;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
     return packed;
+}
+
+/* 2 to the power `exponent`, with an error of at most 2 ulp; 0 for -infinity. */
+DEVICE float power_of_two(float exponent)
+{
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(exponent));
+    return power;
+}
+
+/* 1 / value, with an error of at most 1 ulp. */
+DEVICE float inverse_of(float value)
+{
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(value));
+    return inverse;
 }
 
 /* ---- counters in global memory, between blocks ---- */

@@ -146,14 +146,6 @@ template <unsigned COUNT> DEVICE void hold_fragments(unsigned (&fragments)[COUNT
     UNROLL for (unsigned i = 0; i < COUNT * 4; i++) asm volatile("" : "+r"(fragments[i / 4][i % 4])::"memory");
 }
 
-/* 2 to the power `exponent`, with an error of at most 2 ulp; 0 for -infinity. */
-DEVICE float power_of_two(float exponent)
-{
-    float power;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(exponent));
-    return power;
-}
-
 #define WGMMA_SUMS(i)                                                                                           \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
         "+f"(d[i + 7])

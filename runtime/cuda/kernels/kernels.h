@@ -282,7 +282,7 @@ enum {
     /* queries or keys of a tile, 16 per warp. If they do not fit in shared memory, a tile has half as many, and half of
        the warps compute */
     ATTENTION_TILE = 128,
-    ATTENTION_DELTAS = 8, /* deltas that a block computes, each for a (row, head), one per warp */
+    ATTENTION_DELTAS = 128, /* deltas that a block computes, each for a (row, head) */
     NORM_TILE_ROWS = 8,
     NORM_TILE_COLUMNS = 32,
     ELEMENTWISE_TILE = 4096,
@@ -449,15 +449,9 @@ KERNELS_BOTH int hopper_takes(ProductLayout layout, const Product *p)
 
 /* The number of tiles of a product if `cluster` blocks form a cluster. The tiles of a cluster have consecutive
    numbers. */
-KERNELS_BOTH unsigned hopper_product_tiles(const Product *p, unsigned cluster)
-{
-    return tiles_of(p->m, cluster * HOPPER_TILE_M) * cluster * tiles_of(p->n, HOPPER_TILE_N);
-}
-
-/* The number of all tiles. As in product_launch, the tiles that compute column_sums come last. */
 KERNELS_BOTH unsigned hopper_tiles(const Product *p, unsigned cluster)
 {
-    return hopper_product_tiles(p, cluster) + (p->column_sums ? tiles_of(p->n, PRODUCT_SUM_COLUMNS) : 0);
+    return tiles_of(p->m, cluster * HOPPER_TILE_M) * cluster * tiles_of(p->n, HOPPER_TILE_N);
 }
 
 /* Blocks per cluster. Per stage, a block in a cluster of two reads 32 KiB from the L2 cache, a single block 48 KiB. At
@@ -467,8 +461,8 @@ KERNELS_BOTH unsigned hopper_cluster(const Product *p, unsigned multiprocessors)
 {
     if (multiprocessors < 2 || p->m <= HOPPER_TILE_M)
         return 1;
-    const unsigned waves = tiles_of(hopper_product_tiles(p, 1), multiprocessors);
-    return tiles_of(hopper_product_tiles(p, 2), multiprocessors / 2 * 2) <= waves ? 2 : 1;
+    const unsigned waves = tiles_of(hopper_tiles(p, 1), multiprocessors);
+    return tiles_of(hopper_tiles(p, 2), multiprocessors / 2 * 2) <= waves ? 2 : 1;
 }
 
 KERNELS_BOTH unsigned hopper_band(const Product *p, unsigned multiprocessors, unsigned cluster)
@@ -478,7 +472,7 @@ KERNELS_BOTH unsigned hopper_band(const Product *p, unsigned multiprocessors, un
 
 KERNELS_BOTH Launch hopper_launch(const Product *p, unsigned multiprocessors, unsigned cluster)
 {
-    const unsigned clusters = tiles_of(hopper_tiles(p, cluster), cluster), most = multiprocessors / cluster;
+    const unsigned clusters = hopper_tiles(p, cluster) / cluster, most = multiprocessors / cluster;
     const Launch launch = {(clusters < most ? clusters : most) * cluster, HOPPER_THREADS,
                            HOPPER_STAGES * HOPPER_STAGE_BYTES + 1024 + HOPPER_SUM_BYTES, cluster};
     return launch;

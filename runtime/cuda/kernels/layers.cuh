@@ -12,12 +12,15 @@
    first one. Elements of v beyond the end of the row are zero; visit must ignore them. */
 template <typename T, typename Visit> DEVICE void norm_row(const T *row, unsigned columns, Visit visit)
 {
-    const bool aligned = rows_are_aligned(columns);
-    for (unsigned column = lane_of_warp() * 8; column < columns; column += 32 * 8) {
-        float v[8];
-        load8(row, column, columns, aligned, v);
-        visit(column, v);
-    }
+    constexpr unsigned GROUPS = 4, STEP = 32 * 8;
+    by_alignment(columns, [&](auto aligned) {
+        for (unsigned column = lane_of_warp() * 8; column < columns; column += GROUPS * STEP) {
+            float v[GROUPS][8];
+            UNROLL for (unsigned g = 0; g < GROUPS; g++) load8(row, column + g * STEP, columns, aligned.value, v[g]);
+            UNROLL for (unsigned g = 0; g < GROUPS; g++) if (column + g * STEP < columns)
+                visit(column + g * STEP, v[g]);
+        }
+    });
 }
 
 DEVICE unsigned norm_row_of(unsigned tile) { return tile * NORM_TILE_ROWS + threadIdx.x / 32; }
@@ -97,19 +100,27 @@ template <typename T> DEVICE void norm_backward_weight_tile(const Norm &p, unsig
     float *partial_gain = (float *)shared, *partial_shift = partial_gain + TILE_THREADS / 4 * (NORM_TILE_COLUMNS + 1);
     const unsigned columns = p.columns, part = threadIdx.x % 4, lane = threadIdx.x / 4;
     const unsigned column = tile * NORM_TILE_COLUMNS + part * 8;
-    const bool aligned = rows_are_aligned(columns);
+    constexpr unsigned GROUPS = 4, STEP = TILE_THREADS / 4;
     float gain[8] = {}, shift[8] = {};
-    for (unsigned row = lane; row < p.rows; row += TILE_THREADS / 4) {
-        float x[8], d[8];
-        load8((const T *)p.x + (size_t)row * columns, column, columns, aligned, x);
-        load8((const T *)p.dy + (size_t)row * columns, column, columns, aligned, d);
-        const float mean = p.statistics[2 * (size_t)row], inverse = p.statistics[2 * (size_t)row + 1];
-        UNROLL for (int i = 0; i < 8; i++)
-        {
-            gain[i] += d[i] * (x[i] - mean) * inverse;
-            shift[i] += d[i];
+    by_alignment(columns, [&](auto aligned) {
+        for (unsigned first = lane; first < p.rows; first += GROUPS * STEP) {
+            float x[GROUPS][8], d[GROUPS][8], mean[GROUPS], inverse[GROUPS];
+            UNROLL for (unsigned g = 0; g < GROUPS; g++)
+            {
+                const size_t row = first + g * STEP;
+                const unsigned end = row < p.rows ? columns : 0; /* beyond the last row there are zeros */
+                load8((const T *)p.x + row * columns, column, end, aligned.value, x[g]);
+                load8((const T *)p.dy + row * columns, column, end, aligned.value, d[g]);
+                mean[g] = end ? p.statistics[2 * row] : 0;
+                inverse[g] = end ? p.statistics[2 * row + 1] : 0;
+            }
+            UNROLL for (unsigned g = 0; g < GROUPS; g++) UNROLL for (int i = 0; i < 8; i++)
+            {
+                gain[i] += d[g][i] * (x[g][i] - mean[g]) * inverse[g];
+                shift[i] += d[g][i];
+            }
         }
-    }
+    });
     UNROLL for (unsigned i = 0; i < 8; i++)
     {
         partial_gain[lane * (NORM_TILE_COLUMNS + 1) + part * 8 + i] = gain[i];
@@ -130,62 +141,61 @@ template <typename T> DEVICE void norm_backward_weight_tile(const Norm &p, unsig
 
 /* ---- element by element ---- */
 
-/* Calls visit(i) for the first index i of each group of eight elements of the tile that is this thread's. */
-template <typename Visit> DEVICE void elementwise_tile(unsigned long long count, unsigned tile, Visit visit)
+/* Stores f(v, w) of the elements v of `from` and w of `other`, both of type From; NULL: zeros. A thread reads all that
+   it needs before it stores: the compiler cannot know whether both are the same memory. */
+template <typename From, typename To, typename F>
+DEVICE void elementwise_tile(const Elementwise &p, const void *from, const void *other, unsigned tile, F f)
 {
-    const size_t begin = (size_t)tile * ELEMENTWISE_TILE;
-    for (size_t i = begin + threadIdx.x * 8; i < begin + ELEMENTWISE_TILE && i < count; i += TILE_THREADS * 8)
-        visit(i);
+    constexpr unsigned GROUPS = ELEMENTWISE_TILE / (TILE_THREADS * 8);
+    const size_t begin = (size_t)tile * ELEMENTWISE_TILE, first = begin + threadIdx.x * 8;
+    const auto visit = [&](auto whole) {
+        float v[GROUPS][8] = {}, w[GROUPS][8] = {};
+        UNROLL for (unsigned g = 0; g < GROUPS; g++)
+        {
+            const size_t i = first + g * TILE_THREADS * 8;
+            const bool aligned = whole.value || i + 8 <= p.count;
+            if (from)
+                load8((const From *)from, i, whole.value ? i + 8 : p.count, aligned, v[g]);
+            if (other)
+                load8((const From *)other, i, whole.value ? i + 8 : p.count, aligned, w[g]);
+        }
+        UNROLL for (unsigned g = 0; g < GROUPS; g++)
+        {
+            const size_t i = first + g * TILE_THREADS * 8;
+            UNROLL for (int e = 0; e < 8; e++) v[g][e] = f(v[g][e], w[g][e]);
+            store8((To *)p.to, i, whole.value ? i + 8 : p.count, whole.value || i + 8 <= p.count, v[g]);
+        }
+    };
+    if (begin + ELEMENTWISE_TILE <= p.count)
+        visit(Constant<true>());
+    else
+        visit(Constant<false>());
 }
 
 template <typename From, typename To> DEVICE void convert_tile(const Elementwise &p, unsigned tile)
 {
-    elementwise_tile(p.count, tile, [&](size_t i) {
-        float v[8];
-        load8((const From *)p.from, i, p.count, i + 8 <= p.count, v);
-        store8((To *)p.to, i, p.count, i + 8 <= p.count, v);
-    });
+    elementwise_tile<From, To>(p, p.from, nullptr, tile, [](float v, float) { return v; });
 }
 
 template <typename T> DEVICE void gelu_forward_tile(const Elementwise &p, unsigned tile)
 {
-    elementwise_tile(p.count, tile, [&](size_t i) {
-        float v[8];
-        load8((const T *)p.from, i, p.count, i + 8 <= p.count, v);
-        UNROLL for (int e = 0; e < 8; e++) v[e] = gelu(v[e]);
-        store8((T *)p.to, i, p.count, i + 8 <= p.count, v);
-    });
+    elementwise_tile<T, T>(p, p.from, nullptr, tile, [](float v, float) { return gelu<T>(v); });
 }
 
 template <typename T> DEVICE void gelu_backward_tile(const Elementwise &p, unsigned tile)
 {
-    elementwise_tile(p.count, tile, [&](size_t i) {
-        float v[8], d[8];
-        load8((const T *)p.from, i, p.count, i + 8 <= p.count, v);
-        load8((const T *)p.other, i, p.count, i + 8 <= p.count, d);
-        UNROLL for (int e = 0; e < 8; e++) v[e] = d[e] * gelu_derivative(v[e]);
-        store8((T *)p.to, i, p.count, i + 8 <= p.count, v);
-    });
+    elementwise_tile<T, T>(p, p.from, p.other, tile, [](float v, float d) { return d * gelu_derivative<T>(v); });
 }
 
 template <typename T> DEVICE void accumulate_tile(const Elementwise &p, unsigned tile)
 {
-    elementwise_tile(p.count, tile, [&](size_t i) {
-        float v[8], sum[8];
-        load8((const T *)p.from, i, p.count, i + 8 <= p.count, v);
-        load8((const T *)p.to, i, p.count, i + 8 <= p.count, sum);
-        UNROLL for (int e = 0; e < 8; e++) sum[e] += v[e];
-        store8((T *)p.to, i, p.count, i + 8 <= p.count, sum);
-    });
+    elementwise_tile<T, T>(p, p.from, p.to, tile, [](float v, float sum) { return sum + v; });
 }
 
 template <typename T> DEVICE void fill_tile(const Elementwise &p, unsigned tile)
 {
-    elementwise_tile(p.count, tile, [&](size_t i) {
-        float v[8];
-        UNROLL for (int e = 0; e < 8; e++) v[e] = p.value;
-        store8((T *)p.to, i, p.count, i + 8 <= p.count, v);
-    });
+    const float value = p.value;
+    elementwise_tile<T, T>(p, nullptr, nullptr, tile, [=](float, float) { return value; });
 }
 
 /* ---- embedding ---- */

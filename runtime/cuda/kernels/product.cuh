@@ -45,10 +45,10 @@ DEVICE void product_finish(const Product &p, unsigned first_row, unsigned stride
             break;
         sums(i, v);
         UNROLL for (int e = 0; e < 8; e++) if (LAYOUT != PRODUCT_INPUT) v[e] = v[e] + bias[e] + other[i][e];
-        else if (others) v[e] *= gelu_derivative(other[i][e]);
+        else if (others) v[e] *= gelu_derivative<T>(other[i][e]);
         store8((Result *)p.c + at, column, p.n, aligned, v);
         if (LAYOUT == PRODUCT_FORWARD && p.gelu) {
-            UNROLL for (int e = 0; e < 8; e++) v[e] = gelu(to_float(Elements<T>::of(v[e])));
+            UNROLL for (int e = 0; e < 8; e++) v[e] = gelu<T>(to_float(Elements<T>::of(v[e])));
             store8((T *)p.gelu + at, column, p.n, aligned, v);
         }
     }
@@ -248,13 +248,20 @@ DEVICE void product_tile_of(const Product &p, const float *, unsigned number, ch
 template <typename T>
 DEVICE void column_sum_tile(const T *matrix, float *sum, unsigned rows, unsigned columns, unsigned strip, char *shared)
 {
-    float *partial = (float *)shared, total[8] = {}, v[8];
-    const bool aligned = rows_are_aligned(columns);
+    constexpr unsigned GROUPS = 8, STEP = TILE_THREADS / 4;
+    float *partial = (float *)shared, total[8] = {};
     const unsigned part = threadIdx.x % 4, lane = threadIdx.x / 4, column = strip * PRODUCT_SUM_COLUMNS + part * 8;
-    for (unsigned row = lane; row < rows; row += TILE_THREADS / 4) {
-        load8(matrix + (size_t)row * columns, column, columns, aligned, v);
-        UNROLL for (int i = 0; i < 8; i++) total[i] += v[i];
-    }
+    by_alignment(columns, [&](auto aligned) {
+        for (unsigned first = lane; first < rows; first += GROUPS * STEP) {
+            float v[GROUPS][8];
+            UNROLL for (unsigned g = 0; g < GROUPS; g++)
+            {
+                const size_t row = first + g * STEP;
+                load8(matrix + row * columns, column, row < rows ? columns : 0, aligned.value, v[g]);
+            }
+            UNROLL for (unsigned g = 0; g < GROUPS; g++) UNROLL for (int i = 0; i < 8; i++) total[i] += v[g][i];
+        }
+    });
     UNROLL for (unsigned i = 0; i < 8; i++) partial[lane * (PRODUCT_SUM_COLUMNS + 1) + part * 8 + i] = total[i];
     tile_barrier();
     const unsigned mine = strip * PRODUCT_SUM_COLUMNS + threadIdx.x;

@@ -95,7 +95,8 @@ DEVICE void finish_sum_tile(const Sum &p, char *shared)
 
 DEVICE void adamw_tile(const AdamWStep &p, unsigned tile)
 {
-    elementwise_tile(p.count, tile, [&](size_t i) {
+    const size_t begin = (size_t)tile * ELEMENTWISE_TILE;
+    for (size_t i = begin + threadIdx.x * 8; i < begin + ELEMENTWISE_TILE && i < p.count; i += TILE_THREADS * 8) {
         const bool whole = i + 8 <= p.count;
         float parameter[8], gradient[8], moment1[8], moment2[8];
         load8((const float *)p.parameters, i, p.count, whole, parameter);
@@ -117,7 +118,7 @@ DEVICE void adamw_tile(const AdamWStep &p, unsigned tile)
         store8(p.moment2, i, p.count, whole, moment2);
         if (p.bf16_copy)
             store8((Bf16 *)p.bf16_copy, i, p.count, whole, parameter);
-    });
+    }
 }
 
 DEVICE void copy_tile(const Copy &p, unsigned tile)
