@@ -142,11 +142,13 @@ static Status product(Device *device, ProductLayout layout, int kernel, int hopp
     if (cuda->type != CUDA_BF16 || !cuda->module->kernels[hopper][CUDA_F32] || !hopper_takes(layout, p))
         return launch_as(cuda, kernel, cuda->type, product_launch(p), p, error);
     const unsigned multiprocessors = (unsigned)cuda->properties.multiprocessors;
-    const unsigned cluster = cuda_fusing(cuda) ? 1 : hopper_cluster(p, multiprocessors);
-    HopperProduct with_maps = {.product = *p, .band = hopper_band(p, multiprocessors, cluster)};
+    const unsigned columns = cuda_fusing(cuda) ? HOPPER_TILE_N : hopper_columns(p, multiprocessors);
+    const unsigned cluster = cuda_fusing(cuda) ? 1 : hopper_cluster(p, columns, multiprocessors);
+    HopperProduct with_maps = {
+        .product = *p, .columns = columns, .band = hopper_band(p, columns, multiprocessors, cluster)};
     TRY(tensor_map(cuda, p->a, tensor_map_shape(layout, p, 0), &with_maps.a, error));
     TRY(tensor_map(cuda, p->b, tensor_map_shape(layout, p, 1), &with_maps.b, error));
-    return launch_as(cuda, hopper, CUDA_F32, hopper_launch(p, multiprocessors, cluster), &with_maps, error);
+    return launch_as(cuda, hopper, CUDA_F32, hopper_launch(&with_maps, multiprocessors, cluster), &with_maps, error);
 }
 
 static Status linear_forward(Device *device, const Kernel *linear, const void *x, const void *w, const void *bias,

@@ -252,7 +252,8 @@ static void use_hopper(Operation *operations)
         const TensorMapShape a = tensor_map_shape(layout, &p, 0), b = tensor_map_shape(layout, &p, 1);
         o->kind = kinds[layout];
         o->of.hopper.product = p;
-        o->of.hopper.band = hopper_band(&p, 2, 1);
+        o->of.hopper.columns = HOPPER_NARROW_N; /* of the operation alone; in the fused launch tiles are wide */
+        o->of.hopper.band = hopper_band(&p, HOPPER_TILE_N, 2, 1);
         emulated_tensor_map(&o->of.hopper.a, p.a, &a);
         emulated_tensor_map(&o->of.hopper.b, p.b, &b);
     }
@@ -270,7 +271,7 @@ static void run_apart(const Operation *o, unsigned element_size)
                           fused_launch(1, element_size, SHARED_BYTES).shared, 1};
     const Launch launch = o->kind == CUDA_hopper_attention_forward
                               ? hopper_attention_launch(&o->of.hopper_attention.attention, 2)
-                          : hopper ? hopper_launch(&o->of.hopper.product, 2, 1)
+                          : hopper ? hopper_launch(&o->of.hopper, 2, 1)
                                    : tiles;
     const char *problem = emulate(name, &o->of, launch);
     if (problem)

@@ -209,15 +209,16 @@ static void test_products(Type type)
 
 /* Runs a product with TMA and wgmma in bfloat16. `multiprocessors` is small, so that a block computes more than one
    tile. */
-static void run_hopper(const char *name, ProductLayout layout, const Product *p, unsigned multiprocessors,
-                       unsigned cluster)
+static void run_hopper(const char *name, ProductLayout layout, const Product *p, unsigned columns,
+                       unsigned multiprocessors, unsigned cluster)
 {
     assert_true(hopper_takes(layout, p));
-    HopperProduct with_maps = {.product = *p, .band = hopper_band(p, multiprocessors, cluster)};
+    HopperProduct with_maps = {
+        .product = *p, .columns = columns, .band = hopper_band(p, columns, multiprocessors, cluster)};
     const TensorMapShape a = tensor_map_shape(layout, p, 0), b = tensor_map_shape(layout, p, 1);
     emulated_tensor_map(&with_maps.a, p->a, &a);
     emulated_tensor_map(&with_maps.b, p->b, &b);
-    run_named(name, &with_maps, hopper_launch(p, multiprocessors, cluster));
+    run_named(name, &with_maps, hopper_launch(&with_maps, multiprocessors, cluster));
 }
 
 /* The shapes have 1, 2, 2, 3 rows of tiles in forward products, and 1, 3, 1, 1 in weight gradients. With 3 rows one
@@ -233,7 +234,8 @@ static void test_hopper(void **state)
         const Tensor x = normal(BF16, rows * columns), w = normal(BF16, columns * outputs),
                      bias = normal(BF16, outputs);
         const Tensor residual = normal(BF16, rows * outputs), dy = normal(BF16, rows * outputs);
-        for (unsigned cluster = 1; cluster <= 2; cluster++) {
+        for (unsigned i = 0; i < 4; i++) {
+            const unsigned cluster = 1 + i % 2, tile = i < 2 ? HOPPER_TILE_N : HOPPER_NARROW_N;
             const unsigned multiprocessors = s % 2 ? 2 : 5;
             const Tensor y = poisoned(BF16, rows * outputs), dx = poisoned(BF16, rows * columns);
             const Tensor dw = normal(F32, columns * outputs), dbias = normal(F32, outputs);
@@ -246,10 +248,10 @@ static void test_hopper(void **state)
                                   .m = rows,
                                   .n = outputs,
                                   .k = columns},
-                       multiprocessors, cluster);
+                       tile, multiprocessors, cluster);
             run_hopper("hopper_input", PRODUCT_INPUT,
                        &(Product){.a = dy.device, .b = w.device, .c = dx.device, .m = rows, .n = columns, .k = outputs},
-                       multiprocessors, cluster);
+                       tile, multiprocessors, cluster);
             run_hopper("hopper_weight", PRODUCT_WEIGHT,
                        &(Product){.a = x.device,
                                   .b = dy.device,
@@ -258,7 +260,7 @@ static void test_hopper(void **state)
                                   .m = columns,
                                   .n = outputs,
                                   .k = rows},
-                       multiprocessors, cluster);
+                       tile, multiprocessors, cluster);
             ORACLE_OP(linear_forward, with_kernel(linear), x.exact, w.exact, bias.exact, residual.exact, y.exact);
             ORACLE_OP(linear_backward_input, with_kernel(linear), dy.exact, w.exact, dx.exact);
             ORACLE_OP(linear_backward_weight, with_kernel(linear), x.exact, dy.exact, dw.exact, dbias.exact);

@@ -203,9 +203,10 @@ DEVICE void group_product(float (&d)[128], unsigned long long a, unsigned long l
 {
     simt_group_product({d, 256, nullptr, a, b, A_BY_K, B_BY_K, true});
 }
-DEVICE void group_product(float (&d)[64], unsigned long long a, unsigned long long b, bool onto)
+template <bool A_BY_K = true, bool B_BY_K = true>
+DEVICE void group_product(float (&d)[64], unsigned long long a, unsigned long long b, bool onto = true)
 {
-    simt_group_product({d, 128, nullptr, a, b, true, true, onto});
+    simt_group_product({d, 128, nullptr, a, b, A_BY_K, B_BY_K, onto});
 }
 template <std::size_t COUNT> DEVICE void group_product(float (&d)[COUNT], const unsigned (&a)[4], unsigned long long b)
 {

@@ -66,11 +66,11 @@ DEVICE void fused_produce(const Fused &p, FusedHead &head, HopperRing ring)
         }
         async_fence(); /* makes what other blocks stored visible to the copy engine's loads below */
         if (o.kind == CUDA_hopper_forward)
-            hopper_produce<PRODUCT_FORWARD>(product, ring, next.tile);
+            hopper_produce<PRODUCT_FORWARD, HOPPER_TILE_N>(product, ring, next.tile);
         else if (o.kind == CUDA_hopper_input)
-            hopper_produce<PRODUCT_INPUT>(product, ring, next.tile);
+            hopper_produce<PRODUCT_INPUT, HOPPER_TILE_N>(product, ring, next.tile);
         else if (o.kind == CUDA_hopper_weight)
-            hopper_produce<PRODUCT_WEIGHT>(product, ring, next.tile);
+            hopper_produce<PRODUCT_WEIGHT, HOPPER_TILE_N>(product, ring, next.tile);
         else
             attention_produce(o.of.hopper_attention, ring, next.tile);
     }
@@ -98,11 +98,11 @@ DEVICE void fused_consume(const Fused &p, FusedHead &head, char *stages)
             fused_other_tile(o, tile, stages);
             async_fence_of_shared(); /* orders this thread's accesses to the stages before the next loads into them */
         } else if (o.kind == CUDA_hopper_forward) {
-            hopper_consume<PRODUCT_FORWARD>(o.of.hopper, ring, tile, sums);
+            hopper_consume<PRODUCT_FORWARD, HOPPER_TILE_N>(o.of.hopper, ring, tile, sums);
         } else if (o.kind == CUDA_hopper_input) {
-            hopper_consume<PRODUCT_INPUT>(o.of.hopper, ring, tile, sums);
+            hopper_consume<PRODUCT_INPUT, HOPPER_TILE_N>(o.of.hopper, ring, tile, sums);
         } else if (o.kind == CUDA_hopper_weight) {
-            hopper_consume<PRODUCT_WEIGHT>(o.of.hopper, ring, tile, sums);
+            hopper_consume<PRODUCT_WEIGHT, HOPPER_TILE_N>(o.of.hopper, ring, tile, sums);
         } else {
             attention_consume(o.of.hopper_attention.attention, ring, tile, sums);
         }

@@ -13,7 +13,6 @@
 enum {
     HOPPER_BOX_BYTES = 64 * HOPPER_TILE_K * 2, /* 64 rows of 64 contiguous elements */
     HOPPER_PART_BYTES = HOPPER_PART * HOPPER_TILE_K * 2,
-    HOPPER_PARTS_OF_B = HOPPER_TILE_N / HOPPER_PART,
     HOPPER_SWIZZLE_ATOM = 1024
 };
 static_assert(HOPPER_TILE_M == HOPPER_PART, "a is one part");
@@ -66,25 +65,28 @@ DEVICE void hopper_load(char *to, const TensorMap *map, unsigned first, unsigned
     }
 }
 
-DEVICE ProductTile hopper_place(const HopperProduct &p, unsigned tile, unsigned blocks)
+/* `columns`: of a tile. */
+DEVICE ProductTile hopper_place(const HopperProduct &p, unsigned columns, unsigned tile, unsigned blocks)
 {
     const ProductTile first =
-        product_tile(p.product.m, p.product.n, blocks * HOPPER_TILE_M, HOPPER_TILE_N, p.band, tile / blocks);
+        product_tile(p.product.m, p.product.n, blocks * HOPPER_TILE_M, columns, p.band, tile / blocks);
     return ProductTile{first.row + tile % blocks * HOPPER_TILE_M, first.column};
 }
 
-template <ProductLayout LAYOUT> DEVICE void hopper_produce(const HopperProduct &p, HopperRing &ring, unsigned tile)
+template <ProductLayout LAYOUT, unsigned COLUMNS>
+DEVICE void hopper_produce(const HopperProduct &p, HopperRing &ring, unsigned tile)
 {
     using Layout = ProductOperands<LAYOUT>;
-    const ProductTile place = hopper_place(p, tile, ring.blocks);
+    const ProductTile place = hopper_place(p, COLUMNS, tile, ring.blocks);
     for (unsigned k = 0; k < p.product.k; k += HOPPER_TILE_K) {
         const unsigned number = HopperRing::stage_of(ring.position);
         char *stage = ring.stages + number * HOPPER_STAGE_BYTES;
         Arrivals *full = ring.full + number;
         arrivals_wait(ring.empty + number, HopperRing::parity_of(ring.position) ^ 1);
-        arrive_expecting(full, HOPPER_STAGE_BYTES);
+        arrive_expecting(full, (HOPPER_TILE_M + COLUMNS) * HOPPER_TILE_K * 2);
         hopper_load<Layout::a_by_k>(stage, &p.a, place.row, k, full, 1);
-        UNROLL for (unsigned part = 0; part < HOPPER_PARTS_OF_B; part++) if (part % ring.blocks == tile % ring.blocks)
+        constexpr unsigned parts = COLUMNS / HOPPER_PART; /* of b */
+        UNROLL for (unsigned part = 0; part < parts; part++) if (part % ring.blocks == tile % ring.blocks)
             hopper_load<Layout::b_by_k>(stage + (1 + part) * HOPPER_PART_BYTES, &p.b, place.column + part * HOPPER_PART,
                                         k, full, ring.blocks);
         ring.position++;
@@ -119,22 +121,25 @@ template <bool BY_K> DEVICE unsigned long long hopper_operand(const char *slab, 
 }
 
 /* Adds 8 of the 64 rows of b in a stage of product_weight to `total`, those with this warp's number modulo 8. Each lane
-   adds eight columns. */
-DEVICE void hopper_sum_rows(const char *b_slab, float (&total)[8])
+   adds eight columns, if the tile has so many. */
+template <unsigned COLUMNS> DEVICE void hopper_sum_rows(const char *b_slab, float (&total)[8])
 {
-    static_assert(TILE_THREADS == 256 && HOPPER_TILE_N == 256, "8 warps, 32 lanes with 8 columns each");
+    static_assert(TILE_THREADS == 256 && COLUMNS <= 256, "8 warps, 32 lanes with 8 columns each");
     const unsigned warp = threadIdx.x / 32, lane = lane_of_warp();
     const char *first = b_slab + lane / 8 * HOPPER_BOX_BYTES + warp * 128 + (lane % 8 ^ warp) * 16;
-    UNROLL for (unsigned row = 0; row < HOPPER_TILE_K; row += 8)
-    {
-        float v[8];
-        Elements<Bf16>::load8((const Bf16 *)(first + row * 128), v);
-        UNROLL for (int i = 0; i < 8; i++) total[i] += v[i];
-    }
+    if (lane * 8 < COLUMNS)
+        UNROLL for (unsigned row = 0; row < HOPPER_TILE_K; row += 8)
+        {
+            float v[8];
+            Elements<Bf16>::load8((const Bf16 *)(first + row * 128), v);
+            UNROLL for (int i = 0; i < 8; i++) total[i] += v[i];
+        }
+    __syncwarp(); /* before hopper_release, which one lane calls for all */
 }
 
 /* Adds the totals of all warps to the sums of the tile's columns. Each warp passes its totals to the others in the part
    of `shared_sums` that is its own. */
+template <unsigned COLUMNS>
 DEVICE void hopper_finish_column_sums(const Product &p, unsigned first_column, const float (&total)[8],
                                       float *shared_sums)
 {
@@ -142,7 +147,7 @@ DEVICE void hopper_finish_column_sums(const Product &p, unsigned first_column, c
     const unsigned column = first_column + threadIdx.x;
     Elements<float>::store8(shared_sums + threadIdx.x / 32 * part + lane_of_warp() * 8, total);
     tile_barrier();
-    if (column < p.n) {
+    if (threadIdx.x < COLUMNS && column < p.n) {
         float sum = 0;
         UNROLL for (unsigned warp = 0; warp < 8; warp++) sum += shared_sums[warp * part + threadIdx.x];
         p.column_sums[column] += sum;
@@ -150,15 +155,15 @@ DEVICE void hopper_finish_column_sums(const Product &p, unsigned first_column, c
     tile_barrier();
 }
 
-template <ProductLayout LAYOUT>
+template <ProductLayout LAYOUT, unsigned COLUMNS>
 DEVICE void hopper_consume(const HopperProduct &whole, HopperRing &ring, unsigned tile, char *shared_sums)
 {
     using Layout = ProductOperands<LAYOUT>;
     const Product &p = whole.product;
-    const ProductTile place = hopper_place(whole, tile, ring.blocks);
+    const ProductTile place = hopper_place(whole, COLUMNS, tile, ring.blocks);
     const unsigned group = threadIdx.x / 128, lane = lane_of_warp();
     const bool sums_columns = LAYOUT == PRODUCT_WEIGHT && p.column_sums && place.row == 0;
-    float sum[128] = {}, column_total[8] = {};
+    float sum[COLUMNS / 2] = {}, column_total[8] = {};
     for (unsigned k = 0; k < p.k; k += HOPPER_TILE_K) {
         const unsigned stage = HopperRing::stage_of(ring.position);
         const char *a_slab = ring.stages + stage * HOPPER_STAGE_BYTES, *b_slab = a_slab + HOPPER_PART_BYTES;
@@ -173,7 +178,7 @@ DEVICE void hopper_consume(const HopperProduct &whole, HopperRing &ring, unsigne
         group_products_commit();
         hold_sums(sum);
         if (sums_columns)
-            hopper_sum_rows(b_slab, column_total); /* while the products are being computed */
+            hopper_sum_rows<COLUMNS>(b_slab, column_total); /* while the products are being computed */
         if (k > 0) {
             group_products_wait<1>();
             hopper_release(ring, ring.position - 1);
@@ -184,15 +189,15 @@ DEVICE void hopper_consume(const HopperProduct &whole, HopperRing &ring, unsigne
     hold_sums(sum);
     hopper_release(ring, ring.position - 1);
     if (sums_columns)
-        hopper_finish_column_sums(p, place.column, column_total, (float *)shared_sums);
+        hopper_finish_column_sums<COLUMNS>(p, place.column, column_total, (float *)shared_sums);
 
     /* Each warp stores 64 columns of its sums at a time, through its own part of shared memory. */
     constexpr unsigned columns = HOPPER_SUM_COLUMNS;
     const unsigned warp_row = threadIdx.x / 32 * 16;
     float *own = (float *)shared_sums + warp_row * columns;
-    ROLL for (unsigned part = 0; part < HOPPER_TILE_N / columns; part++)
+    ROLL for (unsigned part = 0; part < COLUMNS / columns; part++)
     {
-        UNROLL for (unsigned which = 0; which < HOPPER_TILE_N / columns; which++) if (which == part)
+        UNROLL for (unsigned which = 0; which < COLUMNS / columns; which++) if (which == part)
                 UNROLL for (unsigned i = 0; i < columns / 8 * 2; i++) *
             (float2 *)product_sum_at<columns>(own, lane / 4 + i % 2 * 8, i / 2 * 8 + lane % 4 * 2) =
             make_float2(sum[which * columns / 2 + i * 2], sum[which * columns / 2 + i * 2 + 1]);
@@ -208,11 +213,12 @@ DEVICE void hopper_consume(const HopperProduct &whole, HopperRing &ring, unsigne
     }
 }
 
-template <ProductLayout LAYOUT> DEVICE void hopper_work(const HopperProduct &p, char *shared)
+/* All tiles have COLUMNS columns. */
+template <ProductLayout LAYOUT, unsigned COLUMNS> DEVICE void hopper_work_of(const HopperProduct &p, char *shared)
 {
     char *behind = shared + HOPPER_STAGES * HOPPER_STAGE_BYTES;
     HopperRing ring = HopperRing::of(shared, (Arrivals *)behind, 0, cluster_blocks());
-    const unsigned tiles = hopper_tiles(&p.product, ring.blocks);
+    const unsigned tiles = hopper_tiles(&p.product, COLUMNS, ring.blocks);
     if (threadIdx.x == 0) {
         hopper_begin(ring);
         arrivals_publish();
@@ -224,14 +230,22 @@ template <ProductLayout LAYOUT> DEVICE void hopper_work(const HopperProduct &p, 
             tensor_prefetch(&p.a);
             tensor_prefetch(&p.b);
             for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x)
-                hopper_produce<LAYOUT>(p, ring, tile);
+                hopper_produce<LAYOUT, COLUMNS>(p, ring, tile);
             hopper_drain(ring);
         }
     } else {
         registers_more<COMPUTING_REGISTERS>();
         for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x)
-            hopper_consume<LAYOUT>(p, ring, tile, behind + 1024);
+            hopper_consume<LAYOUT, COLUMNS>(p, ring, tile, behind + 1024);
     }
+}
+
+template <ProductLayout LAYOUT> DEVICE void hopper_work(const HopperProduct &p, char *shared)
+{
+    if (p.columns == HOPPER_TILE_N)
+        hopper_work_of<LAYOUT, HOPPER_TILE_N>(p, shared);
+    else
+        hopper_work_of<LAYOUT, HOPPER_NARROW_N>(p, shared);
 }
 
 #endif

@@ -183,14 +183,15 @@ DEVICE void group_product(float (&d)[128], unsigned long long a, unsigned long l
 #define WGMMA_SUMS_32 WGMMA_SUMS(0), WGMMA_SUMS(8), WGMMA_SUMS(16), WGMMA_SUMS(24)
 #define WGMMA_SUMS_64 WGMMA_SUMS_32, WGMMA_SUMS(32), WGMMA_SUMS(40), WGMMA_SUMS(48), WGMMA_SUMS(56)
 
-/* d[64, 128] = a[64, 16] b[16, 128], plus d if `onto`. k is the contiguous index of a and b; d is laid out as d[64,
-   256] above. */
-DEVICE void group_product(float (&d)[64], unsigned long long a, unsigned long long b, bool onto)
+/* d[64, 128] = a[64, 16] b[16, 128], plus d if `onto`, like d[64, 256] above. */
+template <bool A_BY_K = true, bool B_BY_K = true>
+DEVICE void group_product(float (&d)[64], unsigned long long a, unsigned long long b, bool onto = true)
 {
     asm volatile("{\n.reg .pred onto;\nsetp.ne.u32 onto, %66, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " WGMMA_64 ", %64, %65, onto, 1, 1, 0, 0;\n}"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " WGMMA_64
+                 ", %64, %65, onto, 1, 1, %67, %68;\n}"
                  : WGMMA_SUMS_64
-                 : "l"(a), "l"(b), "r"((unsigned)onto));
+                 : "l"(a), "l"(b), "r"((unsigned)onto), "n"(A_BY_K ? 0 : 1), "n"(B_BY_K ? 0 : 1));
 }
 
 /* d[64, 128] += a[64, 16] b[16, 128] with a in registers: each warp has a fragment as for multiply_fragments. The rows

@@ -224,17 +224,19 @@ typedef struct TensorMap {
 typedef struct HopperProduct {
     TensorMap a, b;
     Product product;
-    unsigned band; /* hopper_band */
+    unsigned columns; /* of a tile: HOPPER_TILE_N, or hopper_columns */
+    unsigned band;    /* hopper_band */
 } HopperProduct;
 KERNELS_ASSERT(sizeof(HopperProduct) == 2 * sizeof(TensorMap) + 128, "the maps side by side, for host and GPU alike");
 
 enum {
     HOPPER_TILE_M = 128,
     HOPPER_TILE_N = 256,
+    HOPPER_NARROW_N = 128, /* columns of a tile where wider ones would leave half of the multiprocessors idle */
     HOPPER_TILE_K = 64,
     HOPPER_THREADS = 384,
-    /* rows of a (or columns of b) in one part. A stage has one part of a and two of b; in a cluster of two each block
-       loads one part of b for both */
+    /* rows of a (or columns of b) in one part. A stage has one part of a and two of b, of a narrow tile one; in a
+       cluster of two each block loads one part of b for both, if there are two */
     HOPPER_PART = 128,
     HOPPER_STAGES = 4,
     HOPPER_STAGE_BYTES = (HOPPER_TILE_M + HOPPER_TILE_N) * HOPPER_TILE_K * 2,
@@ -447,32 +449,39 @@ KERNELS_BOTH int hopper_takes(ProductLayout layout, const Product *p)
     return a_row % 8 == 0 && b_row % 8 == 0 && p->n % 8 == 0;
 }
 
-/* The number of tiles of a product if `cluster` blocks form a cluster. The tiles of a cluster have consecutive
-   numbers. */
-KERNELS_BOTH unsigned hopper_tiles(const Product *p, unsigned cluster)
+/* The number of tiles of a product, each with `columns` columns, if `cluster` blocks form a cluster. The tiles of a
+   cluster have consecutive numbers. */
+KERNELS_BOTH unsigned hopper_tiles(const Product *p, unsigned columns, unsigned cluster)
 {
-    return tiles_of(p->m, cluster * HOPPER_TILE_M) * cluster * tiles_of(p->n, HOPPER_TILE_N);
+    return tiles_of(p->m, cluster * HOPPER_TILE_M) * cluster * tiles_of(p->n, columns);
+}
+
+/* The columns of a tile. Both widths give the same bits. */
+KERNELS_BOTH unsigned hopper_columns(const Product *p, unsigned multiprocessors)
+{
+    return hopper_tiles(p, HOPPER_NARROW_N, 1) <= multiprocessors ? HOPPER_NARROW_N : HOPPER_TILE_N;
 }
 
 /* Blocks per cluster. Per stage, a block in a cluster of two reads 32 KiB from the L2 cache, a single block 48 KiB. At
    790 TFLOP/s these are 6.2 and 9.3 TB/s for the whole GPU; 9.3 is more than its cache delivers. So a cluster has two
    blocks, unless there is only one row of tiles, or two blocks need more waves than single blocks. */
-KERNELS_BOTH unsigned hopper_cluster(const Product *p, unsigned multiprocessors)
+KERNELS_BOTH unsigned hopper_cluster(const Product *p, unsigned columns, unsigned multiprocessors)
 {
     if (multiprocessors < 2 || p->m <= HOPPER_TILE_M)
         return 1;
-    const unsigned waves = tiles_of(hopper_tiles(p, 1), multiprocessors);
-    return tiles_of(hopper_tiles(p, 2), multiprocessors / 2 * 2) <= waves ? 2 : 1;
+    const unsigned waves = tiles_of(hopper_tiles(p, columns, 1), multiprocessors);
+    return tiles_of(hopper_tiles(p, columns, 2), multiprocessors / 2 * 2) <= waves ? 2 : 1;
 }
 
-KERNELS_BOTH unsigned hopper_band(const Product *p, unsigned multiprocessors, unsigned cluster)
+KERNELS_BOTH unsigned hopper_band(const Product *p, unsigned columns, unsigned multiprocessors, unsigned cluster)
 {
-    return product_band(p->m, cluster * HOPPER_TILE_M, HOPPER_TILE_N, multiprocessors / cluster);
+    return product_band(p->m, cluster * HOPPER_TILE_M, columns, multiprocessors / cluster);
 }
 
-KERNELS_BOTH Launch hopper_launch(const Product *p, unsigned multiprocessors, unsigned cluster)
+KERNELS_BOTH Launch hopper_launch(const HopperProduct *p, unsigned multiprocessors, unsigned cluster)
 {
-    const unsigned clusters = hopper_tiles(p, cluster) / cluster, most = multiprocessors / cluster;
+    const unsigned clusters = hopper_tiles(&p->product, p->columns, cluster) / cluster,
+                   most = multiprocessors / cluster;
     const Launch launch = {(clusters < most ? clusters : most) * cluster, HOPPER_THREADS,
                            HOPPER_STAGES * HOPPER_STAGE_BYTES + 1024 + HOPPER_SUM_BYTES, cluster};
     return launch;
@@ -582,7 +591,7 @@ KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
     case CUDA_copy_bytes: return copy_launch(o->of.copy.bytes).grid;
     case CUDA_hopper_forward:
     case CUDA_hopper_input:
-    case CUDA_hopper_weight: return hopper_tiles(&o->of.hopper.product, 1);
+    case CUDA_hopper_weight: return hopper_tiles(&o->of.hopper.product, HOPPER_TILE_N, 1);
     case CUDA_hopper_attention_forward: return attention_blocks(&o->of.hopper_attention.attention, ATTENTION_TILE);
     default: return 0;
     }
