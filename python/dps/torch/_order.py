@@ -1,10 +1,11 @@
 """How the actions of a step are ordered and timed: by the host or, on a GPU, by the stream on which stages compute.
 
-On a GPU the host only starts work. At a message or sum of NCCL it makes the stream wait and goes on, so the GPU needs no
-help from the host when a late message arrives. A GPU whose message never comes would wait forever, and with it each call
-of CUDA that waits for the GPU. So the host is at most _AHEAD actions ahead, and at the end of a step it waits until all
-messages and sums have ended. While it waits it looks whether the pipeline has failed; and the thread that looks after
-the other ranks (_watch.py) asks where the GPU waits. A failure aborts the communicators, so the GPU goes on."""
+On a GPU the host only starts work. At a message or sum of NCCL it makes the stream wait and goes on, so the GPU needs
+no help from the host when a late message arrives. A GPU whose message never comes would wait forever, and with it each
+call of CUDA that waits for the GPU. So the host is at most _AHEAD actions ahead, and at the end of a step it waits
+until all messages and sums have ended. While it waits it looks whether the pipeline has failed; and the thread that
+looks after the other ranks (_watch.py) asks where the GPU waits. A failure aborts the communicators, so the GPU goes
+on."""
 
 import time
 from collections import deque

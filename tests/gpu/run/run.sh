@@ -337,6 +337,8 @@ figures() {
 peers() {
     if $python -c 'import torch.nn.attention' 2> /dev/null; then
         for part in ceilings attention layers; do figures_of 100 $python peers.py ${dry:+--small} $part; done
+        # DUALPIPE: a copy of github.com/deepseek-ai/DualPipe; without it, its class is not measured
+        figures_of 100 env PYTHONPATH=python DPS_LIBRARY=./libdps.so ${dry:+CUDA_VISIBLE_DEVICES=} $python dualpipev.py ${dry:+--small} $DUALPIPE
     else
         skip peers "there is no PyTorch 2"
     fi

@@ -13,6 +13,7 @@ PyTorch's schedules take stages of ordinary layers, and DeepSeek's take layers t
 dps.torch takes the same stages as its peer."""
 
 import os
+import pathlib
 import sys
 import time
 from functools import partial
@@ -30,6 +31,8 @@ def make_stage(hidden, store=None):
     it."""
     import torch
 
+    import dualpipev
+
     class Add(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -38,36 +41,7 @@ def make_stage(hidden, store=None):
         def forward(self, x):
             return x + self.bias
 
-    class Product(torch.autograd.Function):
-        @staticmethod
-        def forward(context, x, weight):
-            context.save_for_backward(x, weight)
-            return torch.nn.functional.linear(x, weight)
-
-        @staticmethod
-        def backward(context, dy):
-            x, weight = context.saved_tensors
-            weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
-
-            def gradient_of_weight():
-                weight.grad += dy.flatten(0, -2).T @ x.flatten(0, -2)
-            store.put(gradient_of_weight) if store.enabled else gradient_of_weight()
-            return dy @ weight, None
-
-    class Linear(torch.nn.Linear):
-        def forward(self, x):
-            return Product.apply(x, self.weight) if store else super().forward(x)
-
-    if hidden == TINY:
-        return Add()
-    return torch.nn.Sequential(Linear(hidden, 4 * hidden, bias=False), torch.nn.GELU(),
-                               Linear(4 * hidden, hidden, bias=False))
-
-
-def criterion(y, target):
-    import torch
-
-    return torch.nn.functional.mse_loss(y, target).clone()
+    return Add() if hidden == TINY else dualpipev.make_stage(hidden, store)
 
 
 def rows_of(chunks, hidden, rows):
@@ -94,6 +68,7 @@ def deepseek(hidden, rows):
     import torch.distributed as dist
 
     import dps.torch
+    from dualpipev import criterion
 
     # DeepSeek's classes are written for GPUs; with these replacements they run on a CPU.
     torch.cuda.current_device = lambda: "cpu"
@@ -124,6 +99,7 @@ def pytorch(hidden, rows):
 
     import dps
     import dps.torch
+    from dualpipev import criterion
 
     for name, schedule, per_rank in (("Schedule1F1B", "1f1b", 1), ("ScheduleDualPipeV", "dualpipev", 2)):
         if not hasattr(schedules, name):
@@ -197,6 +173,7 @@ def main():
     folder, ranks, rounds, size = (sys.argv[1:] + ["2", "10", ""][len(sys.argv) - 2:])[:4]
     if "RANK" in os.environ:
         sys.path.insert(0, folder)
+        sys.path.append(str(pathlib.Path(__file__).parents[2] / "gpu/run"))
         return one_rank(int(rounds), size)
     results = launch(os.path.abspath(__file__), int(ranks), [folder, ranks, rounds, size], seconds=3000)
     for status, output in results:
