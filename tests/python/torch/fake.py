@@ -27,18 +27,18 @@ from dps.torch import _actions, _nccl, _order
 from dps.torch._failure import close_group
 from dps.torch._stage import Stage
 
-_LATE, _LATEST = 2e-4, 5e-3
+LATE, _LATEST = 2e-4, 5e-3
 mode = "early"
 lateness = random.Random(0)
 unread = []  # messages for which the stream waits, since the last pass
-overtaken = [0, 0]  # receives for which the stream waited before they came; all receives for which it waited
+waited = [0, 0]  # receives that had not come when the stream was told to wait for them; all receives
 changed = []  # sends whose tensors changed after they were posted
 
 
 def _delay():
     if mode == "random":
         return lateness.choice((0, 0, 0, lateness.uniform(0, 2e-3)))
-    return _LATE if mode == "late" else 0
+    return LATE if mode == "late" else 0
 
 
 class _Stream:
@@ -137,8 +137,8 @@ class _Work:
 
     def wait(self):
         if self.is_receive:
-            overtaken[0] += self.came is None
-            overtaken[1] += 1
+            waited[0] += self.came is None
+            waited[1] += 1
         with _Stream.lock:
             _Stream.waits.append(self)
         if self.is_sum:  # its caller reads it at once
@@ -220,12 +220,23 @@ def _reading(function):
 def install(how):
     """From now on, pipelines send messages and sums as through NCCL, and stages compute as on a GPU."""
     global mode
-    if mode == how and _order.Cuda is Cuda:
+    mode = how
+    if _order.Cuda is Cuda:
         return
-    mode, _order.Cuda, _nccl.Communicator = how, Cuda, Communicator
+    _order.Cuda, _nccl.Communicator = Cuda, Communicator
     for name in ("forward", "backward", "backward_input"):
         setattr(Stage, name, _reading(getattr(Stage, name)))
     _actions.run_overlapped = _reading(_actions.run_overlapped)
+
+
+def host_stays_near():
+    """The host starts at most _AHEAD actions that the GPU has not finished."""
+    with unittest.mock.patch.multiple(_order, Cuda=Cuda), unittest.mock.patch.dict(globals(), mode="late"):
+        order, marks = _order.Streams(None, 10, unittest.mock.Mock(words=None)), []
+        mark = order.begin()
+        for _ in range(3 * _order._AHEAD):
+            marks.append(mark())
+            assert sum(not each.operation.has_ended() for each in marks) <= _order._AHEAD
 
 
 def ends_steps():

@@ -83,6 +83,11 @@ class Equal(Ranks):
         self.run_ranks("equal.py", 2, "--fake=blocks", "1f1b:2:5:transformer", "zb-v:2:4:several", "dualpipe:2:4:mlp",
                        "chimera:2:4:tied", "bitpipe:2:4:frozen")
 
+    def test_lateness(self):
+        """FAKE_RUNS=1000 trains under each schedule so often."""
+        cases = [f"{name}:2:4" for name in dps.schedules() if _compiles(name, 2, 4)]
+        self.run_ranks("lateness.py", 2, os.environ.get("FAKE_RUNS", "5"), *cases, seconds=7200)
+
     @unittest.skipUnless(EVERYTHING, "make test-torch trains under every schedule")
     def test_every_schedule_in_the_order_of_nccl(self):
         """Every fifth case, so that the models, of which there are six, take turns."""
@@ -159,6 +164,9 @@ class Links(unittest.TestCase):
 
 
 class Nccl(unittest.TestCase):
+    def test_host_stays_near(self):
+        fake.host_stays_near()
+
     def test_waits_for_those_that_are_behind(self):
         fake.ends_steps()
 
