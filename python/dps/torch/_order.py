@@ -33,6 +33,11 @@ class Cuda:
         return torch.cuda.current_stream(device)
 
     @staticmethod
+    def captures():
+        """Whether the user captures a CUDA graph: then nothing may ask an event."""
+        return torch.cuda.is_current_stream_capturing()
+
+    @staticmethod
     def event():
         return torch.cuda.Event(enable_timing=True)
 
@@ -49,9 +54,10 @@ class Host:
     """The order of a rank on the CPU: an action has ended when its function returns.
 
     A mark stands for a time: here it is the time itself.
-    waiting   the action at which the GPU waits for another rank; None: it does not"""
+    waiting    the action at which the GPU waits for another rank; None: it does not
+    captures   whether the step is captured as a CUDA graph. It then makes no marks"""
 
-    waiting = None
+    waiting, captures = None, False
     mark = staticmethod(time.perf_counter)
 
     def begin(self):
@@ -94,14 +100,20 @@ class Streams:
         self._ahead = deque()  # a mark of each action that the GPU may not have finished
         self._action = -1
 
+    @property
+    def captures(self):
+        return Cuda.captures()
+
     def mark(self):
+        if self.captures:
+            return None
         event = Cuda.event()
         event.record(Cuda.stream(self.device))
         return event
 
     def begin(self):
         self._action = -2
-        return self._next
+        return self.mark if self.captures else self._next
 
     def _next(self):
         mark = self.mark()

@@ -390,7 +390,7 @@ class Pipeline(Actions):
             self._runs[mode] = self._functions(mode, learnt=True)
         for steps in self._steps:
             steps.end()
-        if mode or self.program.is_forward_only:
+        if (mode or self.program.is_forward_only) and not self._order.captures:
             self._recorded.append(recorded)
         return self._results()
 
@@ -408,6 +408,8 @@ class Pipeline(Actions):
 
     def _begin(self, mode, inputs, target, return_outputs, arguments):
         step, plan = self._step, self.plan
+        if self._order.captures:
+            self._check_capture(mode)
         if plan.given and (not inputs or inputs[0] is None):
             raise UsageError(f"rank {self.rank} runs the first stage of microbatches {plan.given}: step() needs their "
                              "inputs")
@@ -428,6 +430,14 @@ class Pipeline(Actions):
         for stage in self._stages:
             stage.loss_fn = self.loss_fn
             stage.loss_scale, stage.loss_gradient, stage.is_constant = self.loss_scale, None, True
+
+    def _check_capture(self, mode):
+        if self.program.ranks > 1 or self.tied or any(total.group for total in self._sums):
+            raise UsageError("a step with messages or sums cannot be captured as a CUDA graph: while a graph runs, "
+                             "nobody can say for which rank the GPU waits")
+        if self._agreement.compares or mode not in self._runs:
+            raise UsageError("the first three steps, and the first after forget_shapes(), cannot be captured as a CUDA "
+                             "graph")
 
     def _given(self, inputs, target, arguments):
         """What this rank was given for the step (dps.torch._same.Given). A rank that needs only inputs or only targets

@@ -1,5 +1,5 @@
 """What dps.torch adds to the passes of a step: dualpipev with 8 microbatches on one rank, 33 passes, on a GPU (without
-one: on the CPU), beside the passes alone and DeepSeek's DualPipeV. For one process:
+one: on the CPU), beside the passes alone and DeepSeek's DualPipeV; on a GPU also as a CUDA graph. For one process:
 
     python3 dualpipev.py [--small] [FOLDER]     # FOLDER: a copy of github.com/deepseek-ai/DualPipe
 
@@ -84,7 +84,24 @@ def ways(hidden, rows, folder):
         modules = made(package.WeightGradStore)
         step = partial(package.DualPipeV(modules).step, x, num_chunks=CHUNKS, criterion=criterion, labels=[target])
         found[name] = modules, step
+    if GPU:
+        found["graph"] = captured(dps.torch.DualPipeV(made(dps.torch.WeightGradStore)), x, target)
     return found
+
+
+def captured(pipe, x, target):
+    step = partial(pipe.step, x, num_chunks=CHUNKS, criterion=criterion, labels=[target])
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(WARM):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    for parameter in pipe.parameters():
+        parameter.grad.zero_()
+    with torch.cuda.graph(graph):
+        step()
+    return pipe.module, graph.replay
 
 
 def synchronize():

@@ -41,4 +41,10 @@ for name in ("1f1b", "dualpipev"):
     for chunk, module in zip(program.rank(dist.get_rank()).chunks, pipeline.modules):
         for own, other in zip(module.parameters(), alone[chunk.stage].parameters()):
             torch.testing.assert_close(own.grad, other.grad, rtol=1e-4, atol=1e-7)
+    if device == "cuda":
+        counts = []
+        for _ in range(6):
+            pipeline.step(x, target=y)
+            counts.append(torch.cuda.memory_stats().get("num_device_alloc"))
+        assert counts[-1] == counts[2], f"{name}: later steps take new memory of the GPU: {counts}"
 dist.destroy_process_group()

@@ -101,6 +101,7 @@ class Event:
 class Cuda:
     serves = staticmethod(lambda _device: True)
     stream = staticmethod(lambda _device: None)
+    captures = staticmethod(lambda: False)
     event = Event
 
 

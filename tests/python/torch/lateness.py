@@ -1,9 +1,10 @@
-"""One rank. Trains under schedules on the fake GPU (fake.py): first with no lateness, then RUNS times with another random
-lateness, and once with all as late as it may be. Losses and gradients must have the same bits.
+"""One rank. Trains under schedules on the fake GPU (fake.py): first with no lateness, then once with all as late as it
+may be, and RUNS times with random lateness. Losses and gradients must have the same bits.
 
 usage: lateness.py RUNS CASE...   a case is SCHEDULE:RANKS:MICROBATCHES"""
 
 import sys
+import unittest.mock
 
 import torch
 import torch.distributed as dist
@@ -47,6 +48,18 @@ def run(name, ranks, microbatches, runs, group):
             assert all(end - start > 0.9 * fake.LATE for start, end in zip(times, times[1:])), times
 
 
+def captured(ranks, group):
+    """A step with messages is not captured."""
+    program = dps.compile(dps.schedule("1f1b"), ranks=ranks, microbatches=ranks)
+    pipeline = dps.torch.Pipeline(program, stage, group=group)
+    with unittest.mock.patch.object(fake.Cuda, "captures", return_value=True):
+        try:
+            pipeline.step()
+            raise AssertionError("no failure")
+        except (dps.UsageError, dps.torch.PipelineError) as error:
+            assert "cannot be captured as a CUDA graph" in str(error), error
+
+
 def main():
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
@@ -55,6 +68,7 @@ def main():
         name, ranks, microbatches = case.split(":")
         if dist.get_rank() < int(ranks):
             run(name, int(ranks), int(microbatches), int(sys.argv[1]), groups[int(ranks)])
+            captured(int(ranks), groups[int(ranks)])
         dist.barrier()
 
 
