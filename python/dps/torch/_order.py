@@ -33,6 +33,11 @@ class Cuda:
         return torch.cuda.current_stream(device)
 
     @staticmethod
+    def on(device):
+        """A context for another thread, whose calls of CUDA would otherwise take memory of the first GPU."""
+        return torch.cuda.device(device)
+
+    @staticmethod
     def captures():
         """Whether the user captures a CUDA graph: then nothing may ask an event."""
         return torch.cuda.is_current_stream_capturing()
@@ -95,7 +100,7 @@ class Streams:
     """The order of a rank on a GPU. A mark is an event of CUDA."""
 
     def __init__(self, device, limit, failures):
-        self.device, self.limit, self.failures = device, limit, failures
+        self.device, self.limit, self.failures = Cuda.stream(device).device, limit, failures
         self._waited = deque()  # the operations that may not have ended, the oldest first
         self._ahead = deque()  # a mark of each action that the GPU may not have finished
         self._action = -1
@@ -136,8 +141,9 @@ class Streams:
     @property
     def waiting(self):
         """Another thread asks, so this only looks."""
-        first = next((each for each in tuple(self._waited) if not each.after.query()), None)
-        return first.action if first and first.before.query() else None
+        with Cuda.on(self.device):
+            first = next((each for each in tuple(self._waited) if not each.after.query()), None)
+            return first.action if first and first.before.query() else None
 
     def _first(self):
         """The oldest operation that has not ended; None: there is none."""
@@ -151,17 +157,14 @@ class Streams:
         first, until, look = None, None, time.monotonic() + _LOOK
         while not event.query():
             now, oldest = time.monotonic(), self._first()
-            if oldest is not first or until is None:
+            if oldest is not first or oldest is None or not oldest.before.query():
                 first, until = oldest, now + self.limit
-            if first and first.before.query():
-                if now > until:
-                    self._fail(first, "timed out")
-                if now >= look and first.group.is_closed():
-                    self._fail(first, "connection closed")
-            else:
-                until = now + self.limit
+            elif now > until:
+                self._fail(first, "timed out")
             if now >= look:
                 look = now + _LOOK
+                if first and first.group.is_closed():
+                    self._fail(first, "connection closed")
             self._check(first)
             time.sleep(_PAUSE)
         self._check(self._first())

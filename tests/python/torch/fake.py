@@ -12,15 +12,18 @@ early     no time                            no time
 late      0.2 ms                             until a pass, or the host, waits for it; at most 5 ms
 random    mostly no time, or up to 2 ms      the same"""
 
+import contextlib
 import functools
 import os
 import random
 import threading
 import time
+import types
 import unittest.mock
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
+import torch
 import torch.distributed as dist
 
 from dps.torch import _actions, _nccl, _order
@@ -100,7 +103,8 @@ class Event:
 
 class Cuda:
     serves = staticmethod(lambda _device: True)
-    stream = staticmethod(lambda _device: None)
+    stream = staticmethod(lambda _device: types.SimpleNamespace(device=torch.device("cpu")))
+    on = staticmethod(lambda _device: contextlib.nullcontext())
     captures = staticmethod(lambda: False)
     event = Event
 
