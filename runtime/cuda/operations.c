@@ -228,21 +228,33 @@ static Attention attention_of(Device *device, const Kernel *kernel, int backward
     return a;
 }
 
+/* Launches a kernel with TMA and wgmma if the device is bfloat16 and the GPU and the shape allow it, else the portable kernel. A
+   fused launch has only its forward. */
+static Status attention(Device *device, int backward, const Attention *a, Error *error)
+{
+    CudaDevice *cuda = cuda_of(device);
+    const int hopper = backward ? CUDA_hopper_attention_backward : CUDA_hopper_attention_forward;
+    const unsigned size = (unsigned)device->run->size[COMPUTE_TYPE];
+    if (cuda->type != CUDA_BF16 || !cuda->module->kernels[hopper][CUDA_F32] || !hopper_attention_takes(a) ||
+        (backward && cuda_fusing(cuda)))
+        return backward ? LAUNCH(attention_backward, attention_backward_launch(a, size), a)
+                        : LAUNCH(attention_forward, attention_forward_launch(a, size), a);
+    HopperAttention with_maps = {.attention = *a};
+    TRY(tensor_map(cuda, a->qkv, attention_map_shape(a, 3, backward), &with_maps.qkv, error));
+    if (backward)
+        TRY(tensor_map(cuda, a->dy, attention_map_shape(a, 1, backward), &with_maps.dy, error));
+    return launch_as(cuda, hopper, CUDA_F32,
+                     hopper_attention_launch(a, (unsigned)cuda->properties.multiprocessors, backward), &with_maps,
+                     error);
+}
+
 CUDA(attention_forward)
 {
     Attention a = attention_of(device, op->kernel, 0);
     a.qkv = o->qkv;
     a.y = o->y;
     a.logsumexp = o->context;
-    CudaDevice *cuda = cuda_of(device);
-    const bool hopper = cuda->type == CUDA_BF16 && cuda->module->kernels[CUDA_hopper_attention_forward][CUDA_F32];
-    if (hopper && hopper_attention_takes(&a)) {
-        HopperAttention with_map = {.attention = a};
-        TRY(tensor_map(cuda, o->qkv, attention_map_shape(&a), &with_map.qkv, error));
-        return LAUNCH_FLOAT(hopper_attention_forward,
-                            hopper_attention_launch(&a, (unsigned)cuda->properties.multiprocessors), &with_map);
-    }
-    return LAUNCH(attention_forward, attention_forward_launch(&a, (unsigned)device->run->size[COMPUTE_TYPE]), &a);
+    return attention(device, 0, &a, error);
 }
 
 CUDA(attention_backward)
@@ -255,7 +267,7 @@ CUDA(attention_backward)
     a.dqkv = o->dqkv;
     a.delta = cuda_of(device)->delta.memory;
     TRY(LAUNCH(attention_delta, attention_delta_launch(&a), &a));
-    return LAUNCH(attention_backward, attention_backward_launch(&a, (unsigned)device->run->size[COMPUTE_TYPE]), &a);
+    return attention(device, 1, &a, error);
 }
 
 /* --- layers --- */

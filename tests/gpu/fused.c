@@ -236,7 +236,7 @@ static void use_hopper(Operation *operations)
 {
     Operation *wide = &operations[ATTEND_WIDE];
     const Attention attention = wide->of.attention;
-    const TensorMapShape qkv = attention_map_shape(&attention);
+    const TensorMapShape qkv = attention_map_shape(&attention, 3, 0);
     assert_true(hopper_attention_takes(&attention) && !hopper_attention_takes(&operations[ATTEND].of.attention));
     wide->kind = CUDA_hopper_attention_forward;
     wide->of.hopper_attention.attention = attention;
@@ -270,7 +270,7 @@ static void run_apart(const Operation *o, unsigned element_size)
     const Launch tiles = {operation_tiles(o, element_size), TILE_THREADS,
                           fused_launch(1, element_size, SHARED_BYTES).shared, 1};
     const Launch launch = o->kind == CUDA_hopper_attention_forward
-                              ? hopper_attention_launch(&o->of.hopper_attention.attention, 2)
+                              ? hopper_attention_launch(&o->of.hopper_attention.attention, 2, 0)
                           : hopper ? hopper_launch(&o->of.hopper, 2, 1)
                                    : tiles;
     const char *problem = emulate(name, &o->of, launch);

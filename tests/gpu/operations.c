@@ -390,8 +390,8 @@ static void test_attention(Type type)
     attention_within(type, (99 << 10) - FUSED_HEAD);
 }
 
-/* The forward with TMA and wgmma, which saves what the portable backward needs. The shapes have 1, 2, 4, 6 and 9 tiles,
-   computed by 1 to 3 blocks. */
+/* With TMA and wgmma. The forwards have 1, 2, 4, 6 and 9 tiles and the backwards twice as many, computed by 1 to 3
+   blocks. */
 static void test_hopper_attention(void **state)
 {
     (void)state;
@@ -420,12 +420,16 @@ static void test_hopper_attention(void **state)
                                            .sequence = shapes[s].sequence,
                                            .heads = shapes[s].heads,
                                            .tile = ATTENTION_TILE}};
-        const TensorMapShape shape = attention_map_shape(&p.attention);
         assert_true(hopper_attention_takes(&p.attention));
-        emulated_tensor_map(&p.qkv, qkv.device, &shape);
-        run_named("hopper_attention_forward", &p, hopper_attention_launch(&p.attention, shapes[s].multiprocessors));
-        run("attention_delta", BF16, &p.attention, attention_delta_launch(&p.attention));
-        run_attention("attention_backward", BF16, p.attention, 1, (227 << 10) - FUSED_HEAD);
+        for (int backward = 0; backward < 2; backward++) {
+            const TensorMapShape of_qkv = attention_map_shape(&p.attention, 3, backward),
+                                 of_dy = attention_map_shape(&p.attention, 1, backward);
+            emulated_tensor_map(&p.qkv, qkv.device, &of_qkv);
+            emulated_tensor_map(&p.dy, dy.device, &of_dy);
+            run_named(backward ? "hopper_attention_backward" : "hopper_attention_forward", &p,
+                      hopper_attention_launch(&p.attention, shapes[s].multiprocessors, backward));
+            run("attention_delta", BF16, &p.attention, attention_delta_launch(&p.attention));
+        }
         ORACLE_OP(attention_forward, with_kernel(attention), qkv.exact, y.exact, probabilities);
         ORACLE_OP(attention_backward, with_kernel(attention), qkv.exact, y.exact, probabilities, dy.exact, dqkv.exact);
         assert_near_and_release(y, "hopper attention");

@@ -168,6 +168,7 @@ void simt_group_products_begin();
 void simt_group_products_commit();
 void simt_group_products_wait(unsigned groups);
 DEVICE void block_barrier() { simt_barrier(0, blockDim.x); }
+DEVICE void group_barrier() { simt_barrier(2 + threadIdx.x / 128, 128); }
 DEVICE void arrivals_init(unsigned long long *arrivals, unsigned count) { simt_arrivals_init(arrivals, count); }
 DEVICE void arrivals_publish() {}
 DEVICE void arrive(unsigned long long *arrivals) { simt_arrive(arrivals, 0); }
@@ -207,6 +208,10 @@ template <bool A_BY_K = true, bool B_BY_K = true>
 DEVICE void group_product(float (&d)[64], unsigned long long a, unsigned long long b, bool onto = true)
 {
     simt_group_product({d, 128, nullptr, a, b, A_BY_K, B_BY_K, onto});
+}
+DEVICE void group_product(float (&d)[32], unsigned long long a, unsigned long long b, bool onto)
+{
+    simt_group_product({d, 64, nullptr, a, b, true, true, onto});
 }
 template <std::size_t COUNT> DEVICE void group_product(float (&d)[COUNT], const unsigned (&a)[4], unsigned long long b)
 {

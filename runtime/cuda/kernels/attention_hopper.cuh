@@ -53,19 +53,21 @@ DEVICE const char *attention_take(HopperRing &ring)
     return ring.stages + stage * HOPPER_STAGE_BYTES;
 }
 
-/* s = q k^T. */
-template <unsigned WIDTH> DEVICE void attention_group_scores(float (&s)[64], const char *q, const char *k)
+/* s = x z^T, from 64 rows of x and 2 SUMS of z. Each 64 columns of a matrix are a box. */
+template <unsigned WIDTH, unsigned SUMS>
+DEVICE void attention_group_scores(float (&s)[SUMS], const char *x, const char *z)
 {
     UNROLL for (unsigned c = 0; c < WIDTH; c += 16)
-        group_product(s, matrix_descriptor(q + c / 64 * HOPPER_BOX_BYTES + c % 64 * 2, 16, HOPPER_SWIZZLE_ATOM),
-                      matrix_descriptor(k + c / 64 * ATTENTION_BOX_BYTES + c % 64 * 2, 16, HOPPER_SWIZZLE_ATOM), c > 0);
+        group_product(s, matrix_descriptor(x + c / 64 * HOPPER_BOX_BYTES + c % 64 * 2, 16, HOPPER_SWIZZLE_ATOM),
+                      matrix_descriptor(z + c / 64 * (2 * SUMS * 128) + c % 64 * 2, 16, HOPPER_SWIZZLE_ATOM), c > 0);
 }
 
-/* sum += p v. */
-template <unsigned SUMS> DEVICE void attention_group_mix(float (&sum)[SUMS], const unsigned (&p)[8][4], const char *v)
+/* sum += p z, from 16 STEPS rows of z. */
+template <unsigned SUMS, unsigned STEPS>
+DEVICE void attention_group_mix(float (&sum)[SUMS], const unsigned (&p)[STEPS][4], const char *z)
 {
-    UNROLL for (unsigned i = 0; i < 8; i++)
-        group_product(sum, p[i], matrix_descriptor(v + i * 16 * 128, ATTENTION_BOX_BYTES, HOPPER_SWIZZLE_ATOM));
+    UNROLL for (unsigned i = 0; i < STEPS; i++)
+        group_product(sum, p[i], matrix_descriptor(z + i * 16 * 128, STEPS * 16 * 128, HOPPER_SWIZZLE_ATOM));
 }
 
 /* The running softmax of a thread's two rows. largest: the largest score so far. total: the sum of the exponentials of
@@ -98,11 +100,13 @@ DEVICE void attention_soften(float (&s)[64], AttentionRows &rows, float scale, b
     }
 }
 
-/* Converts one product's sums s, which attention_soften has replaced by their exponentials, to bfloat16 fragments:
-   operand p of attention_group_mix. Each thread already holds the elements that its fragments need. */
-DEVICE void attention_fragments(unsigned (&fragments)[8][4], const float (&s)[64])
+/* Converts what was computed from one product's sums to bfloat16 fragments: operand p of attention_group_mix. Each
+   thread already holds the elements that its fragments need. */
+template <unsigned STEPS, unsigned SUMS>
+DEVICE void attention_fragments(unsigned (&fragments)[STEPS][4], const float (&s)[SUMS])
 {
-    UNROLL for (unsigned i = 0; i < 32; i++) fragments[i / 4][i % 4] = pack_bf16(s[i * 2], s[i * 2 + 1]);
+    static_assert(SUMS == STEPS * 8, "all of them");
+    UNROLL for (unsigned i = 0; i < STEPS * 4; i++) fragments[i / 4][i % 4] = pack_bf16(s[i * 2], s[i * 2 + 1]);
 }
 
 /* Computes y and logsumexp of a tile from the matrices in the ring, and stores them. `queries`: shared memory outside
@@ -194,39 +198,6 @@ DEVICE void attention_consume(const Attention &p, HopperRing &ring, unsigned til
         attention_consume<64>(p, ring, tile, queries);
     else
         attention_consume<128>(p, ring, tile, queries);
-}
-
-/* The tile that this thread block computes in round `turn`. Odd rounds assign tiles in reverse order, because tiles
-   with lower numbers have more work. */
-DEVICE unsigned attention_turn(unsigned turn)
-{
-    return turn * gridDim.x + (turn % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
-}
-
-DEVICE void hopper_attention_work(const HopperAttention &p, char *shared)
-{
-    char *behind = shared + HOPPER_STAGES * HOPPER_STAGE_BYTES;
-    HopperRing ring = HopperRing::of(shared, (Arrivals *)behind, 0, 1);
-    const unsigned tiles = attention_blocks(&p.attention, ATTENTION_TILE);
-    if (threadIdx.x == 0) {
-        hopper_begin(ring);
-        arrivals_publish();
-    }
-    block_barrier();
-    if (threadIdx.x >= TILE_THREADS) {
-        registers_less<LOADING_REGISTERS>();
-        if (threadIdx.x == TILE_THREADS) {
-            tensor_prefetch(&p.qkv);
-            for (unsigned turn = 0; attention_turn(turn) < tiles; turn++)
-                attention_produce(p, ring, attention_turn(turn));
-        }
-    } else {
-        registers_more<COMPUTING_REGISTERS>();
-        for (unsigned turn = 0; attention_turn(turn) < tiles; turn++) {
-            attention_consume(p.attention, ring, attention_turn(turn), behind + 1024);
-            tile_barrier(); /* now all threads have read this tile's queries, and the next tile's may overwrite them */
-        }
-    }
 }
 
 #endif

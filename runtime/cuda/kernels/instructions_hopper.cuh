@@ -16,6 +16,9 @@ typedef unsigned long long Arrivals;
 
 DEVICE void block_barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
 
+/* A barrier for the 128 threads of one of the two computing warpgroups. */
+DEVICE void group_barrier() { asm volatile("bar.sync %0, 128;" ::"r"(2 + threadIdx.x / 128) : "memory"); }
+
 DEVICE void arrivals_init(Arrivals *arrivals, unsigned count)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(arrivals)), "r"(count) : "memory");
@@ -192,6 +195,15 @@ DEVICE void group_product(float (&d)[64], unsigned long long a, unsigned long lo
                  ", %64, %65, onto, 1, 1, %67, %68;\n}"
                  : WGMMA_SUMS_64
                  : "l"(a), "l"(b), "r"((unsigned)onto), "n"(A_BY_K ? 0 : 1), "n"(B_BY_K ? 0 : 1));
+}
+
+/* d[64, 64] = a[64, 16] b[16, 64], like d[64, 128] above. */
+DEVICE void group_product(float (&d)[32], unsigned long long a, unsigned long long b, bool onto)
+{
+    asm volatile("{\n.reg .pred onto;\nsetp.ne.u32 onto, %34, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " WGMMA_32 ", %32, %33, onto, 1, 1, 0, 0;\n}"
+                 : WGMMA_SUMS_32
+                 : "l"(a), "l"(b), "r"((unsigned)onto));
 }
 
 /* d[64, 128] += a[64, 16] b[16, 128] with a in registers: each warp has a fragment as for multiply_fragments. The rows

@@ -61,18 +61,18 @@ typedef struct Launch {
 
 /* These kernels exist for sm_90a and bfloat16 only. hopper_launch and hopper_attention_launch give their launches; see
    HopperProduct and HopperAttention. */
-#define KERNELS_OF_HOPPER(X)                 \
-    X(hopper, hopper_forward, HopperProduct) \
-    X(hopper, hopper_input, HopperProduct)   \
-    X(hopper, hopper_weight, HopperProduct)  \
-    X(hopper, hopper_attention_forward, HopperAttention)
+#define KERNELS_OF_HOPPER(X)                             \
+    X(hopper, hopper_forward, HopperProduct)             \
+    X(hopper, hopper_input, HopperProduct)               \
+    X(hopper, hopper_weight, HopperProduct)              \
+    X(hopper, hopper_attention_forward, HopperAttention) \
+    X(hopper, hopper_attention_backward, HopperAttention)
 
 /* A persistent kernel that computes the tiles of a table of operations; see Fused. It exists as fused_f32 and
    fused_bf16. */
 #define KERNELS_OF_TABLES(X) X(fused, fused, Fused)
 
-/* A kernel like `fused`, but its products and the forward of attention may use TMA and wgmma; sm_90a only, bfloat16
-   only. */
+/* A kernel like `fused`, but its products and attention may use TMA and wgmma; sm_90a only, bfloat16 only. */
 #define KERNELS_OF_HOPPER_TABLES(X) X(hopper, fused_hopper, Fused)
 
 #define KERNELS(X)              \
@@ -211,7 +211,7 @@ typedef struct Copy {
     unsigned long long bytes;
 } Copy;
 
-/* ---- Hopper: products and the forward of attention by TMA and wgmma ---- */
+/* ---- Hopper: products and attention by TMA and wgmma ---- */
 
 /* The bytes of a CUtensorMap, aligned as CUDA 13 requires. cuTensorMapEncodeTiled fills them in on the host from a
    TensorMapShape. */
@@ -244,17 +244,17 @@ enum {
     HOPPER_SUM_BYTES = HOPPER_TILE_M * HOPPER_SUM_COLUMNS * 4 /* shared memory through which sums are stored */
 };
 
-/* hopper_attention_forward computes the same as attention_forward, if hopper_attention_takes returns true. Its launch
-   is persistent: it has at most one block per multiprocessor. */
+/* hopper_attention_forward and hopper_attention_backward compute the same as attention_forward and attention_backward,
+   if hopper_attention_takes returns true. Their launches are persistent: at most one block per multiprocessor. */
 typedef struct HopperAttention {
-    TensorMap qkv;
+    TensorMap qkv, dy; /* dy: backward */
     Attention attention;
 } HopperAttention;
-KERNELS_ASSERT(sizeof(HopperAttention) == sizeof(TensorMap) + 128, "as above");
+KERNELS_ASSERT(sizeof(HopperAttention) == 2 * sizeof(TensorMap) + 128, "as above");
 
 typedef enum ProductLayout { PRODUCT_FORWARD, PRODUCT_INPUT, PRODUCT_WEIGHT } ProductLayout;
 
-/* The arguments of cuTensorMapEncodeTiled that differ between matrices (operands of products, qkv of attention). The
+/* The arguments of cuTensorMapEncodeTiled that differ between matrices (operands of products, qkv and dy of attention). The
    others are fixed: bfloat16, rank 2, element strides 1, no interleave, swizzle 128B, promotion to 256 bytes, zeros out
    of bounds. */
 typedef struct TensorMapShape {
@@ -500,25 +500,32 @@ KERNELS_BOTH TensorMapShape tensor_map_shape(ProductLayout layout, const Product
     return shape;
 }
 
-/* Whether hopper_attention_forward can compute this attention: a row of a head must be one or two boxes wide. */
+/* Whether hopper_attention_* can compute this attention: a row of a head must be one or two boxes wide. */
 KERNELS_BOTH int hopper_attention_takes(const Attention *p)
 {
     const unsigned width = p->columns / p->heads;
     return width == 64 || width == 128;
 }
 
-KERNELS_BOTH Launch hopper_attention_launch(const Attention *p, unsigned multiprocessors)
+/* As in attention_backward_launch, the tiles for queries come last. */
+KERNELS_BOTH unsigned hopper_attention_tiles(const Attention *p, int backward)
 {
-    const unsigned tiles = attention_blocks(p, ATTENTION_TILE);
+    return (backward ? 2 : 1) * attention_blocks(p, ATTENTION_TILE);
+}
+
+KERNELS_BOTH Launch hopper_attention_launch(const Attention *p, unsigned multiprocessors, int backward)
+{
+    const unsigned tiles = hopper_attention_tiles(p, backward);
     const Launch launch = {tiles < multiprocessors ? tiles : multiprocessors, HOPPER_THREADS,
                            HOPPER_STAGES * HOPPER_STAGE_BYTES + 1024 + HOPPER_SUM_BYTES, 1};
     return launch;
 }
 
-/* The shape of the tensor map of qkv. */
-KERNELS_BOTH TensorMapShape attention_map_shape(const Attention *p)
+/* The shape of the tensor map of a matrix with `parts` times p->columns columns: 3 for qkv, 1 for dy. */
+KERNELS_BOTH TensorMapShape attention_map_shape(const Attention *p, unsigned parts, int backward)
 {
-    const TensorMapShape shape = {{3 * p->columns, p->rows}, 6ull * p->columns, {64, ATTENTION_TILE}};
+    const unsigned columns = parts * p->columns, rows = (backward ? 1 : 2) * ATTENTION_TILE / 2;
+    const TensorMapShape shape = {{columns, p->rows}, 2ull * columns, {64, rows}};
     return shape;
 }
 
@@ -592,7 +599,7 @@ KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
     case CUDA_hopper_forward:
     case CUDA_hopper_input:
     case CUDA_hopper_weight: return hopper_tiles(&o->of.hopper.product, HOPPER_TILE_N, 1);
-    case CUDA_hopper_attention_forward: return attention_blocks(&o->of.hopper_attention.attention, ATTENTION_TILE);
+    case CUDA_hopper_attention_forward: return hopper_attention_tiles(&o->of.hopper_attention.attention, 0);
     default: return 0;
     }
 }

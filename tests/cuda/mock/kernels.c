@@ -296,6 +296,7 @@ HOPPER(hopper_forward, product_forward, HopperProduct, product)
 HOPPER(hopper_input, product_input, HopperProduct, product)
 HOPPER(hopper_weight, product_weight, HopperProduct, product)
 HOPPER(hopper_attention_forward, attention_forward, HopperAttention, attention)
+HOPPER(hopper_attention_backward, attention_backward, HopperAttention, attention)
 
 #define ENTRY(file, name, parameters) {#name, sizeof(parameters), name##_operands, name##_run, #file},
 static const MockKernel of_elements[] = {KERNELS_OF_COMPUTE_TYPES(ENTRY)};
