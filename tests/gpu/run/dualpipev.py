@@ -60,11 +60,11 @@ def alone(modules, x, target):
         y.backward(given.grad)
 
 
-def ways(hidden, rows, folder):
-    """{name: (modules, function that runs a step)}."""
+def ways(hidden, rows, folder, graph):
+    """{name: (modules, function that runs a step)}. graph: only the passes alone and the step as a CUDA graph."""
     torch.manual_seed(0)
     x, target = torch.randn(2, CHUNKS, rows, hidden, device=DEVICE, dtype=TYPE)
-    packages = {"dps": dps.torch}
+    packages = {} if graph else {"dps": dps.torch}
     if folder:
         sys.path.insert(0, folder)
         import dualpipe
@@ -84,7 +84,7 @@ def ways(hidden, rows, folder):
         modules = made(package.WeightGradStore)
         step = partial(package.DualPipeV(modules).step, x, num_chunks=CHUNKS, criterion=criterion, labels=[target])
         found[name] = modules, step
-    if GPU:
+    if graph:
         found["graph"] = captured(dps.torch.DualPipeV(made(dps.torch.WeightGradStore)), x, target)
     return found
 
@@ -138,23 +138,27 @@ def check(found):
             sys.exit(f"dualpipev.py: the gradients of {name} differ from those of the passes alone by {apart:.1e}")
 
 
+def report(place, times):
+    bare, bare_host = times["alone"]
+    for name, (whole, host) in times.items():
+        print(f"{place}.{name} {whole:.0f} us")
+        print(f"{place}.{name}.host {host:.0f} us")
+        if name != "alone":
+            print(f"{place}.{name}.ratio {whole / bare:.3f} of_the_passes")
+            print(f"{place}.{name}.added {(whole - bare) / PASSES:.1f} us_a_pass")
+            print(f"{place}.{name}.host_added {(host - bare_host) / PASSES:.1f} us_a_pass", flush=True)
+
+
 def main():
     small, folder = "--small" in sys.argv, next((word for word in sys.argv[1:] if word != "--small"), None)
     os.environ.update(RANK="0", WORLD_SIZE="1")
     dist.init_process_group("nccl" if GPU else "gloo", store=dist.HashStore(), rank=0, world_size=1)
-    for hidden, rows in ((16, 8), (128, 64)) if small else ((128, 256), (2048, 2048)):
-        found = ways(hidden, rows, folder)
-        check(found)
-        times = measure(found)
-        for name, (whole, host) in times.items():
-            print(f"torch.dualpipev.{hidden}.{name} {whole:.0f} us")
-            print(f"torch.dualpipev.{hidden}.{name}.host {host:.0f} us")
-            if name != "alone":
-                bare, bare_host = times["alone"]
-                print(f"torch.dualpipev.{hidden}.{name}.ratio {whole / bare:.3f} of_the_passes")
-                print(f"torch.dualpipev.{hidden}.{name}.added {(whole - bare) / PASSES:.1f} us_a_pass")
-                print(f"torch.dualpipev.{hidden}.{name}.host_added {(host - bare_host) / PASSES:.1f} us_a_pass",
-                      flush=True)
+    sizes = ((16, 8), (128, 64)) if small else ((128, 256), (2048, 2048))
+    for graph in (False, True) if GPU else (False,):
+        for hidden, rows in sizes:
+            found = ways(hidden, rows, None if graph else folder, graph)
+            check(found)
+            report(f"torch.dualpipev{'.captured' * graph}.{hidden}", measure(found))
     dist.destroy_process_group()
 
 
