@@ -308,8 +308,8 @@ class Pipeline(Actions):
     def trace(self, path):
         """Writes a trace of the last training steps (of a forward-only program: of its last steps), at most 16. The
         file has Chrome trace events in the form of `dprun --trace`, for `dpc diff`, `dpc calibrate` and
-        ui.perfetto.dev. All ranks must call this; rank 0 of the program writes the file. The times of different ranks
-        are comparable only if the ranks run on one machine."""
+        ui.perfetto.dev. On a GPU the times are those of the GPU. All ranks must call this; rank 0 of the program writes
+        the file. The times of different ranks are comparable only if the ranks run on one machine."""
         measured = self._measured("trace", 1)
         if measured is not None:
             with open(path, "w") as file:
