@@ -8,6 +8,7 @@ GPU, or a call of CUDA, waits for all operations posted before. Only the kernels
 fit on the GPU together. The stream on which stages compute waits for the end of an operation (_order.py)."""
 
 import os
+import threading
 import time
 from datetime import timedelta
 
@@ -155,8 +156,17 @@ def leave(groups, steps, seconds, process):
     until = time.monotonic() + seconds
     for each in steps:
         each.wait(until)
-    for group in groups:
-        group.close()
+    close(groups)
+
+
+def close(groups):
+    """Closes groups at the same time. NCCL frees memory when it aborts the operations of one, and that waits for the
+    GPU; the GPU may wait for operations of another one."""
+    threads = [threading.Thread(target=group.close, daemon=True) for group in groups]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 # A communicator is made by its first operation, which blocks until all its processes arrive. The functions below post

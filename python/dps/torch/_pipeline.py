@@ -267,8 +267,9 @@ class Pipeline(Actions):
 
     def _close(self):
         self._leave.detach()
-        for link in [*self._links.values(), *self._in_order]:
+        for link in self._links.values():
             link.close()
+        _nccl.close(self._in_order)
         for steps in self._steps:
             steps.give_up()
         for group, members in self._groups:

@@ -99,7 +99,7 @@ def captured(pipe, x, target):
     torch.cuda.current_stream().wait_stream(stream)
     for parameter in pipe.parameters():
         parameter.grad.zero_()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=stream):  # the nodes that add gradients stay on the stream of the first steps
         step()
     return pipe.module, graph.replay
 

@@ -1,6 +1,7 @@
 """Two processes of dps.torch on one GPU (without one: on the CPU), for torchrun: the losses and gradients of a step are
 those of the modules alone. With the argument `kill`, rank 1 dies in the second step: rank 0 must fail, and in time."""
 
+import faulthandler
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ import torch.distributed as dist
 import dps
 import dps.torch
 
+faulthandler.dump_traceback_later(60, exit=True)  # where it hangs
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.backends.cuda.matmul.allow_tf32 = False
 
