@@ -1,11 +1,8 @@
 /* The best placement: compared with all placements of small shapes; and properties that hold for any shape. */
 
 #include "tests/balance/random.h"
+#include "tests/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 #include <string.h>
 
 static const double tolerance = 1e-9;
@@ -95,9 +92,8 @@ static BalanceShape small_shape(Random *random)
     }
 }
 
-static void none_is_better(void **state)
+TEST(none_is_better)
 {
-    (void)state;
     uint32_t hierarchical = 0, better_with_duplicates = 0, uneven = 0;
     for (uint64_t seed = 0; seed < 400; seed++) {
         Random random = {seed};
@@ -138,9 +134,8 @@ static void none_is_better(void **state)
 }
 
 /* The published worked example: the largest load of a GPU is the best possible one. */
-static void the_worked_example(void **state)
+TEST(the_worked_example)
 {
-    (void)state;
     static const double loads[2][12] = {{90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86},
                                         {20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27}};
     static const double largest[2][2] = {{151, 179.5}, {136, 172}}; /* hierarchical, global */
@@ -184,9 +179,8 @@ static void check_placement(const BalanceShape *shape, bool distinct, const doub
     arena_free(&arena);
 }
 
-static void what_holds_always(void **state)
+TEST(what_holds_always)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 1000; seed++) {
         Random random = {seed};
         double loads[MOST];
@@ -198,9 +192,8 @@ static void what_holds_always(void **state)
 
 /* Groups on nodes are a restriction: no bound is above that of all experts on all GPUs, even if there are too many
    partitions of the groups to try. A few busy experts then decide, and the bound knows it. */
-static void bounds_with_groups(void **state)
+TEST(bounds_with_groups)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 60; seed++) {
         Random random = {seed};
         const uint32_t nodes = 2 + 2 * below(&random, 2), gpus = nodes * (2u << below(&random, 3));
@@ -222,9 +215,8 @@ static void bounds_with_groups(void **state)
     }
 }
 
-static void odd_loads(void **state)
+TEST(odd_loads)
 {
-    (void)state;
     const BalanceShape shapes[] = {{12, 16, 8, 4, 2, FRONT_DPC},
                                    {12, 13, 5, 1, 1, FRONT_DPC},
                                    {8, 8, 8, 1, 1, FRONT_DPC},
@@ -246,9 +238,8 @@ static void odd_loads(void **state)
 }
 
 /* A shape with more groups than the search enumerates. */
-static void many_groups(void **state)
+TEST(many_groups)
 {
-    (void)state;
     enum { GROUPS = 20000 };
     const BalanceShape shape = {GROUPS, GROUPS, 8, GROUPS, 4, FRONT_DPC};
     Arena arena = {0};
@@ -265,10 +256,4 @@ static void many_groups(void **state)
     arena_free(&arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_worked_example), cmocka_unit_test(none_is_better),
-                                       cmocka_unit_test(bounds_with_groups), cmocka_unit_test(what_holds_always),
-                                       cmocka_unit_test(odd_loads),          cmocka_unit_test(many_groups)};
-    return cmocka_run_group_tests_name("balance: best", tests, NULL, NULL);
-}
+int main(void) { return test_program("balance: best", NULL, NULL); }

@@ -2,18 +2,14 @@
    follows the rules literally and is not fast. */
 
 #include "tests/balance/random.h"
+#include "tests/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Loads and placement are those in the README of github.com/deepseek-ai/EPLB. */
-static void the_published_example(void **state)
+TEST(the_published_example)
 {
-    (void)state;
     static const double loads[2][12] = {{90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86},
                                         {20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27}};
     static const uint32_t expected[2][16] = {{5, 6, 5, 7, 8, 4, 3, 4, 10, 9, 10, 2, 0, 1, 11, 1},
@@ -101,9 +97,8 @@ static void slow_eplb(const BalanceShape *shape, const float *loads, uint32_t *p
     }
 }
 
-static void random_cases(void **state)
+TEST(random_cases)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 900; seed++) {
         Random random = {seed};
         const BalanceShape shape = random_shape(&random, MOST, true);
@@ -124,9 +119,8 @@ static void random_cases(void **state)
 }
 
 /* The placement of a layer does not depend on the other layers. */
-static void layers_are_apart(void **state)
+TEST(layers_are_apart)
 {
-    (void)state;
     enum { LAYERS = 5 };
     const BalanceShape shape = {.experts = 64, .replicas = 80, .gpus = 16, .groups = 8, .nodes = 4};
     double loads[LAYERS][64];
@@ -143,9 +137,4 @@ static void layers_are_apart(void **state)
     arena_free(&arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_published_example), cmocka_unit_test(random_cases),
-                                       cmocka_unit_test(layers_are_apart)};
-    return cmocka_run_group_tests_name("balance: eplb", tests, NULL, NULL);
-}
+int main(void) { return test_program("balance: eplb", NULL, NULL); }

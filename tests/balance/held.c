@@ -1,11 +1,8 @@
 /* Placements that start from a current placement: properties that every result has, and how much a few moves gain. */
 
 #include "tests/balance/random.h"
+#include "tests/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 #include <string.h>
 
 /* Draws a placement in force. In a third of the cases the experts are placed in order; otherwise the placement is good
@@ -41,9 +38,8 @@ static void slots_stay(const BalanceShape *shape, const uint32_t *from, const ui
         }
 }
 
-static void what_holds_of_every_plan(void **state)
+TEST(what_holds_of_every_plan)
 {
-    (void)state;
     uint32_t limited = 0, kept = 0, refused = 0;
     for (uint64_t seed = 0; seed < 1200; seed++) {
         Random random = {seed};
@@ -86,9 +82,8 @@ static void what_holds_of_every_plan(void **state)
 
 /* Without a limit on moves, the balance is at most 0.001 below that of a search from nothing, and never below that of
    balance_eplb. */
-static void a_placement_from_nothing_is_hardly_better(void **state)
+TEST(a_placement_from_nothing_is_hardly_better)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 600; seed++) {
         Random random = {seed};
         Arena arena = {0};
@@ -121,9 +116,8 @@ static void a_placement_from_nothing_is_hardly_better(void **state)
 
 /* In the mean of 20 cases, allowing more moves makes the balance better. Without a limit each balance is at most 0.001
    below that of the best placement. */
-static void more_moves_win_more(void **state)
+TEST(more_moves_win_more)
 {
-    (void)state;
     enum { EXPERTS = 64 };
     const BalanceShape shape = {EXPERTS, 80, 16, 1, 1, FRONT_DPC};
     double mean[5] = {0};
@@ -157,9 +151,8 @@ static void more_moves_win_more(void **state)
 
 /* Cases with one right answer. The two busiest experts are on one GPU: one of them changes places with an expert of the
    other GPU. Both replicas of an expert are on one GPU: one of them changes places with one of the other expert. */
-static void the_right_move(void **state)
+TEST(the_right_move)
 {
-    (void)state;
     Arena arena = {0};
     Error error;
     double bound;
@@ -181,9 +174,8 @@ static void the_right_move(void **state)
     arena_free(&arena);
 }
 
-static void wrong_placements(void **state)
+TEST(wrong_placements)
 {
-    (void)state;
     Arena arena = {0};
     Error error;
     uint32_t slot = 0;
@@ -203,10 +195,4 @@ static void wrong_placements(void **state)
     arena_free(&arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_right_move), cmocka_unit_test(what_holds_of_every_plan),
-                                       cmocka_unit_test(a_placement_from_nothing_is_hardly_better),
-                                       cmocka_unit_test(more_moves_win_more), cmocka_unit_test(wrong_placements)};
-    return cmocka_run_group_tests_name("balance: held", tests, NULL, NULL);
-}
+int main(void) { return test_program("balance: held", NULL, NULL); }

@@ -5,19 +5,15 @@
 #include "base/counted.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "tests/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static void arena_gives_zeroed_aligned_memory(void **state)
+TEST(arena_gives_zeroed_aligned_memory)
 {
-    (void)state;
     Arena arena = {0};
     for (size_t size = 0; size < 40000; size = size * 2 + 1) {
         unsigned char *piece = arena_allocate(&arena, size);
@@ -33,9 +29,8 @@ static void arena_gives_zeroed_aligned_memory(void **state)
     arena_free(&arena);
 }
 
-static void arena_extends_arrays_that_keep_their_elements(void **state)
+TEST(arena_extends_arrays_that_keep_their_elements)
 {
-    (void)state;
     enum { COMPUTE_TYPE = 1000 };
     Arena arena = {0};
     uint32_t *numbers = NULL, moves = 0;
@@ -75,9 +70,8 @@ static void counted_release(void *user, void *block)
     free(block);
 }
 
-static void arena_takes_memory_from_others(void **state)
+TEST(arena_takes_memory_from_others)
 {
-    (void)state;
     jmp_buf exhausted;
     CountedBlocks counted = {.left = 4};
     const MemoryFunctions functions = {counted_allocate, counted_release, &counted};
@@ -99,9 +93,8 @@ static void arena_takes_memory_from_others(void **state)
     assert_int_equal(counted.live, 0);
 }
 
-static void arena_jumps_when_exhausted(void **state)
+TEST(arena_jumps_when_exhausted)
 {
-    (void)state;
     jmp_buf exhausted;
     Arena arena = {.exhausted = &exhausted};
     if (setjmp(exhausted) == 0) {
@@ -117,9 +110,8 @@ static void arena_jumps_when_exhausted(void **state)
     assert_null(arena_allocate(&plain, SIZE_MAX - 10));
 }
 
-static void bytes_come_back(void **state)
+TEST(bytes_come_back)
 {
-    (void)state;
     static const uint64_t values[] = {0, 1, 127, 128, 300, 16383, 16384, UINT32_MAX, UINT64_MAX / 2, UINT64_MAX};
     ByteWriter writer = {0};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
@@ -143,9 +135,8 @@ static void bytes_come_back(void **state)
     bytes_free(&writer);
 }
 
-static void one_value_has_one_varint(void **state)
+TEST(one_value_has_one_varint)
 {
-    (void)state;
     static const uint8_t bad[][11] = {
         {0x80, 0x00}, {0xff, 0x80, 0x00}, {0x80}, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02}};
     static const size_t sizes[] = {2, 3, 1, 10};
@@ -160,17 +151,15 @@ static void one_value_has_one_varint(void **state)
     assert_true(reader.failed);
 }
 
-static void checksum_is_the_known_one(void **state)
+TEST(checksum_is_the_known_one)
 {
-    (void)state;
     /* the check value of CRC-32/ISO-HDLC */
     assert_int_equal(bytes_checksum((const uint8_t *)"123456789", 9), 0xcbf43926);
     assert_int_equal(bytes_checksum_on(bytes_checksum_on(0, "1234", 4), "56789", 5), 0xcbf43926);
 }
 
-static void error_texts_are_cut_not_overrun(void **state)
+TEST(error_texts_are_cut_not_overrun)
 {
-    (void)state;
     Error error;
     char long_text[3000];
     memset(long_text, 'x', sizeof long_text - 1);
@@ -205,9 +194,8 @@ static const char *const no_characters[] = {"\x80",         "\xe2\x82",         
                                             "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xfcr"};
 static const char *const marks[] = {"?", "??", "??", "???", "????", "?r"};
 
-static void terminals_are_shown_characters_only(void **state)
+TEST(terminals_are_shown_characters_only)
 {
-    (void)state;
     char text[] = "a\033[31m\tb\177\nc\xc2\x9b"
                   "1m \xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80";
     assert_written(text_print, text, "a?[31m b?\nc??1m \xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80");
@@ -223,9 +211,8 @@ static void terminals_are_shown_characters_only(void **state)
         assert_written(text_print, no_characters[i], marks[i]);
 }
 
-static void json_is_utf_8(void **state)
+TEST(json_is_utf_8)
 {
-    (void)state;
     assert_written(json_put_text, "a\"b\\c\n<\033\177\xc2\x9b \xc3\xbc",
                    "\"a\\\"b\\\\c\\u000a\\u003c\\u001b\\u007f\\u009b \xc3\xbc\"");
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
@@ -236,9 +223,8 @@ static void json_is_utf_8(void **state)
     }
 }
 
-static void one_is_singular(void **state)
+TEST(one_is_singular)
 {
-    (void)state;
     assert_string_equal(counted(1, "rank").text, "1 rank");
     assert_string_equal(counted(2, "rank").text, "2 ranks");
     assert_string_equal(counted(0, "forward pass").text, "0 forward passes");
@@ -248,20 +234,4 @@ static void one_is_singular(void **state)
     assert_string_equal(counted(UINT64_MAX, "copy").text, "18446744073709551615 copies");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arena_gives_zeroed_aligned_memory),
-        cmocka_unit_test(arena_extends_arrays_that_keep_their_elements),
-        cmocka_unit_test(arena_jumps_when_exhausted),
-        cmocka_unit_test(arena_takes_memory_from_others),
-        cmocka_unit_test(bytes_come_back),
-        cmocka_unit_test(one_value_has_one_varint),
-        cmocka_unit_test(checksum_is_the_known_one),
-        cmocka_unit_test(error_texts_are_cut_not_overrun),
-        cmocka_unit_test(one_is_singular),
-        cmocka_unit_test(terminals_are_shown_characters_only),
-        cmocka_unit_test(json_is_utf_8),
-    };
-    return cmocka_run_group_tests_name("base", tests, NULL, NULL);
-}
+int main(void) { return test_program("base", NULL, NULL); }

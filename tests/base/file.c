@@ -2,14 +2,12 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "tests/test.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,9 +43,8 @@ static void assert_content(const char *path, const char *expected)
     arena_free(&arena);
 }
 
-static void files_appear_whole_or_not_at_all(void **state)
+TEST(files_appear_whole_or_not_at_all)
 {
-    (void)state;
     char path[200];
     snprintf(path, sizeof path, "%s/out", folder);
     OutputFile file;
@@ -86,9 +83,8 @@ static void files_appear_whole_or_not_at_all(void **state)
 }
 
 /* A symbolic link stays a link, and the file that it points to is replaced. */
-static void links_are_followed(void **state)
+TEST(links_are_followed)
 {
-    (void)state;
     char path[200], link[200];
     snprintf(path, sizeof path, "%s/out", folder);
     snprintf(link, sizeof link, "%s/link", folder);
@@ -107,9 +103,8 @@ static void links_are_followed(void **state)
 
 /* file_check leaves no file. It does not open a pipe: whoever reads the pipe would take the closing as the end of the
    data. */
-static void a_check_opens_no_pipe(void **state)
+TEST(a_check_opens_no_pipe)
 {
-    (void)state;
     char path[200];
     snprintf(path, sizeof path, "%s/pipe", folder);
     Error error;
@@ -142,9 +137,8 @@ static int write_without_proc(const char *path)
     return file_finish(&file, &error) == STATUS_OK ? 0 : 1;
 }
 
-static void a_machine_without_proc_will_do(void **state)
+TEST(a_machine_without_proc_will_do)
 {
-    (void)state;
     char path[200];
     snprintf(path, sizeof path, "%s/out", folder);
     const pid_t child = fork();
@@ -163,9 +157,8 @@ static void a_machine_without_proc_will_do(void **state)
 }
 
 /* A process that is killed while it writes leaves no file, if the file system supports files without names. */
-static void of_a_killed_process_nothing_is_left(void **state)
+TEST(of_a_killed_process_nothing_is_left)
 {
-    (void)state;
     char path[200];
     const int nameless = open(folder, O_TMPFILE | O_WRONLY, 0600);
     if (nameless < 0) {
@@ -221,9 +214,8 @@ static void write_whole(const char *path, const char *text)
 
 /* One process may write the same file several times at once. The umask decides who may read a new file, with and
    without a temporary name. */
-static void one_process_writes_a_file_several_times(void **state)
+TEST(one_process_writes_a_file_several_times)
 {
-    (void)state;
     enum { WRITERS = 5 };
     char path[200], text[2] = "0";
     OutputFile files[WRITERS];
@@ -248,9 +240,8 @@ static void one_process_writes_a_file_several_times(void **state)
     assert_int_equal(entries(), before);
 }
 
-static void a_new_name_is_synced(void **state)
+TEST(a_new_name_is_synced)
 {
-    (void)state;
     char path[200];
     snprintf(path, sizeof path, "%s/out", folder);
     folders_synced = 0;
@@ -284,9 +275,8 @@ static pid_t start_writer(const char *path, int pipe[2])
 
 /* The next writer of a file removes the temporary file of a killed writer. It removes neither that of a live writer nor
    files with similar names. */
-static void the_next_writer_cleans_up(void **state)
+TEST(the_next_writer_cleans_up)
 {
-    (void)state;
     char path[200], alike[4][220];
     int status, pipes[2][2];
     snprintf(path, sizeof path, "%s/out", folder);
@@ -317,9 +307,8 @@ static void the_next_writer_cleans_up(void **state)
 }
 
 /* Several processes write the same file at the same time: each finishes, and none removes what another is writing. */
-static void writers_do_not_disturb_each_other(void **state)
+TEST(writers_do_not_disturb_each_other)
 {
-    (void)state;
     enum { WRITERS = 4, TIMES = 50 };
     char path[200];
     snprintf(path, sizeof path, "%s/out", folder);
@@ -348,9 +337,8 @@ static void writers_do_not_disturb_each_other(void **state)
     assert_int_equal(entries(), before);
 }
 
-static void unwritable_and_unreadable_paths_are_named(void **state)
+TEST(unwritable_and_unreadable_paths_are_named)
 {
-    (void)state;
     OutputFile file;
     Error error;
     Arena arena = {0};
@@ -388,9 +376,8 @@ static size_t address_space(void)
     return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static void a_file_is_read_at_its_size(void **state)
+TEST(a_file_is_read_at_its_size)
 {
-    (void)state;
     enum { SIZE = 1 << 28, MARGIN = 1 << 26 };
     char path[200];
     snprintf(path, sizeof path, "%s/out", folder);
@@ -427,9 +414,8 @@ static void a_file_is_read_at_its_size(void **state)
     assert_non_null(strstr(error.text, "/out: no memory to read it"));
 }
 
-static void outputs_are_kept_apart(void **state)
+TEST(outputs_are_kept_apart)
 {
-    (void)state;
     char path[200], other_name[250];
     snprintf(path, sizeof path, "%s/out", folder);
     snprintf(other_name, sizeof other_name, "%s/../%s/./out", folder, strrchr(folder, '/') + 1);
@@ -461,21 +447,7 @@ int main(void)
 {
     if (!mkdtemp(folder))
         return 1;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_appear_whole_or_not_at_all),
-        cmocka_unit_test(of_a_killed_process_nothing_is_left),
-        cmocka_unit_test(links_are_followed),
-        cmocka_unit_test(one_process_writes_a_file_several_times),
-        cmocka_unit_test(a_new_name_is_synced),
-        cmocka_unit_test(the_next_writer_cleans_up),
-        cmocka_unit_test(writers_do_not_disturb_each_other),
-        cmocka_unit_test(a_check_opens_no_pipe),
-        cmocka_unit_test(a_machine_without_proc_will_do),
-        cmocka_unit_test(unwritable_and_unreadable_paths_are_named),
-        cmocka_unit_test(a_file_is_read_at_its_size),
-        cmocka_unit_test(outputs_are_kept_apart),
-    };
-    const int failures = cmocka_run_group_tests_name("file", tests, NULL, NULL);
+    const int failures = test_program("file", NULL, NULL);
     char path[200];
     snprintf(path, sizeof path, "%s/out", folder);
     unlink(path);

@@ -3,11 +3,7 @@
 #include "base/clock.h"
 #include "base/flights.h"
 #include "program/parts.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
+#include "tests/test.h"
 
 /* An all-to-all whose post takes 1 ns. */
 static Flight flight(int64_t posted, int64_t awaited, int64_t landed)
@@ -23,9 +19,8 @@ static void check(Flight *entries, size_t count, int64_t in_flight, int64_t wait
     assert_int_equal(times.waited, waited);
 }
 
-static void what_is_not_waited_for_is_hidden(void **state)
+TEST(what_is_not_waited_for_is_hidden)
 {
-    (void)state;
     check(NULL, 0, 0, 0);
     check((Flight[]){flight(100, 101, 150)}, 1, 50, 50); /* awaited at once: nothing is hidden */
     check((Flight[]){flight(100, 140, 150)}, 1, 50, 11);
@@ -36,16 +31,14 @@ static void what_is_not_waited_for_is_hidden(void **state)
 
 /* The second all-to-all is posted while the first is in flight. The time in which both are in flight counts once. The
    waits do not overlap, so they are added. */
-static void time_of_two_counts_once(void **state)
+TEST(time_of_two_counts_once)
 {
-    (void)state;
     check((Flight[]){flight(100, 120, 150), flight(110, 155, 180)}, 2, 80, 1 + 30 + 1 + 25);
     check((Flight[]){flight(100, 160, 180), flight(110, 120, 150)}, 2, 80, 1 + 20 + 1 + 30);
 }
 
-static void notes_are_in_the_order_of_the_calls(void **state)
+TEST(notes_are_in_the_order_of_the_calls)
 {
-    (void)state;
     Flight entries[2];
     Flights flights = {entries, 0, 2};
     const Flight which = {.layer = 7, .component = RECIPE_COMBINE, .pass = RECIPE_B, .half = 1};
@@ -68,12 +61,4 @@ static void notes_are_in_the_order_of_the_calls(void **state)
     flights_end(NULL, flights_post(NULL, &which), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_waited_for_is_hidden),
-        cmocka_unit_test(time_of_two_counts_once),
-        cmocka_unit_test(notes_are_in_the_order_of_the_calls),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("flights", NULL, NULL); }

@@ -1,18 +1,12 @@
 /* The network that --link describes: how it is read, and when its transfers arrive. */
 
 #include "base/link.h"
+#include "tests/test.h"
 
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
-
-static void settings_are_read(void **state)
+TEST(settings_are_read)
 {
-    (void)state;
     Error error;
     LinkModel link;
     assert_int_equal(link_read("latency=20us,bandwidth=2G,ranks=1-3", &link, &error), STATUS_OK);
@@ -29,9 +23,8 @@ static void settings_are_read(void **state)
     assert_true(link.bandwidth == 500);
 }
 
-static void mistakes_are_named(void **state)
+TEST(mistakes_are_named)
 {
-    (void)state;
     static const char *const wrong[][2] = {
         {"latency=20", "latency = 20: it must be a time from 0 to 60 s with its unit, such as 20us or 1.5ms"},
         {"latency=-1us", "latency = -1us: it must be a time from 0 to 60 s with its unit, such as 20us or 1.5ms"},
@@ -62,9 +55,8 @@ static void mistakes_are_named(void **state)
 }
 
 /* A message of 1000 bytes keeps the link busy for 1 ms. */
-static void a_link_carries_one_transfer_at_a_time(void **state)
+TEST(a_link_carries_one_transfer_at_a_time)
 {
-    (void)state;
     const LinkModel link = {.given = true, .latency = 1e-4, .bandwidth = 1e6};
     int64_t free = 0;
     assert_int_equal(link_arrival(&link, &free, 5000000, 1000), 6100000);
@@ -79,12 +71,4 @@ static void a_link_carries_one_transfer_at_a_time(void **state)
     assert_int_equal(free, 30000007);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(settings_are_read),
-        cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(a_link_carries_one_transfer_at_a_time),
-    };
-    return cmocka_run_group_tests_name("link", tests, NULL, NULL);
-}
+int main(void) { return test_program("link", NULL, NULL); }

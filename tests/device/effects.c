@@ -305,9 +305,8 @@ static bool check_operand(const Trial *trial, int operand)
     return false;
 }
 
-static void effects_are_as_said(void **state)
+TEST(effects_are_as_said)
 {
-    (void)state;
     Subject subjects[OPERATION_KINDS];
     subjects_of(subjects);
     for (int k = 0; k < OPERATION_KINDS; k++) {
@@ -333,9 +332,8 @@ static Status no_answer(void *context, AllToAll *all_to_all, Error *problem)
 }
 
 /* The longest name of an all-to-all is whole in a message. */
-static void failures_name_the_exchange(void **state)
+TEST(failures_name_the_exchange)
 {
-    (void)state;
     const ExpertGroup silent = {.members = 2, .post = no_answer, .wait = no_answer};
     GroupExchange *exchange = group_make_exchange(&(GroupExchange){
         .group = &silent, .what = "the gradient's dispatch from combine", .experts = EXPERTS, .flight.layer = 1200});
@@ -348,9 +346,4 @@ static void failures_name_the_exchange(void **state)
     free(exchange);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(effects_are_as_said),
-                                       cmocka_unit_test(failures_name_the_exchange)};
-    return cmocka_run_group_tests(tests, open_cpu_and_oracle, close_pair);
-}
+int main(void) { return test_program("effects", open_cpu_and_oracle, close_pair); }

@@ -96,9 +96,8 @@ static void check_router(Routing routing, size_t rows, size_t sequence)
     release_numbers(chosen), release_numbers(places), release_numbers(begins);
 }
 
-static void routers_agree(void **state)
+TEST(routers_agree)
 {
-    (void)state;
     for (size_t r = 0; r < sizeof routings / sizeof *routings; r++) {
         check_router(routings[r], 1, 1); /* one token */
         check_router(routings[r], 12, 4);
@@ -139,9 +138,8 @@ static void expect_choice(Routing routing, const float *logits, const float *bia
 /* Of equal experts or groups the one with the lowest index is chosen. The bias affects the choice. The score of a group
    is the sum of the scores of its two best experts. An expert outside the best groups is not chosen, however good it
    is. */
-static void choices_are_as_defined(void **state)
+TEST(choices_are_as_defined)
 {
-    (void)state;
     static const float none[8];
     const Routing plain = {.experts = 8, .chosen = 2, .groups = 1, .best_groups = 1, .factor = 1};
     const Routing grouped = {.experts = 8, .chosen = 2, .groups = 2, .best_groups = 1, .factor = 1};
@@ -161,9 +159,8 @@ static void choices_are_as_defined(void **state)
 
 /* Gates are the unbiased scores. With equal scores each expert gets an equal part of the factor. If all experts are
    chosen equally often, the balance loss is its weight. */
-static void gates_and_balance_by_hand(void **state)
+TEST(gates_and_balance_by_hand)
 {
-    (void)state;
     enum { ROWS = 4, EXPERTS = 4, CHOSEN = 2 };
     const Kernel *k[DEVICES];
     kernels_for(router_of(ROWS, ROWS, (Routing){EXPERTS, CHOSEN, 1, 1, false, 3}), k);
@@ -239,9 +236,8 @@ static void check_experts(size_t rows, size_t columns, size_t outputs, Routing r
     release_numbers(chosen), release_numbers(places), release_numbers(begins);
 }
 
-static void experts_agree(void **state)
+TEST(experts_agree)
 {
-    (void)state;
     for (Spread spread = EVENLY; spread <= TO_TWO; spread++) {
         check_experts(1, 3, 5, (Routing){.experts = 4, .chosen = 1}, spread); /* one token, idle experts */
         check_experts(1, 3, 5, (Routing){.experts = 1, .chosen = 1}, spread);
@@ -252,9 +248,8 @@ static void experts_agree(void **state)
     }
 }
 
-static void swiglu_agrees(void **state)
+TEST(swiglu_agrees)
 {
-    (void)state;
     for (float deviation = 0.1f; deviation < 2000; deviation *= 10) { /* up to inputs whose sigmoids are 0 or 1 */
         enum { ROWS = 9, COLUMNS = 37 };
         const Kernel *k[DEVICES];
@@ -269,9 +264,8 @@ static void swiglu_agrees(void **state)
     }
 }
 
-static void sums_agree(void **state)
+TEST(sums_agree)
 {
-    (void)state;
     const Tensor addend = normal(1003), sum = normal(1003);
     BOTH_OP(add, with_count(1003), addend.at[d], sum.at[d]);
     assert_near_and_release(sum, "add");
@@ -279,7 +273,7 @@ static void sums_agree(void **state)
 }
 
 /* Rows go to the copies of their expert in turn. Member 1 begins with the second copy, if there is one. */
-static void rows_go_to_copies_in_turn(void **state)
+TEST(rows_go_to_copies_in_turn)
 {
     enum { EXPERTS = 3, PHYSICAL = 6, ROWS = 8 };
     static const int32_t chosen[ROWS] = {0, 1, 0, 0, 2, 0, 1, 2};
@@ -306,16 +300,4 @@ static void rows_go_to_copies_in_turn(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_go_to_copies_in_turn),
-        cmocka_unit_test(routers_agree),
-        cmocka_unit_test(choices_are_as_defined),
-        cmocka_unit_test(experts_agree),
-        cmocka_unit_test(gates_and_balance_by_hand),
-        cmocka_unit_test(swiglu_agrees),
-        cmocka_unit_test(sums_agree),
-    };
-    return cmocka_run_group_tests(tests, open_cpu_and_oracle, close_pair);
-}
+int main(void) { return test_program("experts", open_cpu_and_oracle, close_pair); }

@@ -33,9 +33,8 @@ static void assert_close_and_release(Tensor tensor, double bound, const char *wh
     release(tensor);
 }
 
-static void test_linear(void **state)
+TEST(test_linear)
 {
-    (void)state;
     /* for the last two shapes the CPU device divides y=xw along its columns */
     static const size_t shapes[][3] = {{1, 1, 1},       {3, 5, 7},   {33, 17, 65},   {64, 96, 384},
                                        {130, 128, 128}, {7, 300, 2}, {20, 300, 700}, {3, 70, 4000}};
@@ -76,9 +75,8 @@ static void test_linear(void **state)
     }
 }
 
-static void test_norm(void **state)
+TEST(test_norm)
 {
-    (void)state;
     static const size_t shapes[][2] = {{1, 3}, {5, 7}, {3, 16}, {64, 96}, {9, 1000}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         const size_t rows = shapes[s][0], columns = shapes[s][1], count = rows * columns;
@@ -105,9 +103,8 @@ static void test_norm(void **state)
     }
 }
 
-static void test_gelu(void **state)
+TEST(test_gelu)
 {
-    (void)state;
     static const size_t shapes[][2] = {{1, 1}, {3, 7}, {64, 384}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         const size_t rows = shapes[s][0], columns = shapes[s][1], count = rows * columns;
@@ -129,9 +126,8 @@ static void test_gelu(void **state)
     }
 }
 
-static void test_attention(void **state)
+TEST(test_attention)
 {
-    (void)state;
     static const struct {
         size_t samples, sequence, heads, width;
     } shapes[] = {{1, 1, 1, 1}, {2, 5, 3, 4}, {1, 64, 4, 24}, {2, 128, 2, 16}, {1, 129, 1, 8}, {1, 300, 2, 13}};
@@ -158,9 +154,8 @@ static void test_attention(void **state)
 }
 
 /* A token's result does not depend on later tokens of its sequence, or on other sequences: not in one bit. */
-static void test_attention_is_causal(void **state)
+TEST(test_attention_is_causal)
 {
-    (void)state;
     enum { SEQUENCE = 150, COLUMNS = 16, ROWS = 2 * SEQUENCE, CHANGED = 131 };
     const Kernel *k[DEVICES];
     kernels_for(
@@ -184,9 +179,8 @@ static void test_attention_is_causal(void **state)
     release(qkv), release(before), release(after), release(context[CPU]), release(context[ORACLE]);
 }
 
-static void test_embedding(void **state)
+TEST(test_embedding)
 {
-    (void)state;
     enum { SEQUENCE = 7, ROWS = 3 * SEQUENCE, COLUMNS = 19, VOCABULARY = 11 };
     int32_t tokens[ROWS];
     for (size_t i = 0; i < ROWS; i++)
@@ -202,9 +196,8 @@ static void test_embedding(void **state)
     release(dy);
 }
 
-static void test_cross_entropy(void **state)
+TEST(test_cross_entropy)
 {
-    (void)state;
     static const size_t shapes[][2] = {{1, 2}, {5, 7}, {33, 256}, {2, 1001}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         /* up to logits for which most probabilities are 0 */
@@ -224,9 +217,8 @@ static void test_cross_entropy(void **state)
         }
 }
 
-static void test_squared_error(void **state)
+TEST(test_squared_error)
 {
-    (void)state;
     enum { COUNT = 1003 };
     float targets[COUNT];
     for (size_t i = 0; i < COUNT; i++)
@@ -239,9 +231,8 @@ static void test_squared_error(void **state)
     release(y);
 }
 
-static void test_memory(void **state)
+TEST(test_memory)
 {
-    (void)state;
     static const size_t counts[] = {0, 1, 7, 8, 1000};
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         const size_t count = counts[c];
@@ -282,9 +273,8 @@ static void test_memory(void **state)
 }
 
 /* Compares three updates of one weight with the formulas of Loshchilov & Hutter, 2019, algorithm 2. */
-static void test_adamw(void **state)
+TEST(test_adamw)
 {
-    (void)state;
     AdamW settings = {.rate = 0.1, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8, .decay = 0.5, .clip = 0.5};
     static const double gradients[3] = {2, -4, 1};
     double parameter = 3, moment1 = 0, moment2 = 0;
@@ -307,9 +297,8 @@ static void test_adamw(void **state)
     release(p), release(m), release(v);
 }
 
-static void test_adamw_of_many(void **state)
+TEST(test_adamw_of_many)
 {
-    (void)state;
     enum { COUNT = 1003 };
     const AdamW settings = {
         .rate = 0.01, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 0.3, .step = 5};
@@ -323,9 +312,8 @@ static void test_adamw_of_many(void **state)
     release(g);
 }
 
-static void test_product_clock(void **state)
+TEST(test_product_clock)
 {
-    (void)state;
     for (int d = 0; d < DEVICES; d++) {
         const KernelShape shape = {.kind = KERNEL_LINEAR, .rows = 8, .columns = 16, .outputs = 4};
         const Kernel *kernel, *again;
@@ -346,9 +334,8 @@ static void test_product_clock(void **state)
 
 /* One list runs with different bases. If a needed operand has no memory, the message names the operation. An operation
    whose only result is optional (IF_WANTED) is left out if that result has no memory. */
-static void test_lists(void **state)
+TEST(test_lists)
 {
-    (void)state;
     for (int d = 0; d < DEVICES; d++) {
         const size_t size = devices[d]->run->size[COMPUTE_TYPE];
         Error refusal = {""};
@@ -369,9 +356,8 @@ static void test_lists(void **state)
     }
 }
 
-static void test_open_names(void **state)
+TEST(test_open_names)
 {
-    (void)state;
     Device *device = (Device *)1;
     Error error = {""};
     assert_int_equal(device_open("gpu", 0, &device, &error), STATUS_BAD_USAGE);
@@ -380,23 +366,4 @@ static void test_open_names(void **state)
     device_close(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),
-        cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_gelu),
-        cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_attention_is_causal),
-        cmocka_unit_test(test_embedding),
-        cmocka_unit_test(test_cross_entropy),
-        cmocka_unit_test(test_squared_error),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_adamw),
-        cmocka_unit_test(test_adamw_of_many),
-        cmocka_unit_test(test_product_clock),
-        cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_open_names),
-    };
-    return cmocka_run_group_tests(tests, open_cpu_and_oracle, close_pair);
-}
+int main(void) { return test_program("operations", open_cpu_and_oracle, close_pair); }

@@ -4,14 +4,10 @@
 /* A device and the oracle, and tensors on both. */
 
 #include "tests/device/run_op.h"
+#include "tests/test.h"
 #include "runtime/device/device.h"
 #include "runtime/model/random.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 

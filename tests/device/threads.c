@@ -3,13 +3,9 @@
 
 #include "runtime/device/device.h"
 #include "tests/device/run_op.h"
+#include "tests/test.h"
 #include "runtime/model/random.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <dirent.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -103,9 +99,8 @@ static size_t thread_count(void)
 }
 
 /* Opens devices in this thread and uses them in other threads, as a host may do. */
-static void test_bits_are_the_same_in_every_thread(void **state)
+TEST(test_bits_are_the_same_in_every_thread)
 {
-    (void)state;
     static Worker alone, workers[THREADS];
     assert_int_equal(device_open("cpu", 0, &alone.device, &alone.error), STATUS_OK);
     const size_t before = thread_count();
@@ -126,8 +121,4 @@ static void test_bits_are_the_same_in_every_thread(void **state)
     device_close(alone.device);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits_are_the_same_in_every_thread)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("threads", NULL, NULL); }

@@ -1,13 +1,8 @@
 /* Tests describe_wrong: its description of a wrong matrix must name the fault that the test has put in. */
 
 #include "tests/device/wrong.h"
+#include "tests/test.h"
 #include "runtime/model/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 enum { ROWS = 128, COLUMNS = 96 };
 static double got[ROWS * COLUMNS], expected[ROWS * COLUMNS];
@@ -44,9 +39,8 @@ static double scattered(size_t row, size_t column)
 }
 static double little(size_t row, size_t column) { return right(row, column) + (row == 3 && column == 4) * 0.005; }
 
-static void test_faults(void **state)
+TEST(test_faults)
 {
-    (void)state;
     assert_said(half_unwritten,
                 "6144 of 12288 wrong: rows 64..127, all 96 columns; 6144 not a number, or never written");
     assert_said(zeros, "1531 of 12288 wrong: all 128 rows, columns 3..91 every 8th, 99.7 % of these; "
@@ -73,9 +67,8 @@ static void test_faults(void **state)
 
 /* The description is truncated to the size of the text buffer, here 8 bytes, and nothing around the buffer is
    written. */
-static void test_room(void **state)
+TEST(test_room)
 {
-    (void)state;
     char text[20] = "", *whole = text + 10;
     memset(text, '#', sizeof text);
     describe_wrong(got, expected, 1, 1, -1, whole, 8);
@@ -84,8 +77,4 @@ static void test_room(void **state)
     assert_int_equal(text[18], '#');
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_faults), cmocka_unit_test(test_room)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("wrong", NULL, NULL); }

@@ -34,9 +34,8 @@ static void set_up_program(void)
    exchanged. In an F&B it computes components of the other half. A busy machine may stop a thread right after a post;
    this seems to be computing. So of several tries in turn the least share counts, and of several tries with F&Bs the
    largest. */
-static void overlapping_hides_all_to_alls(void **state)
+TEST(overlapping_hides_all_to_alls)
 {
-    (void)state;
     set_up_program();
     double overlapped = 0, in_turn = 1;
     for (int try = 0; try < TRIES && overlapped <= in_turn; try++) {
@@ -160,9 +159,8 @@ static void assert_sums(const Event *events, size_t count)
     assert_true(fabs(in_flight - waited - hidden) <= error);
 }
 
-static void a_trace_has_all_to_alls(void **state)
+TEST(a_trace_has_all_to_alls)
 {
-    (void)state;
     static Event events[EVENTS_MOST];
     char before[300];
     set_up_program();
@@ -184,11 +182,4 @@ static void a_trace_has_all_to_alls(void **state)
             }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(overlapping_hides_all_to_alls),
-        cmocka_unit_test(a_trace_has_all_to_alls),
-    };
-    return cmocka_run_group_tests(tests, make_model, remove_folder);
-}
+int main(void) { return test_program("all_to_alls", make_model, remove_folder); }

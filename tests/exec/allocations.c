@@ -68,9 +68,8 @@ static void check(const char *schedule, const char *shards, char *option)
     assert_int_equal(atomic_load(&during), 0);
 }
 
-static void a_step_allocates_nothing(void **state)
+TEST(a_step_allocates_nothing)
 {
-    (void)state;
     check("1f1b", "--expert-parallel=1", NULL);
     check("1f1b", "--expert-parallel=2", NULL);
     check("1f1b", "--expert-parallel=2", "--expert-rows=2");
@@ -81,8 +80,4 @@ static void a_step_allocates_nothing(void **state)
     check("dualpipev", "--expert-parallel=2", "--trace=/dev/null");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_allocates_nothing)};
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+int main(void) { return test_program("allocations", make_folder, remove_folder); }

@@ -96,9 +96,8 @@ static Status check_passes(const Passes *passes, bool json, char text[static 512
     return status;
 }
 
-static void a_right_program_is_equal(void **state)
+TEST(a_right_program_is_equal)
 {
-    (void)state;
     char text[512];
     Error error = {""};
     const Passes passes = {
@@ -112,9 +111,8 @@ static void a_right_program_is_equal(void **state)
 
 /* Each of the two pipes has MICROBATCHES losses a step, so the first loss that is computed in step 2 becomes wrong. The
    last stages of the pipes are on different ranks, so this loss may be of either pipe. */
-static void a_wrong_loss_is_named(void **state)
+TEST(a_wrong_loss_is_named)
 {
-    (void)state;
     char text[512];
     Error error = {""};
     const Passes passes = {
@@ -136,9 +134,8 @@ static void a_wrong_loss_is_named(void **state)
     assert_non_null(strstr(text, ",\"reference\":"));
 }
 
-static void a_wrong_gradient_is_named(void **state)
+TEST(a_wrong_gradient_is_named)
 {
-    (void)state;
     char text[512];
     Error error = {""};
     const Passes passes = {
@@ -149,9 +146,8 @@ static void a_wrong_gradient_is_named(void **state)
 }
 
 /* A number that is NaN in one run only is a difference, and JSON has null for it. A held-out loss may be missing. */
-static void numbers_that_are_not_finite(void **state)
+TEST(numbers_that_are_not_finite)
 {
-    (void)state;
     static const struct {
         double first[3], second[3]; /* loss, norm, held-out loss */
         const char *text;
@@ -188,13 +184,4 @@ static void numbers_that_are_not_finite(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_that_are_not_finite),
-        cmocka_unit_test(a_right_program_is_equal),
-        cmocka_unit_test(a_wrong_loss_is_named),
-        cmocka_unit_test(a_wrong_gradient_is_named),
-    };
-    return cmocka_run_group_tests_name("check", tests, NULL, NULL);
-}
+int main(void) { return test_program("check", NULL, NULL); }

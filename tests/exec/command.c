@@ -37,9 +37,8 @@ static const char *other_diagnostics(void)
     return strchr(diagnostics, '\n') + 1;
 }
 
-static void test_json(void **state)
+TEST(test_json)
 {
-    (void)state;
     expect(finish(start("%s --json --steps 3 %s %s", dprun, small, program)), 0, "");
     static const char *const names[] = {"\"step\":1,",   "\"step\":2,",        "\"step\":3,",       "\"loss\":",
                                         "\"losses\":[",  "\"tokens_per_s\":",  "\"step_ms\":",      "\"bubble_rate\":",
@@ -55,9 +54,8 @@ static void test_json(void **state)
     assert_true(!strstr(output, "\"bubble_rate\":null") != crowded());
 }
 
-static void test_people(void **state)
+TEST(test_people)
 {
-    (void)state;
     expect(finish(start("%s --steps 20 --save %s/weights %s %s", dprun, folder, small, program)), 0, "step 20/20  ");
     assert_non_null(strstr(output, "pipeline (pipeline.dps): 4 ranks, 4 stages, 8 microbatches"));
     assert_non_null(strstr(output,
@@ -74,9 +72,8 @@ static void test_people(void **state)
     assert_non_null(strstr(output, "losses only between runs with 8 layers (--set layers=8)"));
 }
 
-static void test_check(void **state)
+TEST(test_check)
 {
-    (void)state;
     expect(finish(start("%s --check %s %s", dprun, small, program)), 0, "step 8/8  ");
     assert_non_null(strstr(output, "check      equal to the bit in 8 steps: every loss"));
     expect(finish(start("%s --check --json --steps 2 %s %s", dprun, small, program)), 0, "");
@@ -89,9 +86,8 @@ static void test_check(void **state)
 
 /* A schedule without backward passes runs as with --forward-only. Its outputs equal those of another schedule with
    --forward-only. */
-static void test_forward_only_schedule(void **state)
+TEST(test_forward_only_schedule)
 {
-    (void)state;
     expect(finish(start("cd %s && printf 'schedule f; ranks P = 4; microbatches M = 8;\\n"
                         "pipe a: P stages, stage s on s, M microbatches; nF : M;\\n' >f.dps && "
                         "%.*s/dpc f.dps -o f.bin",
@@ -111,9 +107,8 @@ static void test_forward_only_schedule(void **state)
 }
 
 /* If an option writes a file to standard output, dprun prints nothing else there. */
-static void test_standard_output(void **state)
+TEST(test_standard_output)
 {
-    (void)state;
     expect(finish(start("%s --steps 1 --save %s/weights %s %s", dprun, folder, small, program)), 0, "");
     expect(finish(start("%s --steps 1 --save - %s %s | cmp - %s/weights >&2; %s --steps 1 --save - %s %s >/dev/null",
                         dprun, small, program, folder, dprun, small, program)),
@@ -126,9 +121,8 @@ static void test_standard_output(void **state)
 }
 
 /* A named pipe is opened once, so its reader gets all of the output. */
-static void test_named_pipe(void **state)
+TEST(test_named_pipe)
 {
-    (void)state;
     expect(finish(start("%s --steps 1 --save %s/weights %s %s", dprun, folder, small, program)), 0, "");
     expect(finish(start("mkfifo %s/pipe; timeout -s KILL 300 cmp %s/pipe %s/weights & "
                         "timeout -s KILL 300 %s --steps 1 --save %s/pipe %s %s && wait $!",
@@ -138,9 +132,8 @@ static void test_named_pipe(void **state)
 
 /* A run starts from saved weights, even if it divides the model into another number of stages than the run that saved
    them. Truncated files, and files that are no weights, are refused before the run starts. */
-static void test_load(void **state)
+TEST(test_load)
 {
-    (void)state;
     static const char still[] = "--set learning_rate=0 --steps 1";
     expect(finish(start("%s --steps 20 --save %s/learned %s %s", dprun, folder, small, program)), 0, "");
     expect(finish(start("%s %s --load %s/learned --save %s/again %s %s", dprun, still, folder, folder, small, program)),
@@ -170,9 +163,8 @@ static void test_load(void **state)
 }
 
 /* A file of weights names its model. dprun refuses settings that contradict it, all in one message. */
-static void test_load_settings(void **state)
+TEST(test_load_settings)
 {
-    (void)state;
     static const char still[] = "--set learning_rate=0 --set warmup_steps=7 --steps 1";
     expect(finish(start("%s --steps 2 --save %s/learned %s %s", dprun, folder, small, program)), 0, "");
     expect(
@@ -209,9 +201,8 @@ static void test_load_settings(void **state)
 
 /* dprun refuses a file of weights with a changed byte, a weight that is not finite, a newer format, a setting that
    does not exist, or more or fewer weights than its model has. It still reads the old format, which has no checksum. */
-static void test_load_damaged(void **state)
+TEST(test_load_damaged)
 {
-    (void)state;
     expect(finish(start("%s --steps 2 --save %s/learned %s %s", dprun, folder, small, program)), 0, "");
     expect(finish(start("cd %s; cp learned bad; printf X | dd of=bad bs=1 seek=5000 conv=notrunc status=none; exec %s "
                         "--load bad %s",
@@ -237,9 +228,8 @@ static void test_load_damaged(void **state)
 }
 
 /* A plan that does not fit into memory ends with a message, before the kernel kills the process. */
-static void test_too_much_memory(void **state)
+TEST(test_too_much_memory)
 {
-    (void)state;
     const char *const huge = "--set hidden=65536 --set layers=4000 --set heads=2";
     expect(finish(start("%s %s %s", dprun, huge, program)), 3, " are free: a smaller model, ");
     expect(finish(start("%s --overcommit %s %s", dprun, huge, program)), 3, "of its memory plan: ");
@@ -247,9 +237,8 @@ static void test_too_much_memory(void **state)
 
 /* Memory runs out at a different point for each limit, often inside a library. The run succeeds, or ends with a message
    and not by a signal. */
-static void test_memory_runs_out(void **state)
+TEST(test_memory_runs_out)
 {
-    (void)state;
     if (SANITIZED)
         skip(); /* the shadow memory of a sanitizer exceeds every limit of this test */
     int failed = 0;
@@ -265,9 +254,8 @@ static void test_memory_runs_out(void **state)
 }
 
 /* After SIGSEGV or SIGABRT, as from a fault in a library, dprun says what happened and exits with 3. */
-static void test_fault(void **state)
+TEST(test_fault)
 {
-    (void)state;
     if (SANITIZED)
         skip(); /* sanitizers handle faults themselves */
     static const int numbers[] = {SIGSEGV, SIGABRT};
@@ -281,9 +269,8 @@ static void test_fault(void **state)
 }
 
 /* On a terminal the progress is one line that is drawn in place, and is never wider than the terminal. */
-static void test_terminal(void **state)
+TEST(test_terminal)
 {
-    (void)state;
     for (int columns = 40; columns <= 120; columns += 40) {
         expect(finish(start("script -qec 'stty columns %d; %s --steps 20 %s %s' /dev/null", columns, dprun, small,
                             program)),
@@ -299,9 +286,8 @@ static void test_terminal(void **state)
     assert_non_null(strstr(output, "step 20/20  ########################  loss"));
 }
 
-static void test_bad_inputs(void **state)
+TEST(test_bad_inputs)
 {
-    (void)state;
     expect(finish(start("%s %s/none.bin", dprun, folder)), 1, "none.bin: No such file");
     expect(finish(start("%s /dev/null", dprun)), 1, "/dev/null: ");
     expect(finish(start("head -c 100 %s >%s/cut.bin; %s %s/cut.bin", program, folder, dprun, folder)), 1, "cut.bin: ");
@@ -313,9 +299,8 @@ static void test_bad_inputs(void **state)
 }
 
 /* Names in the program are not valid UTF-8. Their bytes must not reach the terminal or JSON. */
-static void test_foreign_names(void **state)
+TEST(test_foreign_names)
 {
-    (void)state;
     Arena arena = {0};
     char path[PATH_MAX];
     Program *foreign = pipeline_program(&arena, RANKS, 2, RANKS);
@@ -333,9 +318,8 @@ static void test_foreign_names(void **state)
 }
 
 /* If the reader of a pipe closes it, the run ends without an error. A full disk is an error. */
-static void test_output_closed(void **state)
+TEST(test_output_closed)
 {
-    (void)state;
     expect(finish(start("(%s --json --steps 1000000 %s %s; echo status $? >&2) | head -n 1", dprun, small, program)), 0,
            "");
     assert_string_equal(other_diagnostics(), "status 0\n");
@@ -346,9 +330,8 @@ static void test_output_closed(void **state)
     expect(finish(start("ls %s/large*", folder)), 2, "No such file");
 }
 
-static void test_interrupt(void **state)
+TEST(test_interrupt)
 {
-    (void)state;
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/interrupted", folder);
     const pid_t child = start("exec %s --json --steps 1000000 --save %s %s %s", dprun, path, small, program);
@@ -373,9 +356,8 @@ static int open_when_read(const char *path)
 }
 
 /* An interrupt before the first step ends the run at once. */
-static void test_interrupt_before_the_first_step(void **state)
+TEST(test_interrupt_before_the_first_step)
 {
-    (void)state;
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/text", folder);
     assert_int_equal(mkfifo(path, 0600), 0);
@@ -391,9 +373,8 @@ static void test_interrupt_before_the_first_step(void **state)
 }
 
 /* ctrl-Z and continue: a stopped run does not count as a standstill. */
-static void test_resumed(void **state)
+TEST(test_resumed)
 {
-    (void)state;
     const pid_t child = start("exec %s --json --steps 1000000 --deadline 2 %s %s", dprun, small, program);
     await_step("\"step\":2,");
     for (int i = 0; i < 3; i++) {
@@ -408,9 +389,8 @@ static void test_resumed(void **state)
 
 /* --- under mpirun --- */
 
-static void test_mpi_equals_local(void **state)
+TEST(test_mpi_equals_local)
 {
-    (void)state;
     need_mpirun();
     static char local[1 << 14], mpi[1 << 14];
     expect(finish(start("%s --json --steps 2 --save %s/local %s %s", dprun, folder, small, program)), 0, "");
@@ -435,9 +415,8 @@ static void test_mpi_equals_local(void **state)
     assert_string_equal(local, mpi);
 }
 
-static void test_wrong_number(void **state)
+TEST(test_wrong_number)
 {
-    (void)state;
     need_mpirun();
     expect(finish(start("%s -n 3 %s --steps 1 %s %s", mpirun_command(), dprun, small, program)), 2,
            "this program has 4 ranks, but there are 3 processes");
@@ -446,9 +425,8 @@ static void test_wrong_number(void **state)
 }
 
 /* A failure that one process finds before the first step ends all processes at once, not at the deadline. */
-static void test_one_cannot_start(void **state)
+TEST(test_one_cannot_start)
 {
-    (void)state;
     need_mpirun();
     expect(finish(start("%s -n 4 %s --deadline 20 --save /no/such/folder/w %s %s", mpirun_command(), dprun, small,
                         program)),
@@ -458,18 +436,16 @@ static void test_one_cannot_start(void **state)
 
 /* The guard's parent ignores SIGCHLD, and the guard inherits that. The guard must notice the end of its child all the
    same. */
-static void test_guard_of_careless_parent(void **state)
+TEST(test_guard_of_careless_parent)
 {
-    (void)state;
     need_mpirun();
     expect(finish(start("timeout -s KILL 300 %s -n 3 env --ignore-signal=CHLD %s --steps 1 %s %s", mpirun_command(),
                         dprun, small, program)),
            2, "there are 3 processes");
 }
 
-static void test_killed(void **state)
+TEST(test_killed)
 {
-    (void)state;
     need_mpirun();
     const pid_t mpirun = start("exec %s -n 4 %s --json --steps 1000000 %s %s", mpirun_command(), dprun, small, program);
     await_step("\"step\":2,");
@@ -481,9 +457,8 @@ static void test_killed(void **state)
 }
 
 /* After a fault in one of several processes, the message names the rank and the signal. */
-static void test_fault_of_a_rank(void **state)
+TEST(test_fault_of_a_rank)
 {
-    (void)state;
     need_mpirun();
     if (SANITIZED)
         skip();
@@ -498,9 +473,8 @@ static void test_fault_of_a_rank(void **state)
    while others are in MPI_Init, Open MPI 4.1's mpirun ends all processes and then sometimes hangs in
    PMIx_server_finalize, where it locks a mutex in memory that it has already freed (4 of 60 runs; 0 of 100 in this
    form). */
-static void test_killed_before_it_is_ready(void **state)
+TEST(test_killed_before_it_is_ready)
 {
-    (void)state;
     need_mpirun();
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/late", folder);
@@ -532,9 +506,8 @@ static bool blocks_ends(pid_t process)
 
 /* mpirun forwards SIGUSR1 and waits without a time limit, so the files are saved. If a guard process is stopped, the
    process of its rank continues it. */
-static void test_asked_to_end(void **state)
+TEST(test_asked_to_end)
 {
-    (void)state;
     need_mpirun();
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/asked", folder);
@@ -550,9 +523,8 @@ static void test_asked_to_end(void **state)
     assert_int_equal(access(path, F_OK), 0);
 }
 
-static void test_stopped(void **state)
+TEST(test_stopped)
 {
-    (void)state;
     need_mpirun();
     const pid_t mpirun =
         start("exec %s -n 4 %s --json --steps 1000000 --deadline 5 %s %s", mpirun_command(), dprun, small, program);
@@ -577,37 +549,4 @@ static int set_up(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json),
-        cmocka_unit_test(test_people),
-        cmocka_unit_test(test_check),
-        cmocka_unit_test(test_forward_only_schedule),
-        cmocka_unit_test(test_bad_inputs),
-        cmocka_unit_test(test_terminal),
-        cmocka_unit_test(test_standard_output),
-        cmocka_unit_test(test_named_pipe),
-        cmocka_unit_test(test_load),
-        cmocka_unit_test(test_too_much_memory),
-        cmocka_unit_test(test_memory_runs_out),
-        cmocka_unit_test(test_fault),
-        cmocka_unit_test(test_fault_of_a_rank),
-        cmocka_unit_test(test_load_settings),
-        cmocka_unit_test(test_load_damaged),
-        cmocka_unit_test(test_foreign_names),
-        cmocka_unit_test(test_output_closed),
-        cmocka_unit_test(test_interrupt),
-        cmocka_unit_test(test_interrupt_before_the_first_step),
-        cmocka_unit_test(test_resumed),
-        cmocka_unit_test(test_mpi_equals_local),
-        cmocka_unit_test(test_wrong_number),
-        cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_killed_before_it_is_ready),
-        cmocka_unit_test(test_asked_to_end),
-        cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_one_cannot_start),
-        cmocka_unit_test(test_guard_of_careless_parent),
-    };
-    return cmocka_run_group_tests_name("command", tests, set_up, remove_folder);
-}
+int main(void) { return test_program("command", set_up, remove_folder); }

@@ -74,9 +74,8 @@ static void assert_inside(const char *name)
     fclose(stream);
 }
 
-static void components_are_those_of_the_simulator(void **state)
+TEST(components_are_those_of_the_simulator)
 {
-    (void)state;
     static const struct {
         const char *name, *options;
     } schedules[] = {{"1f1b", "--held-out 1024"},
@@ -107,20 +106,12 @@ static void components_are_those_of_the_simulator(void **state)
 }
 
 /* If passes have costs of their own, their time is not divided among components, and the trace has no components. */
-static void a_pass_with_a_time_of_its_own_has_no_components(void **state)
+TEST(a_pass_with_a_time_of_its_own_has_no_components)
 {
-    (void)state;
     char program[200];
     compile_program("--ranks 2 --microbatches 4 schedules/1f1b.dps", program);
     run("--device sim --cost F=1,B=2,mlp.F=3,unit=1e-5", "", "simulated");
     assert_int_equal(shell("grep -q component %s/simulated", folder) == 0, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(components_are_those_of_the_simulator),
-        cmocka_unit_test(a_pass_with_a_time_of_its_own_has_no_components),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+int main(void) { return test_program("components", make_folder, remove_folder); }

@@ -31,9 +31,8 @@ static void assert_json(void)
 }
 
 /* The saved weights are equal to the weights of a run that ends a step earlier; the old file is unchanged. */
-static void test_last_good_weights(void **state)
+TEST(test_last_good_weights)
 {
-    (void)state;
     compile("1f1b", "--ranks 4 --microbatches 4");
     expect(finish(start("echo good >%s/w; cp %s/w %s/t; exec %s --json --save %s/w --trace %s/t %s %s %s", folder,
                         folder, folder, dprun, folder, folder, wild, small, program)),
@@ -49,9 +48,8 @@ static void test_last_good_weights(void **state)
     expect(finish(start("cmp %s/before %s/w.diverged", folder, folder)), 0, "");
 }
 
-static void test_processes(void **state)
+TEST(test_processes)
 {
-    (void)state;
     need_mpirun();
     compile("1f1b", "--ranks 4 --microbatches 4");
     expect(finish(start("rm -f %s/w*; %s --save %s/w %s %s %s", folder, dprun, folder, wild, small, program)), 3,
@@ -67,9 +65,8 @@ static void test_processes(void **state)
 
 /* An asynchronous program checks the norm at each update: the diverging update is left out, and the ones before it are
    kept. */
-static void test_asynchronous(void **state)
+TEST(test_asynchronous)
 {
-    (void)state;
     compile("pipedream", "--ranks 4 --microbatches 8");
     expect(finish(start("%s --json --save %s/a %s %s %s", dprun, folder, wild, small, program)), 3,
            "; the weights are as before that update");
@@ -81,9 +78,8 @@ static void test_asynchronous(void **state)
 
 /* Weights are not written to standard output, which cannot have another name: a reader would take them for good
    ones. */
-static void test_standard_output(void **state)
+TEST(test_standard_output)
 {
-    (void)state;
     compile("1f1b", "--ranks 4 --microbatches 4");
     expect(finish(start("%s --save - %s %s %s", dprun, wild, small, program)), 3, " is not finite");
     assert_string_equal(output, "");
@@ -95,13 +91,4 @@ static int set_up(void **state)
     return make_folder("dprun") ? 0 : -1;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_last_good_weights),
-        cmocka_unit_test(test_processes),
-        cmocka_unit_test(test_asynchronous),
-        cmocka_unit_test(test_standard_output),
-    };
-    return cmocka_run_group_tests_name("diverged", tests, set_up, remove_folder);
-}
+int main(void) { return test_program("diverged", set_up, remove_folder); }

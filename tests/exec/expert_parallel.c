@@ -35,9 +35,8 @@ static bool compiles(const char *schedule, int ranks)
     return !strstr(schedule, "pipedream") && system(command) == 0;
 }
 
-static void divided_experts_equal_the_reference(void **state)
+TEST(divided_experts_equal_the_reference)
 {
-    (void)state;
     glob_t found;
     int checked = 0;
     assert_int_equal(glob("schedules/*.dps", 0, NULL, &found), 0);
@@ -52,9 +51,8 @@ static void divided_experts_equal_the_reference(void **state)
 
 /* On four ranks: one stage per rank (1f1b), two stages per rank (zb-v), and each stage on two ranks of a replica
    (chimera). */
-static void four_ranks_equal_the_reference(void **state)
+TEST(four_ranks_equal_the_reference)
 {
-    (void)state;
     static const char *const schedules[] = {"schedules/1f1b.dps", "schedules/zb-v.dps", "schedules/chimera.dps"};
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
         for (int shards = 1; shards <= REPLICAS >> SANITIZED; shards *= 2) {
@@ -64,9 +62,8 @@ static void four_ranks_equal_the_reference(void **state)
 }
 
 /* The runs that load the file change no weights: their learning rate is 0, and so is the rate of the router's bias. */
-static void a_saved_file_loads_under_any_division(void **state)
+TEST(a_saved_file_loads_under_any_division)
 {
-    (void)state;
     char program[200], arguments[500];
     compile_schedule("1f1b", 2, program);
     snprintf(arguments, sizeof arguments, "--steps 2 --replicas 4 --expert-parallel 4 --save %s/first", folder);
@@ -81,9 +78,8 @@ static void a_saved_file_loads_under_any_division(void **state)
     }
 }
 
-static void processes_give_the_same_bits(void **state)
+TEST(processes_give_the_same_bits)
 {
-    (void)state;
     char program[200], arguments[300], before[300];
     if (!mpirun_is_there())
         skip();
@@ -109,9 +105,8 @@ static void assert_same_bits_with(const char *option, const char *options, const
     assert_same_files("with", "without");
 }
 
-static void in_turn_gives_the_same_bits(void **state)
+TEST(in_turn_gives_the_same_bits)
 {
-    (void)state;
     char program[200];
     compile_schedule("dualpipe", 2, program);
     assert_same_bits_with("--in-turn", "--steps 2", "--save");
@@ -120,9 +115,8 @@ static void in_turn_gives_the_same_bits(void **state)
 /* With any --link the saved weights are the same, and the times include the delays of the link. Of the 8 layers 7 have
    experts. In each of these a microbatch has five all-to-alls, one after the other: forward the counts of dispatch, the
    rows of dispatch and the rows of combine; backward the rows of combine and of dispatch. */
-static void a_network_changes_only_times(void **state)
+TEST(a_network_changes_only_times)
 {
-    (void)state;
     char program[200], arguments[300], before[300];
     const char *network[] = {"", "--link latency=200us,bandwidth=20M", "--link latency=1ms,ranks=0-1"};
     compile_schedule("dualpipe", 2, program);
@@ -143,17 +137,15 @@ static void a_network_changes_only_times(void **state)
 }
 
 /* An asynchronous schedule updates no weights with --forward-only, so its experts can be divided. */
-static void an_asynchronous_schedule_runs_forward_only(void **state)
+TEST(an_asynchronous_schedule_runs_forward_only)
 {
-    (void)state;
     char program[200];
     compile_schedule("pipedream", 2, program);
     assert_same_bits_with("--reference", "--forward-only", "--outputs");
 }
 
-static void what_cannot_be_divided_is_refused(void **state)
+TEST(what_cannot_be_divided_is_refused)
 {
-    (void)state;
     char program[200];
     compile_schedule("1f1b", 2, program);
     assert_refused("--expert-parallel 2", 2, "--expert-parallel 2 does not divide --replicas 1");
@@ -170,9 +162,8 @@ static void what_cannot_be_divided_is_refused(void **state)
 
 /* A step in which a rank gets more rows than --expert-rows allows ends the run. The message names rank, instruction,
    component and layer. */
-static void rows_beyond_the_plan_end_the_run(void **state)
+TEST(rows_beyond_the_plan_end_the_run)
 {
-    (void)state;
     char program[200];
     compile_schedule("1f1b", 1, program);
     assert_runs("", "--steps 1 --replicas 2 --expert-parallel 2 --expert-rows 2");
@@ -182,18 +173,4 @@ static void rows_beyond_the_plan_end_the_run(void **state)
     assert_prints("instruction 0 (F m0");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(divided_experts_equal_the_reference),
-        cmocka_unit_test(four_ranks_equal_the_reference),
-        cmocka_unit_test(a_saved_file_loads_under_any_division),
-        cmocka_unit_test(a_network_changes_only_times),
-        cmocka_unit_test(in_turn_gives_the_same_bits),
-        cmocka_unit_test(processes_give_the_same_bits),
-        cmocka_unit_test(what_cannot_be_divided_is_refused),
-        cmocka_unit_test(rows_beyond_the_plan_end_the_run),
-        cmocka_unit_test(an_asynchronous_schedule_runs_forward_only),
-    };
-    return cmocka_run_group_tests(tests, make_model, remove_folder);
-}
+int main(void) { return test_program("expert_parallel", make_model, remove_folder); }

@@ -57,9 +57,8 @@ static void check_outputs(const char *before, const char *common, const char *op
 
 /* Without copies the matrix products have the same blocks of rows in both runs, so outputs are equal to the bit. With
    copies they are nearly equal. */
-static void copies_and_moves_change_no_outputs(void **state)
+TEST(copies_and_moves_change_no_outputs)
 {
-    (void)state;
     static const char *const schedules[] = {"1f1b", "prefill"};
     char program[200];
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
@@ -75,9 +74,8 @@ static void copies_and_moves_change_no_outputs(void **state)
 
 /* If a run with copies of experts loads a file, every rank reads all copies that it holds: the outputs are those of a
    run without copies. */
-static void loaded_experts_have_copies(void **state)
+TEST(loaded_experts_have_copies)
 {
-    (void)state;
     char program[200], arguments[300];
     compile_schedule("1f1b", 2, program);
     snprintf(arguments, sizeof arguments,
@@ -89,9 +87,8 @@ static void loaded_experts_have_copies(void **state)
 
 /* With --moves 1 at most one expert of each of the 7 layers with experts moves. Without --moves more experts move, and
    the ranks' loads get closer. */
-static void loads_get_closer_within_the_moves(void **state)
+TEST(loads_get_closer_within_the_moves)
 {
-    (void)state;
     char program[200];
     compile_schedule("1f1b", 2, program);
     assert_runs("", FORWARD "--replicas 2 --expert-parallel 2 --expert-replicas 2 --rebalance 2 --moves 1");
@@ -110,9 +107,8 @@ static void loads_get_closer_within_the_moves(void **state)
     assert_prints(" moved in 1 placement\n");
 }
 
-static void processes_move_experts(void **state)
+TEST(processes_move_experts)
 {
-    (void)state;
     char program[200], before[300];
     if (!mpirun_is_there())
         skip();
@@ -122,9 +118,8 @@ static void processes_move_experts(void **state)
     assert_true(json_number(1, "\"moved_experts\":") > 0);
 }
 
-static void copies_that_make_no_sense_are_refused(void **state)
+TEST(copies_that_make_no_sense_are_refused)
 {
-    (void)state;
     char program[200];
     compile_schedule("1f1b", 1, program);
     assert_refused("--replicas 2 --expert-parallel 2 --expert-replicas 2", 2,
@@ -150,12 +145,4 @@ static void copies_that_make_no_sense_are_refused(void **state)
     assert_refused("--forward-only --rebalance 2 --steps 4", 2, "--expert-parallel");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_and_moves_change_no_outputs),    cmocka_unit_test(loaded_experts_have_copies),
-        cmocka_unit_test(loads_get_closer_within_the_moves),     cmocka_unit_test(processes_move_experts),
-        cmocka_unit_test(copies_that_make_no_sense_are_refused),
-    };
-    return cmocka_run_group_tests(tests, make_model, remove_folder);
-}
+int main(void) { return test_program("expert_replicas", make_model, remove_folder); }

@@ -124,20 +124,15 @@ static Status failing_pass(Stage *stage, const PassBuffers *buffers, Error *erro
 }
 
 /* In the trace, each half takes at least as long as it sleeps, and both together take as long as the F&B. */
-static void halves_in_turn_have_intervals(void **state)
+TEST(halves_in_turn_have_intervals)
 {
-    (void)state;
     check_trace(&(Passes){.forward = short_pass, .backward_input = long_pass, .backward_weight = long_pass}, SHORT,
                 2 * LONG);
     check_trace(&(Passes){.forward = long_pass, .backward_input = short_pass, .backward_weight = short_pass}, LONG,
                 2 * SHORT);
 }
 
-static void merged_halves_have_the_times_of_their_operations(void **state)
-{
-    (void)state;
-    check_trace(NULL, 0.001, 0.001);
-}
+TEST(merged_halves_have_the_times_of_their_operations) { check_trace(NULL, 0.001, 0.001); }
 
 /* Runs again and again, and in run n the n-th pass of the kind under test fails, until this pass is in an F&B. Then the
    error must contain `words`. */
@@ -155,21 +150,12 @@ static void expect_words(const Passes *passes, const char *words)
     assert_true(in_pair);
 }
 
-static void a_failure_names_the_half(void **state)
+TEST(a_failure_names_the_half)
 {
-    (void)state;
     expect_words(&(Passes){.forward = failing_pass, .backward_input = short_pass, .backward_weight = short_pass},
                  "dualpipe.dps:33): in its F: the device is on fire");
     expect_words(&(Passes){.forward = short_pass, .backward_input = failing_pass, .backward_weight = short_pass},
                  "dualpipe.dps:33): in its B: the device is on fire");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(halves_in_turn_have_intervals),
-        cmocka_unit_test(merged_halves_have_the_times_of_their_operations),
-        cmocka_unit_test(a_failure_names_the_half),
-    };
-    return cmocka_run_group_tests_name("halves", tests, make_folder, remove_folder);
-}
+int main(void) { return test_program("halves", make_folder, remove_folder); }

@@ -98,9 +98,8 @@ static Loss evaluate(uint32_t ranks, uint32_t microbatches, uint32_t size, const
     return run(ranks, microbatches, size, (const char *const[]){"--set=learning_rate=0", "--steps=1", load, held_out});
 }
 
-static void equal_weights_have_an_equal_loss(void **state)
+TEST(equal_weights_have_an_equal_loss)
 {
-    (void)state;
     const Loss expected = evaluate(1, 37, 1, "--held-out=all"); /* one window per microbatch */
     assert_int_equal(expected.tokens, 37 * 8);
     assert_true(expected.held_out > 0.5 && expected.held_out < 5);
@@ -115,9 +114,8 @@ static void equal_weights_have_an_equal_loss(void **state)
 }
 
 /* --held-out N evaluates only the first N tokens, rounded down to whole windows, but at least one window. */
-static void the_first_tokens_count(void **state)
+TEST(the_first_tokens_count)
 {
-    (void)state;
     static const struct {
         const char *option;
         uint64_t tokens;
@@ -135,11 +133,4 @@ static void the_first_tokens_count(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_weights_have_an_equal_loss),
-        cmocka_unit_test(the_first_tokens_count),
-    };
-    return cmocka_run_group_tests_name("held_out", tests, prepare, clean_up);
-}
+int main(void) { return test_program("held_out", prepare, clean_up); }

@@ -3,12 +3,8 @@
    sanitizer, which checks the code and not the result, the loss only has to fall. */
 
 #include "tests/exec/sanitized.h"
+#include "tests/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +19,8 @@ static double number_behind(const char *line, const char *key)
     return strtod(found + strlen(key), NULL);
 }
 
-static void default_text_is_learnt(void **state)
+TEST(default_text_is_learnt)
 {
-    (void)state;
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
     char command[4096], *line = NULL, *last = NULL;
     size_t size = 0;
@@ -57,8 +52,4 @@ static void default_text_is_learnt(void **state)
     free(last);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(default_text_is_learnt)};
-    return cmocka_run_group_tests_name("learns", tests, NULL, NULL);
-}
+int main(void) { return test_program("learns", NULL, NULL); }

@@ -1,11 +1,7 @@
 /* Reads the free memory from files that have the form of the kernel's, for both versions of control groups. */
 #include "runtime/launcher/memory.h"
+#include "tests/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,9 +59,8 @@ static const char mount_2[] = "25 30 0:23 / /sys rw,nosuid shared:7 - sysfs sysf
 
 /* Version 2: the process is in a group in a job in a slice. The job and the slice have limits; the process's own group
    has none. */
-static void test_version_2(void **state)
+TEST(test_version_2)
 {
-    (void)state;
     begin("0::/slice/job/task\n", mount_2);
     expect_pools(0);
     write_text("/sys/fs/cgroup/slice/job/task/memory.max", "max\n");
@@ -89,9 +84,8 @@ static void test_version_2(void **state)
 
 /* A container may have its own name space of control groups. Then the path of the group is "/", and its limit is at the
    mount point. */
-static void test_container(void **state)
+TEST(test_container)
 {
-    (void)state;
     begin("0::/\n", mount_2);
     write_text("/sys/fs/cgroup/memory.max", "3145728\n");
     write_text("/sys/fs/cgroup/memory.current", "1048576\n");
@@ -100,9 +94,8 @@ static void test_container(void **state)
 
 /* Version 1: in a container the paths of groups are those of the machine, but only the container's own group is
    mounted. */
-static void test_version_1(void **state)
+TEST(test_version_1)
 {
-    (void)state;
     static const char groups[] = "12:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc/task\n3:cpuset:/other\n0::/init\n";
     begin(groups, "31 23 0:28 / /sys/fs/cgroup ro - tmpfs tmpfs rw\n"
                   "34 31 0:31 /docker/abc /sys/fs/cgroup/cpuset ro - cgroup cgroup rw,cpuset\n"
@@ -121,9 +114,8 @@ static void test_version_1(void **state)
     expect_pools(1, "/docker/abc", 1);
 }
 
-static void test_nothing_known(void **state)
+TEST(test_nothing_known)
 {
-    (void)state;
     const MemoryPools pools = memory_pools("/no/such/folder");
     uint64_t bytes;
     const MemoryNeed need = memory_need(&pools, UINT64_MAX);
@@ -134,9 +126,8 @@ static void test_nothing_known(void **state)
 
 /* The memory that all ranks of a pool (the machine or a control group) need is added up. Ranks outside of the pool do
    not count. */
-static void test_shared(void **state)
+TEST(test_shared)
 {
-    (void)state;
     uint64_t bytes;
     begin("0::/job/a\n", mount_2);
     write_text("/sys/fs/cgroup/job/memory.max", "1073741824\n");
@@ -174,11 +165,4 @@ static int tear_down(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_version_2),     cmocka_unit_test(test_container), cmocka_unit_test(test_version_1),
-        cmocka_unit_test(test_nothing_known), cmocka_unit_test(test_shared),
-    };
-    return cmocka_run_group_tests_name("memory", tests, set_up, tear_down);
-}
+int main(void) { return test_program("memory", set_up, tear_down); }

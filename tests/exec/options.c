@@ -2,10 +2,8 @@
    a missing file of a model gives STATUS_BAD_INPUT. */
 #include "runtime/command/options.h"
 #include "runtime/model/spec.h"
+#include "tests/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,9 +18,8 @@ static Status parse(Arena *arena, CommandLine *line, Error *error, char **argume
 
 #define PARSE(...) parse(&arena, &line, &error, (char *[]){"dprun", __VA_ARGS__, NULL})
 
-static void test_defaults(void **state)
+TEST(test_defaults)
 {
-    (void)state;
     Arena arena = {0};
     CommandLine line;
     Error error;
@@ -42,9 +39,8 @@ static void test_defaults(void **state)
     arena_free(&arena);
 }
 
-static void test_all_options(void **state)
+TEST(test_all_options)
 {
-    (void)state;
     Arena arena = {0};
     CommandLine line;
     Error error;
@@ -68,9 +64,8 @@ static void test_all_options(void **state)
     arena_free(&arena);
 }
 
-static void test_mistakes(void **state)
+TEST(test_mistakes)
 {
-    (void)state;
     static const struct {
         char *arguments[5];
         Status status;
@@ -160,9 +155,8 @@ static void test_mistakes(void **state)
 }
 
 /* --transport local under mpirun is refused, because each process would run all ranks. */
-static void test_local_under_mpirun(void **state)
+TEST(test_local_under_mpirun)
 {
-    (void)state;
     Arena arena = {0};
     CommandLine line;
     Error error;
@@ -190,9 +184,8 @@ static char *help_text(void)
     return text;
 }
 
-static void test_help_lists_models(void **state)
+TEST(test_help_lists_models)
 {
-    (void)state;
     char *help = help_text();
     for (size_t m = 0; models[m]; m++)
         if (!strstr(strstr(help, "--model"), models[m]->name))
@@ -201,9 +194,8 @@ static void test_help_lists_models(void **state)
 }
 
 /* The rules in the help come from the same table as the checks. */
-static void test_help_says_the_rules(void **state)
+TEST(test_help_says_the_rules)
 {
-    (void)state;
     static const char *const rules[] = {
         "so many of them, by default up to 16 (with --trace)\n",
         "divide the experts of a layer among them (default 1) (not with --device sim)\n",
@@ -226,13 +218,5 @@ int main(void)
     static const char *const launchers[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
         unsetenv(launchers[i]);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_all_options),
-        cmocka_unit_test(test_mistakes),
-        cmocka_unit_test(test_help_lists_models),
-        cmocka_unit_test(test_help_says_the_rules),
-        cmocka_unit_test(test_local_under_mpirun),
-    };
-    return cmocka_run_group_tests_name("options", tests, NULL, NULL);
+    return test_program("options", NULL, NULL);
 }

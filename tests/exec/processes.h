@@ -4,15 +4,11 @@
 /* Runs dprun in processes of its own, alone or under mpirun: starts, watches and ends them, and reads their output. */
 
 #include "base/clock.h"
+#include "tests/test.h"
 #include "tests/transport/plugin.h"
 
 #include <glob.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

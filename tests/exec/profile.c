@@ -77,9 +77,8 @@ static void check_gradients(const Costs *costs)
     assert_true(costs->model_stages == 1);
 }
 
-static void test_gpt(void **state)
+TEST(test_gpt)
 {
-    (void)state;
     compile("1f1b", "");
     profile("");
     const Costs costs = costs_from("costs");
@@ -102,9 +101,8 @@ static void test_gpt(void **state)
 
 /* qkv, a part of attention, and shared, a part of mlp, have times of their own, because recipes of F&Fs name them. The
    times of attention and mlp include them. core, the rest of attention, has no time of its own. */
-static void test_moe(void **state)
+TEST(test_moe)
 {
-    (void)state;
     compile("1f1b", "");
     profile("--model moe");
     const Costs costs = costs_from("costs");
@@ -131,9 +129,8 @@ static double work_printed(void)
 
 /* The profile of 1f1b predicts the work of five schedules. They divide the model differently, but the total work is the
    same. */
-static void test_predicts(void **state)
+TEST(test_predicts)
 {
-    (void)state;
     static const struct {
         const char *name, *options;
     } schedules[] = {{"1f1b", ""}, {"zb-h1", ""}, {"gpipe", ""}, {"dualpipe", ""}, {"interleaved-1f1b", "-D chunks=2"}};
@@ -152,9 +149,8 @@ static void test_predicts(void **state)
 }
 
 /* Layer 0 of the mlp model needs no gradient of its input, so its I is measured as first_layer.B. */
-static void test_mlp(void **state)
+TEST(test_mlp)
 {
-    (void)state;
     compile("zb-h1", "");
     profile("--model mlp");
     const Costs costs = costs_from("costs");
@@ -167,9 +163,8 @@ static void test_mlp(void **state)
 }
 
 /* DualPipe: each stage has two copies, and a part runs partly in single passes and partly in F&Bs. */
-static void test_pairs(void **state)
+TEST(test_pairs)
 {
-    (void)state;
     compile("dualpipe", "");
     profile("");
     const Costs costs = costs_from("costs");
@@ -178,9 +173,8 @@ static void test_pairs(void **state)
     expect_samples("attention.U ", 2 * LAYERS);
 }
 
-static void test_standard_output(void **state)
+TEST(test_standard_output)
 {
-    (void)state;
     compile("gpipe", "");
     expect(finish(start("%s --steps 2 --profile - %s %s >%s/piped", dprun, small, program, folder)), 0,
            "steps      2 in");
@@ -188,9 +182,8 @@ static void test_standard_output(void **state)
     expect(finish(start("%s --json --profile - %s", dprun, program)), 2, "can go to standard output");
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
-    (void)state;
     compile("1f1b", "");
     expect(finish(start("%s --device sim --profile %s/none %s", dprun, folder, program)), 2,
            ": --device sim computes nothing");
@@ -201,9 +194,8 @@ static void test_refused(void **state)
            "No such file");
 }
 
-static void test_mpi(void **state)
+TEST(test_mpi)
 {
-    (void)state;
     need_mpirun();
     compile("1f1b", "");
     expect(
@@ -237,12 +229,4 @@ static int tear_down(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpt),     cmocka_unit_test(test_moe),   cmocka_unit_test(test_predicts),
-        cmocka_unit_test(test_mlp),     cmocka_unit_test(test_pairs), cmocka_unit_test(test_standard_output),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_mpi),
-    };
-    return cmocka_run_group_tests_name("profile", tests, set_up, tear_down);
-}
+int main(void) { return test_program("profile", set_up, tear_down); }

@@ -17,9 +17,8 @@ static pid_t start_replicas(const char *options)
 
 /* Processes give the same losses and the same file of weights as threads. The processes have a --rank-map, and both
    runs load weights. */
-static void test_equals_local(void **state)
+TEST(test_equals_local)
 {
-    (void)state;
     need_mpirun();
     static char local[1 << 14], mpi[1 << 14];
     char common[PATH_MAX];
@@ -36,18 +35,16 @@ static void test_equals_local(void **state)
 }
 
 /* Outputs are in the order of the step's microbatches: replica after replica. */
-static void test_forward_only(void **state)
+TEST(test_forward_only)
 {
-    (void)state;
     static const char *const command = "%s --forward-only --replicas 3 %s --outputs %s/%s %s %s";
     expect(finish(start(command, dprun, "", folder, "replicas", small, program)), 0, "");
     expect(finish(start(command, dprun, "--reference", folder, "reference", small, program)), 0, "");
     expect(finish(start("cmp %s/replicas %s/reference", folder, folder)), 0, "");
 }
 
-static void test_check_and_simulation(void **state)
+TEST(test_check_and_simulation)
 {
-    (void)state;
     expect(finish(start("%s --check --replicas 3 --steps 2 %s %s", dprun, small, program)), 0, "");
     assert_non_null(strstr(output, "replicas   3; together they have 6 ranks and 6 microbatches a step\n"));
     assert_non_null(strstr(output, "equal to the bit in 2 steps"));
@@ -56,9 +53,8 @@ static void test_check_and_simulation(void **state)
     expect(finish(start("grep -q '^comm  *=' %s/profile", folder)), 0, "");
 }
 
-static void test_killed(void **state)
+TEST(test_killed)
 {
-    (void)state;
     need_mpirun();
     const pid_t mpirun = start_replicas("");
     await_step("\"step\":2,");
@@ -68,9 +64,8 @@ static void test_killed(void **state)
     assert_true(name && strstr(name, " of replica ") == name + strlen("dprun: rank 0"));
 }
 
-static void test_stopped(void **state)
+TEST(test_stopped)
 {
-    (void)state;
     need_mpirun();
     const pid_t mpirun = start_replicas("--deadline 5");
     await_step("\"step\":2,");
@@ -82,18 +77,16 @@ static void test_stopped(void **state)
     assert_true(name && strstr(name, " of replica ") == name + strlen("no answer from rank 0"));
 }
 
-static void test_full_disk(void **state)
+TEST(test_full_disk)
 {
-    (void)state;
     need_mpirun();
     expect(finish(start("%s -n 4 %s --replicas 2 --steps 1 --save /dev/full %s %s", mpirun_command(), dprun, small,
                         program)),
            3, "/dev/full: No space left on device");
 }
 
-static void test_wrong_number(void **state)
+TEST(test_wrong_number)
 {
-    (void)state;
     need_mpirun();
     static const char *const command = "%s -n %d %s %s --steps 1 %s %s";
     expect(finish(start(command, mpirun_command(), 3, dprun, "--replicas 2", small, program)), 2,
@@ -123,9 +116,8 @@ static void expect_refusal(const char *different, const char *words)
     expect_refusal_of(trains[0], trains[1], words);
 }
 
-static void test_disagreement(void **state)
+TEST(test_disagreement)
 {
-    (void)state;
     need_mpirun();
     static const char *const differences[][2] = {
         {"--set learning_rate=0.5", "learning_rate 0.5, but rank 0 of replica 0 has learning_rate 0.004: start"},
@@ -151,9 +143,8 @@ static void test_disagreement(void **state)
 
 /* Simulated runs are refused if process 3 has another --cost: of a pass, of a pass of one stage, of messages, of the
    messages on one link, or of a component. */
-static void test_different_costs(void **state)
+TEST(test_different_costs)
 {
-    (void)state;
     need_mpirun();
     static const char *const costs[] = {"F=2", "F=1,F[1]=2", "F=1,comm=0.1", "\"F=1,comm[0->1]=0.1\"", "mlp.F=1"};
     for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
@@ -170,16 +161,5 @@ int main(void)
     if (!make_folder("dprun"))
         return 1;
     compile("--ranks 2 --microbatches 2 schedules/1f1b.dps", "prog.bin");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equals_local),
-        cmocka_unit_test(test_forward_only),
-        cmocka_unit_test(test_check_and_simulation),
-        cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_wrong_number),
-        cmocka_unit_test(test_disagreement),
-        cmocka_unit_test(test_different_costs),
-    };
-    return cmocka_run_group_tests(tests, NULL, remove_folder);
+    return test_program("replica_processes", NULL, remove_folder);
 }

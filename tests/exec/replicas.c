@@ -5,8 +5,6 @@
 #include "tests/exec/sanitized.h"
 #include "tests/exec/training.h"
 
-#include <glob.h>
-
 enum { MOST_REPLICAS = 3 };
 
 /* Microbatches per replica. Every schedule that runs on 1, 2 or 4 ranks accepts this number. */
@@ -68,9 +66,8 @@ static void schedule_equals_reference(void **state)
 }
 
 /* In a model with experts, the tokens of each expert are counted over all replicas. */
-static void experts_equal_reference(void **state)
+TEST(experts_equal_reference)
 {
-    (void)state;
     static const char *const schedules[] = {"schedules/zb-h1.dps", "schedules/dualpipe.dps"};
     for (int s = 0; s < 2; s++)
         for (int replicas = 2; replicas <= MOST_REPLICAS; replicas++) {
@@ -151,9 +148,8 @@ static void compare_gradients(const char *schedule, const char *model, int repli
     pthread_mutex_destroy(&alone.lock);
 }
 
-static void gradients_are_those_of_one_pipeline(void **state)
+TEST(gradients_are_those_of_one_pipeline)
 {
-    (void)state;
     static const char *const schedules[] = {"schedules/zb-h1.dps", "schedules/dualpipe.dps"};
     for (int s = 0; s < 2; s++)
         for (int replicas = 2; replicas <= MOST_REPLICAS; replicas++) {
@@ -165,21 +161,5 @@ static void gradients_are_those_of_one_pipeline(void **state)
 
 int main(void)
 {
-    glob_t found;
-    if (glob("schedules/*.dps", 0, NULL, &found) != 0) {
-        fprintf(stderr, "no schedules/*.dps here: run from the top folder\n");
-        return 1;
-    }
-    struct CMUnitTest *tests = calloc(found.gl_pathc + 2, sizeof *tests);
-    if (!tests)
-        return 1;
-    for (size_t i = 0; i < found.gl_pathc; i++)
-        tests[i] = (struct CMUnitTest){
-            .name = found.gl_pathv[i], .test_func = schedule_equals_reference, .initial_state = found.gl_pathv[i]};
-    tests[found.gl_pathc] = (struct CMUnitTest)cmocka_unit_test(experts_equal_reference);
-    tests[found.gl_pathc + 1] = (struct CMUnitTest)cmocka_unit_test(gradients_are_those_of_one_pipeline);
-    const int failures = _cmocka_run_group_tests("replicas", tests, found.gl_pathc + 2, make_folder, remove_folder);
-    free(tests);
-    globfree(&found);
-    return failures != 0;
+    return test_each_file("replicas", "schedules/*.dps", schedule_equals_reference, make_folder, remove_folder);
 }

@@ -4,10 +4,7 @@
 /* Runs dprun within a test, as its main does: options, load, open, run, close. An error fails the test. */
 
 #include "runtime/command/options.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "tests/test.h"
 
 typedef struct Run {
     Arena arena;

@@ -6,7 +6,6 @@
 #include "tests/exec/training.h"
 #include "tests/program/generator.h"
 
-#include <glob.h>
 static void compare(const char *path, const char *arguments, const char *model)
 {
     Result pipelined, reference;
@@ -55,9 +54,8 @@ static void check_text(const char *name, const char *text)
 /* Stages on several ranks: numbers of copies that do not divide the number of microbatches; a stage whose next one is
    on the same rank for some microbatches and on another rank for the others; split backwards; two pipes, of which one
    has more copies; an order from a table. Also ebb-v and ebb-two with drain=2, and half-tide with tide=1. */
-static void replicas_equal_reference(void **state)
+TEST(replicas_equal_reference)
 {
-    (void)state;
     check("--ranks 5 --microbatches 7 -D replicas=2 -D replicated=2 schedules/1f1b-rr.dps");
     check("--ranks 4 --microbatches 7 -D replicas=4 schedules/1f1b-rr.dps");
     check("--ranks 6 --microbatches 5 -D replicas=2 -D replicated=3 schedules/1f1b-rr.dps");
@@ -83,9 +81,8 @@ static void replicas_equal_reference(void **state)
 /* With equal numbers of layers and microbatches, four schedules have the same losses before the first update, to the
    bit. A norm is a sum over the ranks' stages, which differ between schedules, so norms and later losses may differ in
    their last bits. */
-static void equal_layers_and_microbatches_train_the_same_model(void **state)
+TEST(equal_layers_and_microbatches_train_the_same_model)
 {
-    (void)state;
     static const char *const schedules[] = {
         "--ranks 2 --microbatches 6 schedules/1f1b.dps", "--ranks 2 --microbatches 6 schedules/dualpipev.dps",
         "--ranks 4 --microbatches 6 schedules/chimera.dps", "--ranks 3 --microbatches 6 schedules/zb-h1.dps"};
@@ -106,9 +103,8 @@ static void equal_layers_and_microbatches_train_the_same_model(void **state)
 }
 
 /* Random recipes of F&Bs do not change any bit of the results, with one layer per stage. */
-static void recipes_change_no_bit(void **state)
+TEST(recipes_change_no_bit)
 {
-    (void)state;
     static const char *const schedules[] = {"--ranks 4 --microbatches 10 schedules/dualpipe.dps",
                                             "--ranks 2 --microbatches 8 schedules/dualpipev.dps"};
     const char *const models[] = {"gpt", "mlp", experts};
@@ -142,22 +138,5 @@ static void recipes_change_no_bit(void **state)
 
 int main(void)
 {
-    glob_t found;
-    if (glob("schedules/*.dps", 0, NULL, &found) != 0) {
-        fprintf(stderr, "no schedules/*.dps here: run from the top folder\n");
-        return 1;
-    }
-    struct CMUnitTest *tests = calloc(found.gl_pathc + 3, sizeof *tests);
-    if (!tests)
-        return 1;
-    for (size_t i = 0; i < found.gl_pathc; i++)
-        tests[i] = (struct CMUnitTest){
-            .name = found.gl_pathv[i], .test_func = schedule_equals_reference, .initial_state = found.gl_pathv[i]};
-    tests[found.gl_pathc] = (struct CMUnitTest)cmocka_unit_test(replicas_equal_reference);
-    tests[found.gl_pathc + 1] = (struct CMUnitTest)cmocka_unit_test(recipes_change_no_bit);
-    tests[found.gl_pathc + 2] = (struct CMUnitTest)cmocka_unit_test(equal_layers_and_microbatches_train_the_same_model);
-    const int failures = _cmocka_run_group_tests("schedules", tests, found.gl_pathc + 3, make_folder, remove_folder);
-    free(tests);
-    globfree(&found);
-    return failures != 0;
+    return test_each_file("schedules", "schedules/*.dps", schedule_equals_reference, make_folder, remove_folder);
 }

@@ -3,13 +3,11 @@
 #include "base/file.h"
 #include "tests/exec/pipelines.h"
 #include "tests/exec/run.h"
+#include "tests/test.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,11 +133,57 @@ static Outcome run_well(const Setting *setting)
     return outcome;
 }
 
+static Status empty_forward(Stage *stage, const PassBuffers *buffers, Error *error)
+{
+    (void)stage, (void)error;
+    if (buffers->loss)
+        *buffers->loss = 1;
+    return STATUS_OK;
+}
+
+static Status empty_backward(Stage *stage, const PassBuffers *buffers, Error *error)
+{
+    (void)stage, (void)buffers, (void)error;
+    return STATUS_OK;
+}
+
+static Status endless_forward(Stage *stage, const PassBuffers *buffers, Error *error)
+{
+    while (!buffers->y)
+        pause();
+    return empty_forward(stage, buffers, error);
+}
+
+/* A pass never returns. The run ends nevertheless, without freeing its memory, so this test runs in a process of its
+   own. It is the first test, since it forks. */
+TEST(test_endless_pass)
+{
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        const Passes passes = {
+            .forward = endless_forward, .backward_input = empty_backward, .backward_weight = empty_backward};
+        const Setting setting = {
+            .ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes, .arguments = {"--steps=1", "--deadline=0.2"}};
+        const Outcome outcome = run(&setting);
+        const bool told =
+            strstr(outcome.error.text, "no rank has made progress for 0.2 s (--deadline): rank 0 at instruction "
+                                       "4 (WAIT s1, pipeline.dps:20) waiting for rank 1, "
+                                       "rank 1 at instruction 2 (F") != NULL;
+        const bool twice = strstr(outcome.error.text, "not returned yet");
+        if (!told || twice)
+            fprintf(stderr, "%s\n", outcome.error.text);
+        _exit(outcome.status == STATUS_RUN_FAILED && !outcome.closed && told && !twice ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 /* Losses equal those of the whole model on one rank to the bit; gradients are equal by DualPipe's error measure. Copies
    of a stage have gradients with the same bits. */
-static void test_equals_reference(void **state)
+TEST(test_equals_reference)
 {
-    (void)state;
     static const Setting shapes[] = {
         {.ranks = 1, .pipes = 1, .microbatches = 3},
         {.ranks = 3, .pipes = 1, .microbatches = 2},
@@ -168,9 +212,8 @@ static void test_equals_reference(void **state)
     }
 }
 
-static void test_runs_equal(void **state)
+TEST(test_runs_equal)
 {
-    (void)state;
     const Setting setting = {.ranks = 4, .pipes = 2, .microbatches = 2, .arguments = {"--steps=3"}};
     Outcome one = run_well(&setting), two = run_well(&setting);
     assert_memory_equal(one.losses, two.losses, sizeof one.losses);
@@ -188,9 +231,8 @@ static void test_runs_equal(void **state)
 
 /* The oracle device computes in double, including the sums over copies of a stage. Its losses equal those of the whole
    model on one rank to the bit. They differ from the CPU device's by the rounding of float. */
-static void test_oracle(void **state)
+TEST(test_oracle)
 {
-    (void)state;
     Setting setting = {.ranks = 4, .pipes = 2, .microbatches = 2, .arguments = {"--steps=3"}};
     Outcome cpu = run_well(&setting);
     setting.device = "oracle";
@@ -207,9 +249,8 @@ static void test_oracle(void **state)
     release(&reference);
 }
 
-static void test_forward_only(void **state)
+TEST(test_forward_only)
 {
-    (void)state;
     char path[] = "/tmp/outputs.XXXXXX";
     close(mkstemp(path));
     Setting setting = {.ranks = 4, .pipes = 2, .microbatches = 2, .arguments = {"--steps=1"}};
@@ -241,9 +282,8 @@ static void test_forward_only(void **state)
     release(&reference);
 }
 
-static void test_stop(void **state)
+TEST(test_stop)
 {
-    (void)state;
     const Setting setting = {
         .ranks = 2, .pipes = 1, .microbatches = 2, .stop_after_first = true, .arguments = {"--steps=1000"}};
     Outcome outcome = run_well(&setting);
@@ -257,20 +297,6 @@ static Status failing_forward(Stage *stage, const PassBuffers *buffers, Error *e
 {
     (void)stage;
     return buffers->dy || !buffers->y ? error_set(error, STATUS_RUN_FAILED, "the device is on fire") : STATUS_OK;
-}
-
-static Status empty_backward(Stage *stage, const PassBuffers *buffers, Error *error)
-{
-    (void)stage, (void)buffers, (void)error;
-    return STATUS_OK;
-}
-
-static Status empty_forward(Stage *stage, const PassBuffers *buffers, Error *error)
-{
-    (void)stage, (void)error;
-    if (buffers->loss)
-        *buffers->loss = 1;
-    return STATUS_OK;
 }
 
 /* An F that takes 0.7 s on the last stage. */
@@ -287,13 +313,6 @@ static Status long_forward(Stage *stage, const PassBuffers *buffers, Error *erro
     const int64_t end = clock_nanoseconds() + 3000000000;
     while (!buffers->y && clock_nanoseconds() < end)
         ;
-    return empty_forward(stage, buffers, error);
-}
-
-static Status endless_forward(Stage *stage, const PassBuffers *buffers, Error *error)
-{
-    while (!buffers->y)
-        pause();
     return empty_forward(stage, buffers, error);
 }
 
@@ -323,9 +342,8 @@ static void expect_failure(const Setting *setting, const char *const *words)
 }
 
 /* If a pass fails, the other ranks fail as a consequence. dprun reports the error that occurred first. */
-static void test_failing_pass(void **state)
+TEST(test_failing_pass)
 {
-    (void)state;
     const Passes passes = {
         .forward = failing_forward, .backward_input = empty_backward, .backward_weight = empty_backward};
     const Setting setting = {.ranks = 4, .pipes = 1, .microbatches = 2, .passes = &passes, .arguments = {"--steps=1"}};
@@ -337,9 +355,8 @@ static void test_failing_pass(void **state)
                    (const char *const[]){"rank 1 of replica ", ", instruction 2 (F", "the device is on fire", NULL});
 }
 
-static void test_divergence(void **state)
+TEST(test_divergence)
 {
-    (void)state;
     const Passes passes = {
         .forward = diverged_forward, .backward_input = empty_backward, .backward_weight = empty_backward};
     const Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 2, .passes = &passes, .arguments = {"--steps=5"}};
@@ -361,9 +378,8 @@ static Status spoiling_backward(Stage *stage, const PassBuffers *buffers, Error 
     return empty_backward(stage, buffers, error);
 }
 
-static void test_infinite_weights(void **state)
+TEST(test_infinite_weights)
 {
-    (void)state;
     const Passes passes = {
         .forward = empty_forward, .backward_input = spoiling_backward, .backward_weight = empty_backward};
     char save[] = "--save=/tmp/session-weights.XXXXXX", diverged[64];
@@ -385,9 +401,8 @@ static void test_infinite_weights(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-static void test_deadline(void **state)
+TEST(test_deadline)
 {
-    (void)state;
     const Passes passes = {
         .forward = slow_forward, .backward_input = empty_backward, .backward_weight = empty_backward};
     Setting setting = {.ranks = 2,
@@ -409,9 +424,8 @@ static void test_deadline(void **state)
 }
 
 /* A message takes hours over the imitated network: the deadline ends the run. */
-static void test_slow_network(void **state)
+TEST(test_slow_network)
 {
-    (void)state;
     const Passes passes = {
         .forward = empty_forward, .backward_input = empty_backward, .backward_weight = empty_backward};
     const Setting setting = {.ranks = 2,
@@ -424,9 +438,8 @@ static void test_slow_network(void **state)
                                          "rank 1 at instruction", NULL});
 }
 
-static void test_long_pass(void **state)
+TEST(test_long_pass)
 {
-    (void)state;
     const Passes passes = {
         .forward = long_forward, .backward_input = empty_backward, .backward_weight = empty_backward};
     const Setting setting = {.ranks = 2,
@@ -439,33 +452,6 @@ static void test_long_pass(void **state)
     release(&outcome);
 }
 
-/* A pass never returns. The run ends nevertheless, without freeing its memory, so this test runs in a process of its
-   own. */
-static void test_endless_pass(void **state)
-{
-    (void)state;
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) {
-        const Passes passes = {
-            .forward = endless_forward, .backward_input = empty_backward, .backward_weight = empty_backward};
-        const Setting setting = {
-            .ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes, .arguments = {"--steps=1", "--deadline=0.2"}};
-        const Outcome outcome = run(&setting);
-        const bool told =
-            strstr(outcome.error.text, "no rank has made progress for 0.2 s (--deadline): rank 0 at instruction "
-                                       "4 (WAIT s1, pipeline.dps:20) waiting for rank 1, "
-                                       "rank 1 at instruction 2 (F") != NULL;
-        const bool twice = strstr(outcome.error.text, "not returned yet");
-        if (!told || twice)
-            fprintf(stderr, "%s\n", outcome.error.text);
-        _exit(outcome.status == STATUS_RUN_FAILED && !outcome.closed && told && !twice ? 0 : 1);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
 /* --- files --- */
 
 static char *read_file(Arena *arena, const char *path, size_t *size)
@@ -476,9 +462,8 @@ static char *read_file(Arena *arena, const char *path, size_t *size)
     return *bytes;
 }
 
-static void test_files(void **state)
+TEST(test_files)
 {
-    (void)state;
     Arena arena = {0};
     char folder[] = "/tmp/session.XXXXXX";
     assert_non_null(mkdtemp(folder));
@@ -530,9 +515,8 @@ static void test_files(void **state)
 
 /* A file of weights cannot be written. If it cannot be opened, for example because its folder does not exist, this is
    reported before the training. If a write fails, for example because the disk is full, this is reported at the end. */
-static void test_unwritable(void **state)
+TEST(test_unwritable)
 {
-    (void)state;
     Setting setting = {
         .ranks = 2, .pipes = 1, .microbatches = 2, .arguments = {"--steps=2", "--save", "/no/such/folder/weights"}};
     Outcome outcome = run(&setting);
@@ -548,23 +532,4 @@ static void test_unwritable(void **state)
     release(&outcome);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_endless_pass), /* must be first: it forks */
-        cmocka_unit_test(test_equals_reference),
-        cmocka_unit_test(test_runs_equal),
-        cmocka_unit_test(test_oracle),
-        cmocka_unit_test(test_forward_only),
-        cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_failing_pass),
-        cmocka_unit_test(test_divergence),
-        cmocka_unit_test(test_infinite_weights),
-        cmocka_unit_test(test_deadline),
-        cmocka_unit_test(test_slow_network),
-        cmocka_unit_test(test_long_pass),
-        cmocka_unit_test(test_files),
-        cmocka_unit_test(test_unwritable),
-    };
-    return cmocka_run_group_tests_name("session", tests, NULL, NULL);
-}
+int main(void) { return test_program("session", NULL, NULL); }

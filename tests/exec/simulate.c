@@ -1,11 +1,9 @@
 /* --device sim: passes run in the order of the timeline and never before their predicted time, even on a busy machine.
    tests/bench/simulate measures how much later they run. */
 #include "tests/exec/shell.h"
+#include "tests/test.h"
 #include "tests/transport/plugin.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,9 +93,8 @@ static const struct {
 
 /* If the computing components of F&Bs take three times as long as the communicating ones, more than half of the
    communication is hidden. With --in-turn dprun reports no all-to-alls. */
-static void communication_is_hidden(void **state)
+TEST(communication_is_hidden)
 {
-    (void)state;
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
     const char *const costs = "attention.F=6,attention.B=6,attention.W=6,mlp.F=6,mlp.B=6,mlp.W=6,dispatch.F=2,"
                               "dispatch.B=2,combine.F=2,combine.B=2,layers=2,unit=1e-3";
@@ -136,15 +133,10 @@ static void test_schedules(const char *launcher)
     }
 }
 
-static void test_local(void **state)
-{
-    (void)state;
-    test_schedules("");
-}
+TEST(test_local) { test_schedules(""); }
 
-static void test_mpi(void **state)
+TEST(test_mpi)
 {
-    (void)state;
     char launcher[256];
     if (!mpirun_is_there()) {
         print_message("no mpirun: skipped\n");
@@ -156,9 +148,8 @@ static void test_mpi(void **state)
 
 /* --device sim also runs with --forward-only and --reference. Its output says whether F&Bs run component by component;
    with --in-turn they do not. */
-static void test_forms(void **state)
+TEST(test_forms)
 {
-    (void)state;
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
     assert_int_equal(shell("%s/dpc --ranks 2 --microbatches 2 schedules/1f1b.dps -o %s/prog.bin", build, folder), 0);
     assert_int_equal(shell("%s/dprun --device sim --forward-only %s/prog.bin >%s/out 2>&1", build, folder, folder), 0);
@@ -180,9 +171,8 @@ static void test_forms(void **state)
 
 /* A pass or a message that takes longer than the deadline does not count as a standstill; one that takes days is
    refused. */
-static void test_long_times(void **state)
+TEST(test_long_times)
 {
-    (void)state;
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
     static const char *const costs[] = {"F=3000,B=1", "F=1,B=1,comm=3000"};
     assert_int_equal(shell("%s/dpc --ranks 2 --microbatches 1 schedules/1f1b.dps -o %s/prog.bin", build, folder), 0);
@@ -220,14 +210,4 @@ static int tear_down(void **state)
     return shell("rm -r %s", folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(communication_is_hidden),
-        cmocka_unit_test(test_local),
-        cmocka_unit_test(test_mpi),
-        cmocka_unit_test(test_forms),
-        cmocka_unit_test(test_long_times),
-    };
-    return cmocka_run_group_tests_name("simulate", tests, set_up, tear_down);
-}
+int main(void) { return test_program("simulate", set_up, tear_down); }

@@ -137,9 +137,8 @@ static void compare(Device *device, const ModelConfig *config, const Recipe *rec
     stage_close(stage);
 }
 
-static void the_order_is_that_of_the_merged_list(void **state)
+TEST(the_order_is_that_of_the_merged_list)
 {
-    (void)state;
     const ExpertGroup group = {.members = 2};
     Device *device;
     OK(device_open("cpu", 0, &device, error));
@@ -176,9 +175,8 @@ static double time_of_walk(const Recipe *recipe, const Costs *costs, uint32_t la
 
 /* Communication is posted as early as the recipe allows, also that of the next layer: with random times of the
    components each walk takes the predicted time. */
-static void a_walk_takes_the_predicted_time(void **state)
+TEST(a_walk_takes_the_predicted_time)
 {
-    (void)state;
     static const char *const parts[] = {"attention.F", "attention.B", "attention.W", "dispatch.F",
                                         "dispatch.B",  "mlp.F",       "mlp.B",       "mlp.W",
                                         "combine.F",   "combine.B",   "qkv.F",       "shared.F"};
@@ -201,9 +199,8 @@ static void a_walk_takes_the_predicted_time(void **state)
 
 /* In an F&B, combine(B) of a layer is posted as soon as attention(B) of the layer that comes before it in the backward
    has run. In an F&F, combine is posted before the shared experts whose result it adds. */
-static void communication_is_posted_early(void **state)
+TEST(communication_is_posted_early)
 {
-    (void)state;
     static Events events;
     simulated_events(&recipes[0], 2, true, &events);
     assert_non_null(strstr(events.text, "run attention(B) of layer 0\n"
@@ -220,9 +217,8 @@ static void communication_is_posted_early(void **state)
 }
 
 /* A simulated F&F sleeps at least as long as its walk takes, and the walk takes the predicted time. */
-static void a_pair_takes_the_time_of_its_walk(void **state)
+TEST(a_pair_takes_the_time_of_its_walk)
 {
-    (void)state;
     const Recipe *recipe = &recipes[PREFILL];
     Arena arena = {0};
     RankProgram rank = {.chunk_count = 1};
@@ -245,9 +241,8 @@ static void a_pair_takes_the_time_of_its_walk(void **state)
 
 /* F&Bs of chunks 0 and 1 follow the recipe for these chunks; other F&Bs follow the common recipe. Each takes at least
    the time of its recipe. */
-static void each_pair_follows_the_recipe_of_its_chunks(void **state)
+TEST(each_pair_follows_the_recipe_of_its_chunks)
 {
-    (void)state;
     Arena arena = {0};
     Recipe common = recipes[0];
     ChunkRecipe own = {.first = 0, .second = 1, .recipe = recipes[1]};
@@ -279,9 +274,8 @@ static void each_pair_follows_the_recipe_of_its_chunks(void **state)
 
 /* An F&B that defers the W of attention, and then this W. Each sleeps at least for its predicted time. There is no
    communication to hide, so both predicted times add up to that of an F&B that includes this W. */
-static void what_is_put_off_takes_its_time_after_the_pair(void **state)
+TEST(what_is_put_off_takes_its_time_after_the_pair)
 {
-    (void)state;
     Arena arena = {0};
     Recipe whole = {.entries = {{ENTRY(ATTENTION, F), ENTRY(MLP, B), ENTRY(MLP, W), ENTRY(MLP, F), ENTRY(ATTENTION, B),
                                  ENTRY(ATTENTION, W)}},
@@ -320,15 +314,4 @@ static void what_is_put_off_takes_its_time_after_the_pair(void **state)
     arena_free(&arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_order_is_that_of_the_merged_list),
-        cmocka_unit_test(a_walk_takes_the_predicted_time),
-        cmocka_unit_test(communication_is_posted_early),
-        cmocka_unit_test(a_pair_takes_the_time_of_its_walk),
-        cmocka_unit_test(each_pair_follows_the_recipe_of_its_chunks),
-        cmocka_unit_test(what_is_put_off_takes_its_time_after_the_pair),
-    };
-    return cmocka_run_group_tests_name("simulated_pair", tests, NULL, NULL);
-}
+int main(void) { return test_program("simulated_pair", NULL, NULL); }

@@ -73,9 +73,8 @@ static int check_sums(const char *trace)
     return count;
 }
 
-static void every_sum_is_an_interval(void **state)
+TEST(every_sum_is_an_interval)
 {
-    (void)state;
     char trace[100];
     run("--ranks 4 --microbatches 8 schedules/chimera.dps", trace);
     assert_int_equal(check_sums(trace), 2 * 4 * 2); /* steps, ranks, chunks */
@@ -85,19 +84,11 @@ static void every_sum_is_an_interval(void **state)
 
 /* Stage 0 of pipedream-rr has copies on two ranks. They sum their gradients before each U, not once a step: a trace of
    two steps has more than 2 * 2 sums (steps, copies). */
-static void sums_of_asynchronous_programs_are_intervals(void **state)
+TEST(sums_of_asynchronous_programs_are_intervals)
 {
-    (void)state;
     char trace[100];
     run("schedules/pipedream-rr.dps", trace);
     assert_true(check_sums(trace) > 2 * 2);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_sum_is_an_interval),
-        cmocka_unit_test(sums_of_asynchronous_programs_are_intervals),
-    };
-    return cmocka_run_group_tests_name("sums", tests, make_folder, remove_folder);
-}
+int main(void) { return test_program("sums", make_folder, remove_folder); }

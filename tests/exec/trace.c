@@ -1,17 +1,14 @@
 /* Traces of ranks that read different clocks, of replicas, and of --reference. */
 #include "runtime/executor/clocks.h"
+#include "tests/test.h"
 #include "tests/transport/plugin.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void test_common_clock(void **state)
+TEST(test_common_clock)
 {
-    (void)state;
     /* the same clock; a clock that is 500 ns ahead; a clock that is 1000 ns ahead and runs 10 % too fast */
     const ClockSample same[2] = {{.at = 10}, {.at = 1010}};
     const ClockSample ahead[2] = {{.at = 1500, .ahead = 500}};
@@ -34,9 +31,8 @@ static int shell(const char *format, const char *folder)
 
 /* Ranks 1 and 2 read clocks that are 4000 and 8000 s ahead of rank 0's clock. In the trace all times are those of rank
    0's clock: all events lie within 500 s, and no message arrives more than a second before it was sent. */
-static void test_ranks_of_different_clocks(void **state)
+TEST(test_ranks_of_different_clocks)
 {
-    (void)state;
     enum { MESSAGES = 1000 };
     static double sent[MESSAGES], received[MESSAGES];
     char folder[] = "/tmp/trace.XXXXXX", line[1024], path[64];
@@ -80,9 +76,8 @@ static void test_ranks_of_different_clocks(void **state)
 
 /* Every member of the mesh is a process in the trace. Arrows stay within a replica. dpc reads the trace and uses only
    the ranks of replica 0. */
-static void test_replicas(void **state)
+TEST(test_replicas)
 {
-    (void)state;
     enum { MESSAGES = 1000, RANKS = 2, REPLICAS = 3 };
     int replicas[MESSAGES], events[RANKS * REPLICAS] = {0};
     char folder[] = "/tmp/trace.XXXXXX", line[1024], path[64];
@@ -126,9 +121,8 @@ static void test_replicas(void **state)
 
 /* A trace of --reference has all stages on one rank. dpc diff refuses to compare it with a schedule, and says why, but
    compares the trace with itself. */
-static void test_reference(void **state)
+TEST(test_reference)
 {
-    (void)state;
     char folder[] = "/tmp/trace.XXXXXX";
     assert_non_null(mkdtemp(folder));
     assert_int_equal(shell("%s/dpc --ranks 2 --microbatches 4 schedules/1f1b.dps -o %s/prog.bin >%2$s/out", folder), 0);
@@ -147,13 +141,4 @@ static void test_reference(void **state)
     assert_int_equal(shell("rm -r %2$s", folder), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_common_clock),
-        cmocka_unit_test(test_ranks_of_different_clocks),
-        cmocka_unit_test(test_replicas),
-        cmocka_unit_test(test_reference),
-    };
-    return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
-}
+int main(void) { return test_program("trace", NULL, NULL); }

@@ -4,11 +4,9 @@
    --reference. */
 
 #include "tests/exec/run.h"
+#include "tests/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -381,9 +379,8 @@ static void compare(const char *schedule, Simulation x, const char *model, const
 static const char *const models[] = {"gpt", "mlp"};
 static const char *const clips[] = {"clip_norm=0", "clip_norm=0.1"};
 
-static void pipedream_is_weight_stashing(void **state)
+TEST(pipedream_is_weight_stashing)
 {
-    (void)state;
     for (uint32_t ranks = 1; ranks <= 4; ranks++)
         for (uint32_t microbatches = 7; microbatches <= 12; microbatches += 5)
             compare("schedules/pipedream.dps",
@@ -391,9 +388,8 @@ static void pipedream_is_weight_stashing(void **state)
                     models[ranks % 2], clips[ranks / 2 % 2]);
 }
 
-static void pipedream_2bw_is_double_buffering(void **state)
+TEST(pipedream_2bw_is_double_buffering)
 {
-    (void)state;
     for (uint32_t ranks = 1; ranks <= 4; ranks++)
         for (uint32_t group = ranks; group <= ranks + 2; group += 2) {
             char schedule[64];
@@ -414,9 +410,8 @@ static void compare_text(const char *text, Simulation x, const char *model, cons
     remove(path);
 }
 
-static void a_pipe_names_vertical_sync(void **state)
+TEST(a_pipe_names_vertical_sync)
 {
-    (void)state;
     for (uint32_t ranks = 2; ranks <= 4; ranks++)
         compare_text("schedule vertical; ranks P = 4; microbatches M = 8;\n"
                      "pipe a: P stages, stage s on s, M microbatches, microbatch m on version max(m-P+1, 0);\n"
@@ -427,9 +422,8 @@ static void a_pipe_names_vertical_sync(void **state)
 }
 
 /* 1F1B-RR: the replicas of a stage take the microbatches in turn, and make each version together. */
-static void replicas_update_together(void **state)
+TEST(replicas_update_together)
 {
-    (void)state;
     for (uint32_t copies = 2; copies <= 3; copies++)
         for (uint32_t shared = 1; shared <= 2; shared++)
             for (uint32_t single = 0; single <= 2; single += 2) {
@@ -447,9 +441,8 @@ static void replicas_update_together(void **state)
             }
 }
 
-static void copies_in_two_pipes_update_together(void **state)
+TEST(copies_in_two_pipes_update_together)
 {
-    (void)state;
     for (uint32_t ranks = 2; ranks <= 4; ranks += 2)
         compare_text("schedule both; ranks P = 4; microbatches M = 8;\n"
                      "pipe a: P stages, stage s on s, M/2 microbatches;\n"
@@ -469,12 +462,4 @@ static void copies_in_two_pipes_update_together(void **state)
                      models[ranks / 2 % 2], clips[ranks / 2 % 2]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pipedream_is_weight_stashing),        cmocka_unit_test(pipedream_2bw_is_double_buffering),
-        cmocka_unit_test(a_pipe_names_vertical_sync),          cmocka_unit_test(replicas_update_together),
-        cmocka_unit_test(copies_in_two_pipes_update_together),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("versions", NULL, NULL); }

@@ -1,10 +1,7 @@
 /* The toy host (toy.h) trains with seven synchronous schedules. Its losses equal, up to rounding, those of running the
    layers one after the other. */
 #include "tests/executor/toy.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "tests/test.h"
 
 /* Runs the layers one after the other, microbatch after microbatch. */
 static void train_in_sequence(Toy *toy, uint32_t count)
@@ -36,7 +33,7 @@ static void train_in_sequence(Toy *toy, uint32_t count)
     }
 }
 
-static void test_schedules(void **state)
+TEST(test_schedules)
 {
     static const char *const names[] = {"gpipe", "1f1b", "zb-h1", "interleaved-1f1b", "zb-v", "dualpipe", "chimera"};
     (void)state;
@@ -73,8 +70,4 @@ static void test_schedules(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_schedules)};
-    return cmocka_run_group_tests_name("toy", tests, NULL, NULL);
-}
+int main(void) { return test_program("toy", NULL, NULL); }

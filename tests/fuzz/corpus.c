@@ -1,11 +1,8 @@
 /* Runs a fuzz target without libFuzzer: on every named file, and on changed copies of each, which are the same in every
    run. Link it with one target. Usage: PROGRAM FILE... */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/test.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -13,14 +13,9 @@
    REBASE=1 writes what really came instead (make rebase); read the difference before you commit it. */
 
 #include "tests/limit/limit.h"
+#include "tests/test.h"
 
-#include <glob.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,23 +168,8 @@ static void golden(void **state)
 /* golden [PATTERN]: runs the golden tests whose paths match, such as tests/docs/[a-m]*.test; without a pattern, all. */
 int main(int argc, char **argv)
 {
-    const char *pattern = argc > 1 ? argv[1] : "tests/*/*.test";
-    glob_t found;
     /* what the caller's terminal and locale would change */
     unsetenv("COLUMNS");
     setenv("LC_ALL", "C.UTF-8", 1);
-    if (glob(pattern, 0, NULL, &found) != 0) {
-        fprintf(stderr, "no %s here: run from the top folder\n", pattern);
-        return 1;
-    }
-    struct CMUnitTest *tests = calloc(found.gl_pathc, sizeof *tests);
-    if (!tests)
-        return 1;
-    for (size_t i = 0; i < found.gl_pathc; i++)
-        tests[i] =
-            (struct CMUnitTest){.name = found.gl_pathv[i], .test_func = golden, .initial_state = found.gl_pathv[i]};
-    const int failures = _cmocka_run_group_tests("golden", tests, found.gl_pathc, NULL, NULL);
-    free(tests);
-    globfree(&found);
-    return failures != 0;
+    return test_each_file("golden", argc > 1 ? argv[1] : "tests/*/*.test", golden, NULL, NULL);
 }

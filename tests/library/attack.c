@@ -373,9 +373,8 @@ static void refuse_each(Call *use)
         run_with_failure(use, at);
 }
 
-static void memory_may_run_out_in_every_call(void **state)
+TEST(memory_may_run_out_in_every_call)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof all_calls / sizeof *all_calls; i++)
         for (int mode = 0; mode < 2; mode++) {
             forever = mode == 1;
@@ -406,7 +405,7 @@ static Refusal refused_by(const char *call_text, dps_status status, const dps *d
 #define WORDLESS(call) refused_by(#call, call, NULL, NULL)
 
 /* Every pointer that a function needs is NULL once. */
-static void null_is_refused(void **state)
+TEST(null_is_refused)
 {
     dps *const d = *state;
     const char *const holes[] = {costs[0], NULL};
@@ -541,7 +540,7 @@ static void null_is_refused(void **state)
 }
 
 /* Numbers that make no sense, and functions of the host of which one is missing. */
-static void nonsense_is_refused(void **state)
+TEST(nonsense_is_refused)
 {
     dps *const d = *state;
     static const double loads[] = {1, 2}, negative[] = {1, -1}, nan_load[] = {NAN, 1};
@@ -618,9 +617,8 @@ static int call_again(void *user, const dps_progress *progress)
     return nested->calls >= 3;
 }
 
-static void a_call_within_a_call_is_refused(void **state)
+TEST(a_call_within_a_call_is_refused)
 {
-    (void)state;
     Nested nested = {.calls = 0};
     const dps_host own = {.size = sizeof own, .user = &nested};
     const dps_options told = {.size = sizeof told, .ranks = 8, .microbatches = 32, .progress = call_again};
@@ -644,7 +642,7 @@ static void *use_shared(void *d)
 }
 
 /* Threads that use one session at once: each call is made or refused. */
-static void overlapping_calls_are_refused(void **state)
+TEST(overlapping_calls_are_refused)
 {
     pthread_t threads[4];
     size_t good = 0;
@@ -674,7 +672,7 @@ static void *gather(void *user)
 }
 
 /* Ranks that gather different numbers of bytes all fail. */
-static void gathers_of_different_sizes_fail(void **state)
+TEST(gathers_of_different_sizes_fail)
 {
     dps *const d = *state;
     void *messages[100] = {0};
@@ -698,15 +696,4 @@ static void gathers_of_different_sizes_fail(void **state)
     dps_threads_free(threads);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_may_run_out_in_every_call),
-        cmocka_unit_test(null_is_refused),
-        cmocka_unit_test(nonsense_is_refused),
-        cmocka_unit_test(a_call_within_a_call_is_refused),
-        cmocka_unit_test(overlapping_calls_are_refused),
-        cmocka_unit_test(gathers_of_different_sizes_fail),
-    };
-    return cmocka_run_group_tests_name("attack", tests, begin, end);
-}
+int main(void) { return test_program("attack", begin, end); }

@@ -22,9 +22,8 @@ static char *rendered(dps *d, const dps_prediction *prediction, dps_format forma
 
 /* --- what is in a program --- */
 
-static void a_program_says_what_is_in_it(void **state)
+TEST(a_program_says_what_is_in_it)
 {
-    (void)state;
     dps *d = dps_new(NULL);
     dps_program *program = compiled(d, DUALPIPE, 4, 8);
     dps_program_info info = {.size = sizeof info};
@@ -101,9 +100,8 @@ static void read_rank(const dps_program *program, uint32_t rank, uint32_t passes
     assert_int_equal(dps_instruction_text(program, rank, info.instructions, NULL, 0), -1);
 }
 
-static void instructions_have_their_operands_by_name(void **state)
+TEST(instructions_have_their_operands_by_name)
 {
-    (void)state;
     dps *d = dps_new(NULL);
     dps_program *program = compiled(d, DUALPIPE, 4, 8);
     uint32_t passes[DPS_END + 1] = {0};
@@ -132,9 +130,8 @@ static void instructions_have_their_operands_by_name(void **state)
 
 /* --- mistakes --- */
 
-static void a_mistake_is_data_and_text(void **state)
+TEST(a_mistake_is_data_and_text)
 {
-    (void)state;
     static const char text[] = "schedule s\nranks P = 2\nmicrobatches M = 2\n\npipe p:\n  stage s on rank q\n";
     dps *d = dps_new(NULL);
     dps_program *program = (dps_program *)d;
@@ -156,9 +153,8 @@ static void a_mistake_is_data_and_text(void **state)
     dps_free(d);
 }
 
-static void help_belongs_to_its_error(void **state)
+TEST(help_belongs_to_its_error)
 {
-    (void)state;
     dps *d = dps_new(NULL);
     dps_program *program;
     const dps_options options = {.size = sizeof options, .ranks = 3, .microbatches = 8};
@@ -171,9 +167,8 @@ static void help_belongs_to_its_error(void **state)
     dps_free(d);
 }
 
-static void wrong_arguments_are_refused_with_words(void **state)
+TEST(wrong_arguments_are_refused_with_words)
 {
-    (void)state;
     static const dps_parameter unknown = {"chunkz", 2};
     static const char *const costs[] = {"F=1", "G=2"}, *const standard_input[] = {"@-"}, *const part[] = {"qkv.F=1"};
     const dps_options wrong[] = {
@@ -206,9 +201,8 @@ static void wrong_arguments_are_refused_with_words(void **state)
 
 /* --- versions of the header --- */
 
-static void structs_of_other_versions_are_taken(void **state)
+TEST(structs_of_other_versions_are_taken)
 {
-    (void)state;
     dps *d = dps_new(NULL);
     dps_program *program;
     struct {
@@ -251,9 +245,8 @@ static void same_text(dps *d, const dps_prediction *one, const dps_prediction *o
 }
 
 /* Texts and pictures of a program that was encoded and loaded equal those of the compiled one. */
-static void a_loaded_program_is_the_one_that_was_saved(void **state)
+TEST(a_loaded_program_is_the_one_that_was_saved)
 {
-    (void)state;
     static const char *const costs[] = {"F=3,I=2,W=1.5,comm=0.25,bytes=7,memory_I=2,memory_W=1"};
     static const dps_format formats[] = {DPS_CSV, DPS_COMMS, DPS_ASM, DPS_STATS, DPS_TEXT, DPS_TRACE};
     glob_t files;
@@ -292,9 +285,8 @@ static void a_loaded_program_is_the_one_that_was_saved(void **state)
     dps_free(d);
 }
 
-static void a_program_is_saved_to_a_file(void **state)
+TEST(a_program_is_saved_to_a_file)
 {
-    (void)state;
     char path[] = "/tmp/dps-client-XXXXXX";
     const int file = mkstemp(path);
     assert_true(file >= 0);
@@ -313,9 +305,8 @@ static void a_program_is_saved_to_a_file(void **state)
 
 /* --- times and pictures --- */
 
-static void times_follow_the_costs(void **state)
+TEST(times_follow_the_costs)
 {
-    (void)state;
     static const char *const costs[] = {"F=1,I=1,W=1", "unit=1e-3"};
     dps *d = dps_new(NULL);
     dps_program *program = compiled(d, "schedules/gpipe.dps", 4, 8);
@@ -341,9 +332,8 @@ static void times_follow_the_costs(void **state)
     dps_free(d);
 }
 
-static void pictures_are_text(void **state)
+TEST(pictures_are_text)
 {
-    (void)state;
     static const char *const begins[] = {"0F0",
                                          "0F0",
                                          "schedule dualpipe",
@@ -379,9 +369,8 @@ static void pictures_are_text(void **state)
 }
 
 /* The program that calls the library may have set a locale with decimal commas. */
-static void numbers_have_points_in_every_locale(void **state)
+TEST(numbers_have_points_in_every_locale)
 {
-    (void)state;
     static const char *const costs[] = {"F=1.5,I=1.25,W=1"};
     char folder[] = "/tmp/dps-locale-XXXXXX", command[200];
     assert_non_null(mkdtemp(folder));
@@ -428,9 +417,8 @@ static int stop_at_third(void *user, const dps_progress *progress)
     return host->told >= 3;
 }
 
-static void a_search_tells_and_can_be_stopped(void **state)
+TEST(a_search_tells_and_can_be_stopped)
 {
-    (void)state;
     Host host = {0};
     const dps_host functions = {.size = sizeof functions, .user = &host};
     const dps_options options = {.size = sizeof options, .ranks = 8, .microbatches = 32, .progress = stop_at_third};
@@ -466,9 +454,8 @@ static void *compile_and_draw(void *shared)
     return first;
 }
 
-static void threads_compile_at_the_same_time(void **state)
+TEST(threads_compile_at_the_same_time)
 {
-    (void)state;
     dps *d = dps_new(NULL);
     dps_program *program = compiled(d, DUALPIPE, 4, 8);
     dps_prediction *shared;
@@ -489,9 +476,8 @@ static void threads_compile_at_the_same_time(void **state)
 
 /* --- experts --- */
 
-static void experts_are_placed(void **state)
+TEST(experts_are_placed)
 {
-    (void)state;
     /* The example of DeepSeek's EPLB (README of the repository), with its result. */
     static const double loads[] = {90, 132, 40,  61, 104, 165, 39,  4,   73,  56, 183, 86,
                                    20, 107, 104, 64, 19,  197, 187, 157, 172, 86, 16,  27};
@@ -535,23 +521,4 @@ static void experts_are_placed(void **state)
     dps_free(d);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_program_says_what_is_in_it),
-        cmocka_unit_test(instructions_have_their_operands_by_name),
-        cmocka_unit_test(a_mistake_is_data_and_text),
-        cmocka_unit_test(help_belongs_to_its_error),
-        cmocka_unit_test(wrong_arguments_are_refused_with_words),
-        cmocka_unit_test(structs_of_other_versions_are_taken),
-        cmocka_unit_test(a_loaded_program_is_the_one_that_was_saved),
-        cmocka_unit_test(a_program_is_saved_to_a_file),
-        cmocka_unit_test(times_follow_the_costs),
-        cmocka_unit_test(pictures_are_text),
-        cmocka_unit_test(numbers_have_points_in_every_locale),
-        cmocka_unit_test(a_search_tells_and_can_be_stopped),
-        cmocka_unit_test(threads_compile_at_the_same_time),
-        cmocka_unit_test(experts_are_placed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("client", NULL, NULL); }

@@ -4,14 +4,10 @@
 /* For tests that use libdps as an outside program does: with dps.h and nothing else of the project. */
 
 #include "library/dps.h"
+#include "tests/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -77,9 +77,8 @@ static void compare(const char *launcher, const char *name, const char *path)
     dps_free(d);
 }
 
-static void threads_train_with_every_schedule(void **state)
+TEST(threads_train_with_every_schedule)
 {
-    (void)state;
     glob_t files;
     assert_true(build(getenv("CC") ? getenv("CC") : "gcc", "threads"));
     assert_int_equal(glob("schedules/*.dps", 0, NULL, &files), 0);
@@ -98,9 +97,8 @@ static void refuses(const char *arguments, const char *words)
     assert_string_equal(text, words);
 }
 
-static void threads_say_what_is_wrong(void **state)
+TEST(threads_say_what_is_wrong)
 {
-    (void)state;
     assert_true(build(getenv("CC") ? getenv("CC") : "gcc", "threads"));
     refuses("schedules/1f1b.dps", "arguments: SCHEDULE.dps RANKS MICROBATCHES\n");
     refuses("none.dps 4 8", "none.dps: No such file or directory\n");
@@ -108,9 +106,8 @@ static void threads_say_what_is_wrong(void **state)
     refuses("schedules/gpipe.dps 2 300", "CHUNKS or SLOTS is too small\n");
 }
 
-static void processes_train_with_messages_of_their_own(void **state)
+TEST(processes_train_with_messages_of_their_own)
 {
-    (void)state;
     static const char *const names[] = {"1f1b", "zb-h1", "interleaved-1f1b", "dualpipe"};
     const char *sanitize = getenv("SANITIZE");
     char launcher[320];
@@ -127,12 +124,4 @@ static void processes_train_with_messages_of_their_own(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_train_with_every_schedule),
-        cmocka_unit_test(threads_say_what_is_wrong),
-        cmocka_unit_test(processes_train_with_messages_of_their_own),
-    };
-    return cmocka_run_group_tests_name("example", tests, extract, clean);
-}
+int main(void) { return test_program("example", extract, clean); }

@@ -37,9 +37,8 @@ static bool fail_one(dps *d, dps_program *program, Way way, uint32_t failing, in
     return failed;
 }
 
-static void a_rank_that_fails_ends_all_others(void **state)
+TEST(a_rank_that_fails_ends_all_others)
 {
-    (void)state;
     static const char *const names[] = {"zb-v", "dualpipe", "pipedream"};
     dps *d = dps_new(NULL);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -132,9 +131,8 @@ static void fail_at_every_call(dps *d, const dps_program *program, uint32_t rank
     }
 }
 
-static void every_call_of_every_function_may_fail(void **state)
+TEST(every_call_of_every_function_may_fail)
 {
-    (void)state;
     glob_t files;
     uint32_t opcodes = 0;
     dps *d = dps_new(NULL);
@@ -179,9 +177,8 @@ static int nothing(void *user, const dps_instruction *instruction)
     return 0;
 }
 
-static void calls_in_the_wrong_order_are_refused(void **state)
+TEST(calls_in_the_wrong_order_are_refused)
 {
-    (void)state;
     dps *d = dps_new(NULL);
     dps_program *program = compiled(d, "schedules/1f1b.dps", 2, 4);
     dps_threads *threads;
@@ -211,9 +208,8 @@ static void calls_in_the_wrong_order_are_refused(void **state)
     dps_free(d);
 }
 
-static void ranks_join_the_threads_of_their_program_once(void **state)
+TEST(ranks_join_the_threads_of_their_program_once)
 {
-    (void)state;
     dps *d = dps_new(NULL);
     dps_program *two = compiled(d, "schedules/1f1b.dps", 2, 4), *four = compiled(d, "schedules/1f1b.dps", 4, 4);
     dps_threads *threads;
@@ -249,9 +245,8 @@ static void ranks_join_the_threads_of_their_program_once(void **state)
 
 /* A rank cannot join the threads that another rank has joined if its copy of a stage has another number or size of
    elements, or no gradient. */
-static void copies_of_a_stage_sum_the_same(void **state)
+TEST(copies_of_a_stage_sum_the_same)
 {
-    (void)state;
     dps *d = dps_new(NULL);
     dps_program *program = compiled(d, "schedules/dualpipe.dps", 2, 4);
     dps_threads *threads;
@@ -284,9 +279,8 @@ static void copies_of_a_stage_sum_the_same(void **state)
 }
 
 /* Only rank 1 runs. At the deadline its error names the rank that is missing. */
-static void a_missing_rank_is_named(void **state)
+TEST(a_missing_rank_is_named)
 {
-    (void)state;
     dps *d = dps_new(NULL);
     Thread thread;
     Run run = {.program = compiled(d, "schedules/1f1b.dps", RANKS, MICROBATCHES), .way = PUSH};
@@ -304,9 +298,8 @@ static void a_missing_rank_is_named(void **state)
 
 /* --- versions of the header --- */
 
-static void structs_of_other_versions_are_taken(void **state)
+TEST(structs_of_other_versions_are_taken)
 {
-    (void)state;
     dps *d = dps_new(NULL);
     dps_program *program = compiled(d, "schedules/1f1b.dps", 1, 4);
     dps_rank *rank;
@@ -343,16 +336,4 @@ static void structs_of_other_versions_are_taken(void **state)
     dps_free(d);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_that_fails_ends_all_others),
-        cmocka_unit_test(every_call_of_every_function_may_fail),
-        cmocka_unit_test(calls_in_the_wrong_order_are_refused),
-        cmocka_unit_test(ranks_join_the_threads_of_their_program_once),
-        cmocka_unit_test(copies_of_a_stage_sum_the_same),
-        cmocka_unit_test(a_missing_rank_is_named),
-        cmocka_unit_test(structs_of_other_versions_are_taken),
-    };
-    return cmocka_run_group_tests_name("hostile", tests, NULL, NULL);
-}
+int main(void) { return test_program("hostile", NULL, NULL); }

@@ -181,9 +181,8 @@ static void train(dps *d, const dps_program *program, int post_early)
     run_close(run);
 }
 
-static void every_schedule_trains(void **state)
+TEST(every_schedule_trains)
 {
-    (void)state;
     glob_t files;
     assert_int_equal(glob("schedules/*.dps", 0, NULL, &files), 0);
     dps *d = dps_new(NULL);
@@ -199,9 +198,8 @@ static void every_schedule_trains(void **state)
 
 /* The actions are the instructions of the program, in its order; with messages posted early, the same instructions in
    another order. */
-static void actions_are_the_instructions_of_the_program(void **state)
+TEST(actions_are_the_instructions_of_the_program)
 {
-    (void)state;
     dps *d = dps_new(NULL);
     dps_program *program = compiled(d, "schedules/dualpipe.dps", RANKS, MICROBATCHES);
     for (int post_early = 0; post_early < 2; post_early++) {
@@ -238,9 +236,8 @@ static void actions_are_the_instructions_of_the_program(void **state)
 }
 
 /* The forward half computes the loss, and changes no weights. */
-static void the_forward_half_evaluates(void **state)
+TEST(the_forward_half_evaluates)
 {
-    (void)state;
     dps *d = dps_new(NULL);
     dps_program *program = compiled(d, "schedules/zb-v.dps", RANKS, MICROBATCHES), *forward, *again;
     assert_int_equal(dps_forward_half(d, program, &forward), DPS_OK);
@@ -279,9 +276,8 @@ static void the_forward_half_evaluates(void **state)
     dps_free(d);
 }
 
-static void calls_in_the_wrong_order_are_refused(void **state)
+TEST(calls_in_the_wrong_order_are_refused)
 {
-    (void)state;
     dps *d = dps_new(NULL);
     dps_program *program = compiled(d, "schedules/1f1b.dps", 2, 4);
     dps_rank *rank;
@@ -306,9 +302,8 @@ static void calls_in_the_wrong_order_are_refused(void **state)
     dps_free(d);
 }
 
-static void a_failure_names_its_instruction(void **state)
+TEST(a_failure_names_its_instruction)
 {
-    (void)state;
     dps *d = dps_new(NULL);
     dps_program *program = compiled(d, "schedules/1f1b.dps", 2, 4);
     dps_rank *rank;
@@ -335,9 +330,8 @@ static void a_failure_names_its_instruction(void **state)
     dps_free(d);
 }
 
-static void a_program_for_another_number_of_ranks_is_refused(void **state)
+TEST(a_program_for_another_number_of_ranks_is_refused)
 {
-    (void)state;
     dps *d = dps_new(NULL);
     dps_program *program = compiled(d, "schedules/1f1b.dps", 4, 8);
     dps_rank *rank;
@@ -357,15 +351,4 @@ static void a_program_for_another_number_of_ranks_is_refused(void **state)
     dps_free(d);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_schedule_trains),
-        cmocka_unit_test(actions_are_the_instructions_of_the_program),
-        cmocka_unit_test(the_forward_half_evaluates),
-        cmocka_unit_test(calls_in_the_wrong_order_are_refused),
-        cmocka_unit_test(a_failure_names_its_instruction),
-        cmocka_unit_test(a_program_for_another_number_of_ranks_is_refused),
-    };
-    return cmocka_run_group_tests_name("pull", tests, NULL, NULL);
-}
+int main(void) { return test_program("pull", NULL, NULL); }

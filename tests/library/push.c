@@ -20,9 +20,8 @@ static void compare_to_sequence(const Thread *threads, const dps_program_info *i
     }
 }
 
-static void every_schedule_trains_in_every_way(void **state)
+TEST(every_schedule_trains_in_every_way)
 {
-    (void)state;
     glob_t files;
     int pairs = 0;
     assert_int_equal(glob("schedules/*.dps", 0, NULL, &files), 0);
@@ -60,9 +59,8 @@ static void every_schedule_trains_in_every_way(void **state)
     dps_free(d);
 }
 
-static void needed_functions_are_asked_for(void **state)
+TEST(needed_functions_are_asked_for)
 {
-    (void)state;
     dps *d = dps_new(NULL);
     dps_program *program = compiled(d, "schedules/zb-h1.dps", 2, 4), *forward;
     dps_rank *rank;
@@ -94,11 +92,4 @@ static void needed_functions_are_asked_for(void **state)
     dps_free(d);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_schedule_trains_in_every_way),
-        cmocka_unit_test(needed_functions_are_asked_for),
-    };
-    return cmocka_run_group_tests_name("push", tests, NULL, NULL);
-}
+int main(void) { return test_program("push", NULL, NULL); }

@@ -81,9 +81,8 @@ static void filled_to_its_size(dps_status (*fill)(void *), size_t size, size_t u
         assert_int_equal(fill(guarded(WORD, &given, sizeof given)), DPS_BAD_USAGE);
 }
 
-static void structs_are_filled_to_their_size(void **state)
+TEST(structs_are_filled_to_their_size)
 {
-    (void)state;
 #define FILL(name, type, last) filled_to_its_size(name, sizeof(type), offsetof(type, last) + sizeof((type *)0)->last)
     FILL(program_info, dps_program_info, is_asynchronous);
     FILL(rank_info, dps_rank_info, messages_received);
@@ -177,9 +176,8 @@ static void read_to_its_size(dps_status (*use)(const void *), const void *whole,
     assert_int_equal(use(guarded(longer, padded, longer)), DPS_BAD_USAGE);
 }
 
-static void structs_are_read_to_their_size(void **state)
+TEST(structs_are_read_to_their_size)
 {
-    (void)state;
 #define READ(name, ...) \
     read_to_its_size(name, &(dps_##name){.size = sizeof(dps_##name), __VA_ARGS__}, sizeof(dps_##name))
     READ(host, .allocate = give, .release = take);
@@ -194,11 +192,4 @@ static void structs_are_read_to_their_size(void **state)
     read_to_its_size(placement, &good_placement, sizeof good_placement);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(structs_are_filled_to_their_size),
-        cmocka_unit_test(structs_are_read_to_their_size),
-    };
-    return cmocka_run_group_tests_name("sizes", tests, begin, end);
-}
+int main(void) { return test_program("sizes", begin, end); }

@@ -3,9 +3,8 @@
 #include "tests/library/client.h"
 
 /* Chimera has two copies of each stage, so with 2 replicas of the pipeline 4 copies sum the gradients of a stage. */
-static void replicas_sum_gradients(void **state)
+TEST(replicas_sum_gradients)
 {
-    (void)state;
     static const char *const paths[] = {"schedules/chimera.dps"}, *const costs[] = {"F=1,gradients=8,bandwidth=1"};
     dps_options options = {
         .size = sizeof options, .ranks = 2, .microbatches = 4, .costs = costs, .cost_count = 1, .replicas = 2};
@@ -25,9 +24,8 @@ static void replicas_sum_gradients(void **state)
     dps_free(d);
 }
 
-static void schedules_are_compared(void **state)
+TEST(schedules_are_compared)
 {
-    (void)state;
     static const char *const right[] = {"schedules/gpipe.dps", "schedules/zb1p.dps"};
     static const char *const wrong[] = {"schedules/gpipe.dps", "README.md"};
     const dps_options sizes = {.size = sizeof sizes, .ranks = 2, .microbatches = 4};
@@ -51,11 +49,4 @@ static void schedules_are_compared(void **state)
     dps_free(d);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schedules_are_compared),
-        cmocka_unit_test(replicas_sum_gradients),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("studies", NULL, NULL); }

@@ -3,12 +3,8 @@
 
 #include "study/measured/json_read.h"
 #include "study/measured/kineto_profile.h"
+#include "tests/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,9 +58,8 @@ static size_t read_tokens(const char *path, char *texts, size_t size, Error *err
     return count;
 }
 
-static void json_gives_its_tokens(void **state)
+TEST(json_gives_its_tokens)
 {
-    (void)state;
     char texts[400] = "";
     Error error;
     Made made = make_text(" {\"a\\n\\u00e9\\\"\": [1, -2.5e3 , true,null, NaN],\n \"b\":{}, \"c\" : [] }\n");
@@ -74,9 +69,8 @@ static void json_gives_its_tokens(void **state)
     unlink(made.path);
 }
 
-static void json_says_what_is_wrong(void **state)
+TEST(json_says_what_is_wrong)
 {
-    (void)state;
     static const struct {
         const char *text, *place, *fault;
     } wrong[] = {
@@ -116,9 +110,8 @@ static void json_says_what_is_wrong(void **state)
 }
 
 /* Chrome's trace format allows an array without its ]. */
-static void json_reads_an_open_array(void **state)
+TEST(json_reads_an_open_array)
 {
-    (void)state;
     static const char *const texts[] = {"[{\"a\": 1}", "[{\"a\": 1},\n", "[{\"a\": 1}]"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char tokens[100] = "";
@@ -133,9 +126,8 @@ static void json_reads_an_open_array(void **state)
 
 /* Strings of 2 to 401 characters, some of which cross the end of the reader's window, and one that is longer than the
    window. The file is once plain and once compressed. */
-static void json_reads_across_its_window(void **state)
+TEST(json_reads_across_its_window)
 {
-    (void)state;
     enum { STRINGS = 3000, LONG = 700000 };
     for (int compressed = 0; compressed < 2; compressed++) {
         Arena arena = {0};
@@ -173,9 +165,8 @@ static void json_reads_across_its_window(void **state)
 
 /* --- maps --- */
 
-static void patterns_match(void **state)
+TEST(patterns_match)
 {
-    (void)state;
     MapNumbers numbers;
     assert_true(kineto_map_matches("attn(F)", "attn(F)", NULL));
     assert_false(kineto_map_matches("attn(F)", "attn(F) ", NULL));
@@ -270,9 +261,8 @@ static void expect_span(const Profiled *profiled, uint32_t number, unsigned comp
 
 /* A launch belongs to the innermost annotation around it on its own thread. If there is none, as on autograd's thread,
    it belongs to the innermost annotation around it on another thread. */
-static void launches_belong_to_annotations_on_any_thread(void **state)
+TEST(launches_belong_to_annotations_on_any_thread)
 {
-    (void)state;
     Made made;
     Profiled profiled;
     begin_trace(&made);
@@ -302,9 +292,8 @@ static void launches_belong_to_annotations_on_any_thread(void **state)
 }
 
 /* One process with two GPUs: each has its own layers and times. */
-static void devices_are_apart(void **state)
+TEST(devices_are_apart)
 {
-    (void)state;
     Made made;
     Profiled profiled;
     begin_trace(&made);
@@ -343,9 +332,8 @@ static void devices_are_apart(void **state)
 
 /* Without annotations a component begins with a kernel that the map names as its first (`.first`), but only if the
    component comes next in the order of the map. */
-static void cycles_tell_components(void **state)
+TEST(cycles_tell_components)
 {
-    (void)state;
     static const char map[] = "attention.F.first = norm\nmlp.F.first = norm\nattention.B.first = grad*\n"
                               "dispatch.F.first = notify\ncombine.F.first = notify\ncomm.stream = 9\n";
     Made made;
@@ -374,9 +362,8 @@ static void cycles_tell_components(void **state)
 
 /* A map may name the kernels of a component (`.kernel`). Consecutive kernels of one component are then one span, even
    with a foreign kernel between them. Annotations take precedence over these names. */
-static void names_tell_components(void **state)
+TEST(names_tell_components)
 {
-    (void)state;
     Made made;
     Profiled profiled;
     begin_trace(&made);
@@ -400,9 +387,8 @@ static void names_tell_components(void **state)
 }
 
 /* If F&Bs are annotated, kernels launched outside of these annotations do not count. */
-static void pairs_limit_what_counts(void **state)
+TEST(pairs_limit_what_counts)
 {
-    (void)state;
     Made made;
     Profiled profiled;
     begin_trace(&made);
@@ -424,9 +410,8 @@ static void pairs_limit_what_counts(void **state)
 }
 
 /* An event with a missing or wrong field is skipped, or the field is replaced, without an error. */
-static void missing_fields_do_no_harm(void **state)
+TEST(missing_fields_do_no_harm)
 {
-    (void)state;
     static const char *const events[] = {
         "{}",
         "7",
@@ -473,9 +458,8 @@ static long peak_kilobytes(void)
 
 /* Most events of a trace are calls of operators, which the reader does not keep. KINETO_MB=1000 makes the trace as
    large as real ones. */
-static void a_large_trace_takes_little_memory(void **state)
+TEST(a_large_trace_takes_little_memory)
 {
-    (void)state;
     const char *wanted = getenv("KINETO_MB");
     const long megabytes = wanted ? atol(wanted) : 40;
     Made made;
@@ -508,21 +492,4 @@ static void a_large_trace_takes_little_memory(void **state)
     unlink(made.path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_gives_its_tokens),
-        cmocka_unit_test(json_says_what_is_wrong),
-        cmocka_unit_test(json_reads_an_open_array),
-        cmocka_unit_test(json_reads_across_its_window),
-        cmocka_unit_test(patterns_match),
-        cmocka_unit_test(launches_belong_to_annotations_on_any_thread),
-        cmocka_unit_test(devices_are_apart),
-        cmocka_unit_test(cycles_tell_components),
-        cmocka_unit_test(names_tell_components),
-        cmocka_unit_test(pairs_limit_what_counts),
-        cmocka_unit_test(missing_fields_do_no_harm),
-        cmocka_unit_test(a_large_trace_takes_little_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("kineto", NULL, NULL); }

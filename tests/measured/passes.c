@@ -2,12 +2,8 @@
    the passes that dpc reads have these times, or a note says what is missing. */
 
 #include "study/measured/kineto_passes.h"
+#include "tests/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -154,9 +150,8 @@ static void expect_times(const Trace *trace, uint32_t step, Arena *arena)
 
 static const char real[] = "\"baseTimeNanoseconds\":1730000000000000000";
 
-static void clocks_of_all_kinds_are_read(void **state)
+TEST(clocks_of_all_kinds_are_read)
 {
-    (void)state;
     static const char later[] = "\"baseTimeNanoseconds\":1730000000000500000",
                       text[] = "\"baseTimeNanoseconds\":\"1730000000000500000\"";
     static const struct {
@@ -197,9 +192,8 @@ static void clocks_of_all_kinds_are_read(void **state)
     }
 }
 
-static void what_is_missing_is_said(void **state)
+TEST(what_is_missing_is_said)
 {
-    (void)state;
     static const struct {
         Fault fault;
         int64_t shift;
@@ -238,9 +232,8 @@ static void what_is_missing_is_said(void **state)
     }
 }
 
-static void a_wrong_base_is_refused(void **state)
+TEST(a_wrong_base_is_refused)
 {
-    (void)state;
     static const char *const wrong[] = {"-5", "1.5", "99999999999999999999", "\"yesterday\""};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         Arena arena = {0};
@@ -255,12 +248,4 @@ static void a_wrong_base_is_refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clocks_of_all_kinds_are_read),
-        cmocka_unit_test(what_is_missing_is_said),
-        cmocka_unit_test(a_wrong_base_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("passes", NULL, NULL); }

@@ -107,17 +107,15 @@ static void check_device(const char *device)
     close_model(&model);
 }
 
-static void bias_moves_towards_equal_loads(void **state)
+TEST(bias_moves_towards_equal_loads)
 {
-    (void)state;
     check_device("oracle");
     check_device("cpu");
 }
 
 /* A stage whose layers have no experts has no tallies. */
-static void dense_stages_have_no_tallies(void **state)
+TEST(dense_stages_have_no_tallies)
 {
-    (void)state;
     static const char *const none[] = {NULL};
     const ModelConfig config = config_of("gpt", none, 1);
     Device *device;
@@ -133,9 +131,8 @@ static void dense_stages_have_no_tallies(void **state)
 
 /* All tokens go to the expert with the largest bias. The other experts get no tokens and gradients of 0, and all
    numbers are finite. */
-static void all_tokens_may_go_to_one_expert(void **state)
+TEST(all_tokens_may_go_to_one_expert)
 {
-    (void)state;
     static const char *const settings[] = {"hidden=8",  "heads=2",  "sequence=6",          "microbatch_size=2",
                                            "experts=4", "layers=1", "experts_per_token=1", NULL};
     const ModelConfig config = config_of("moe", settings, 1);
@@ -164,12 +161,4 @@ static void all_tokens_may_go_to_one_expert(void **state)
     close_model(&model);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bias_moves_towards_equal_loads),
-        cmocka_unit_test(dense_stages_have_no_tallies),
-        cmocka_unit_test(all_tokens_may_go_to_one_expert),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("balance", NULL, NULL); }

@@ -34,9 +34,8 @@ static void write_bytes(size_t count)
     fclose(file);
 }
 
-static void test_microbatches(void **state)
+TEST(test_microbatches)
 {
-    (void)state;
     const ModelConfig config = config_of("gpt", settings, 1);
     Dataset *data, *again;
     write_bytes(200);
@@ -71,9 +70,8 @@ static void test_microbatches(void **state)
 
 /* Each held-out window is in exactly one microbatch. Microbatches are full while enough windows are left. The last ones
    may hold fewer windows, a number that divides the microbatch size. */
-static void test_held_out_windows(void **state)
+TEST(test_held_out_windows)
 {
-    (void)state;
     for (uint32_t size = 1; size <= 12; size++)
         for (uint64_t windows = 1; windows <= 40; windows++) {
             uint64_t next = 0, number = 0;
@@ -88,9 +86,8 @@ static void test_held_out_windows(void **state)
     assert_int_equal(held_out_windows(0, 4, 0).count, 0);
 }
 
-static void test_held_out(void **state)
+TEST(test_held_out)
 {
-    (void)state;
     const ModelConfig config = config_of("gpt", settings, 1);
     static const Windows asked[] = {{0, 1}, {1, 1}, {0, 3}, {2, 1}, {5, 0}};
     Dataset *data;
@@ -112,9 +109,8 @@ static void test_held_out(void **state)
     dataset_close(data);
 }
 
-static void test_shortest_file(void **state)
+TEST(test_shortest_file)
 {
-    (void)state;
     const ModelConfig config = config_of("gpt", settings, 1);
     Dataset *data = NULL;
     Error failure;
@@ -139,9 +135,8 @@ static void test_shortest_file(void **state)
     assert_non_null(strstr(failure.text, "/no/such/text"));
 }
 
-static void test_entropy(void **state)
+TEST(test_entropy)
 {
-    (void)state;
     const ModelConfig config = config_of("gpt", settings, 1);
     Dataset *data;
     FILE *file = fopen(path, "wb");
@@ -157,9 +152,8 @@ static void test_entropy(void **state)
     dataset_close(data);
 }
 
-static void test_noise(void **state)
+TEST(test_noise)
 {
-    (void)state;
     enum { COUNT = TOKENS * 4 };
     ModelConfig config = config_of("mlp", settings, 1);
     Dataset *data;
@@ -185,11 +179,4 @@ static void test_noise(void **state)
     assert_int_equal(dataset_open(&config, path, &data, &failure), STATUS_BAD_USAGE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_microbatches),  cmocka_unit_test(test_held_out_windows), cmocka_unit_test(test_held_out),
-        cmocka_unit_test(test_shortest_file), cmocka_unit_test(test_entropy),          cmocka_unit_test(test_noise),
-    };
-    return cmocka_run_group_tests(tests, name_file, remove_file);
-}
+int main(void) { return test_program("data", name_file, remove_file); }

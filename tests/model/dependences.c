@@ -231,29 +231,16 @@ static void check_model(const char *model)
     device_close(device);
 }
 
-static void dependences_of_a_gpt(void **state)
-{
-    (void)state;
-    check_model("gpt");
-}
+TEST(dependences_of_a_gpt) { check_model("gpt"); }
 
-static void dependences_of_a_moe(void **state)
-{
-    (void)state;
-    check_model("moe");
-}
+TEST(dependences_of_a_moe) { check_model("moe"); }
 
-static void dependences_of_an_mlp(void **state)
-{
-    (void)state;
-    check_model("mlp");
-}
+TEST(dependences_of_an_mlp) { check_model("mlp"); }
 
 /* Operations that add to the same sum keep the order of the list. Two reads of the same memory do not depend on each
    other. */
-static void additions_keep_their_order(void **state)
+TEST(additions_keep_their_order)
 {
-    (void)state;
     const Address x = {1, 0}, dy = {2, 0}, dw = {3, 0}, beside = {3, 64}, bias = {4, 0};
     OpList list = {0};
     APPEND(&list, linear_backward_weight, NULL, x, dy, dw, bias);
@@ -287,9 +274,8 @@ static bool must_keep_order(const Op *one, const Op *other)
 
 /* Random lists with a few addresses: every two operations that must keep their order depend on each other, directly or
    through others; every stored dependence is between two such operations; and none follows from others. */
-static void dependences_of_random_lists(void **state)
+TEST(dependences_of_random_lists)
 {
-    (void)state;
     enum { LISTS = 400, OPS = 40, ADDRESSES = 3 };
     int derived = 0;
     for (uint64_t seed = 0; seed < LISTS; seed++) {
@@ -332,9 +318,8 @@ static void dependences_of_random_lists(void **state)
 /* A list of many layers. Each reads the result of the previous layer and, as residual, the result of an earlier one.
    All layers share their weights, and the last operation computes the gradient of the weights. Deriving the dependences
    takes a few steps per operation. */
-static void a_list_may_be_long(void **state)
+TEST(a_list_may_be_long)
 {
-    (void)state;
     enum { LONG = 65535, BACK = 8, STEPS = 16 };
     const Address w = {2, 0}, bias = {2, 64};
     OpList list = {0};
@@ -352,12 +337,4 @@ static void a_list_may_be_long(void **state)
     op_list_free(&list);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dependences_of_a_gpt),        cmocka_unit_test(dependences_of_an_mlp),
-        cmocka_unit_test(dependences_of_a_moe),        cmocka_unit_test(additions_keep_their_order),
-        cmocka_unit_test(dependences_of_random_lists), cmocka_unit_test(a_list_may_be_long),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("dependences", NULL, NULL); }

@@ -308,9 +308,8 @@ static void check(const char *device, const Subject *given, int count)
 #define SETTINGS(...) \
     (const char *const[]) { "hidden=12", "heads=2", "expert_hidden=5", "layers=6", __VA_ARGS__, NULL }
 
-static void one_stage_and_a_group_give_the_same_bits(void **state)
+TEST(one_stage_and_a_group_give_the_same_bits)
 {
-    (void)state;
     const Subject subjects[] = {
         {.name = "a usual choice", .settings = SETTINGS("sequence=24", "microbatch_size=2")},
         {.name = "all tokens to one expert", .settings = SETTINGS("experts_per_token=1"), .bias_of_first = 100},
@@ -356,9 +355,8 @@ static void place(const Subject *subject, Member *members, const Holder *all, co
 /* The F of a group whose experts have copies gives the same bits as the stage with all experts, first with the initial
    placement and then with another one. The oracle computes each row by itself, so its results do not depend on which
    rows share a product. */
-static void copies_compute_the_same(void **state)
+TEST(copies_compute_the_same)
 {
-    (void)state;
     static const uint32_t placement[] = {7, 6, 5, 4, 3, 2, 1, 0, 0, 0, 5, 0};
     for (int count = 2; count <= MEMBERS_MOST; count *= 2) {
         const Subject subject = {.device = "oracle",
@@ -388,9 +386,8 @@ static void copies_compute_the_same(void **state)
 
 /* An F&B whose all-to-alls are in flight while the other half computes gives the same bits as its halves one after the
    other. */
-static void overlapped_is_in_turn_to_the_bit(void **state)
+TEST(overlapped_is_in_turn_to_the_bit)
 {
-    (void)state;
     for (int count = 2; count <= MEMBERS_MOST; count *= 2) {
         Member members[2][MEMBERS_MOST];
         Subject subjects[2];
@@ -418,9 +415,8 @@ static void overlapped_is_in_turn_to_the_bit(void **state)
 }
 
 /* Operations that compute come between the post and the wait of every all-to-all of rows in the merged list. */
-static void waits_come_late(void **state)
+TEST(waits_come_late)
 {
-    (void)state;
     Subject subject = {.device = "cpu", .settings = SETTINGS("sequence=8"), .members = 2, .pair = true, .merged = true};
     Member members[MEMBERS_MOST];
     open_members(&subject, members);
@@ -488,17 +484,15 @@ static void check_both_forwards(const Recipe *recipe)
         close_members(&subjects[merged], members[merged]);
 }
 
-static void both_forwards_communicate_at_once(void **state)
+TEST(both_forwards_communicate_at_once)
 {
-    (void)state;
     check_both_forwards(&one_layer_at_once);
     check_both_forwards(&prefill);
 }
 
 /* The rows are copied while the counts of rows are in flight. */
-static void work_comes_between_the_counts_and_the_rows(void **state)
+TEST(work_comes_between_the_counts_and_the_rows)
 {
-    (void)state;
     const Subject subject = {.device = "cpu", .settings = SETTINGS("sequence=8"), .members = 2};
     Member members[MEMBERS_MOST];
     open_members(&subject, members);
@@ -516,9 +510,8 @@ static void work_comes_between_the_counts_and_the_rows(void **state)
 }
 
 /* One expert gets all rows of both members, but there is room for only half of these. */
-static void too_many_rows_are_refused(void **state)
+TEST(too_many_rows_are_refused)
 {
-    (void)state;
     const Subject subject = {.device = "cpu",
                              .name = "too many rows",
                              .settings = SETTINGS("experts_per_token=1", "sequence=8", "microbatch_size=1"),
@@ -538,16 +531,4 @@ static void too_many_rows_are_refused(void **state)
     close_members(&subject, members);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_stage_and_a_group_give_the_same_bits),
-        cmocka_unit_test(copies_compute_the_same),
-        cmocka_unit_test(overlapped_is_in_turn_to_the_bit),
-        cmocka_unit_test(waits_come_late),
-        cmocka_unit_test(both_forwards_communicate_at_once),
-        cmocka_unit_test(work_comes_between_the_counts_and_the_rows),
-        cmocka_unit_test(too_many_rows_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("expert_group", NULL, NULL); }

@@ -161,25 +161,22 @@ static void check_stage(const ModelConfig *config, const char *name, uint32_t nu
 static const char *const small_gpt[] = {"hidden=6", "heads=2", "sequence=3", "microbatch_size=2", NULL};
 static const char *const small_mlp[] = {"hidden=5", "sequence=3", "microbatch_size=2", NULL};
 
-static void test_gpt_stages(void **state)
+TEST(test_gpt_stages)
 {
-    (void)state;
     const ModelConfig config = config_of("gpt", small_gpt, 3);
     check_stage(&config, "first stage of gpt", 0, 3);
     check_stage(&config, "inner stage of gpt", 1, 3);
     check_stage(&config, "last stage of gpt", 2, 3);
 }
 
-static void test_whole_gpt(void **state)
+TEST(test_whole_gpt)
 {
-    (void)state;
     ModelConfig config = config_of("gpt", small_gpt, 2);
     check_stage(&config, "gpt on one rank", 0, 1);
 }
 
-static void test_mlp_stages(void **state)
+TEST(test_mlp_stages)
 {
-    (void)state;
     ModelConfig config = config_of("mlp", small_mlp, 4);
     check_stage(&config, "first stage of mlp", 0, 2);
     check_stage(&config, "last stage of mlp", 1, 2);
@@ -187,9 +184,8 @@ static void test_mlp_stages(void **state)
 }
 
 /* Layers with experts: the routers sigmoid and softmax, groups of experts, dense layers among them, and edge cases. */
-static void test_moe_stages(void **state)
+TEST(test_moe_stages)
 {
-    (void)state;
     static const char *const settings[][8] = {
         {"experts=8", "experts_per_token=3", "expert_groups=4", "groups_per_token=2", "gate_factor=2.5"},
         {"experts=5", "experts_per_token=2", "router=softmax"},
@@ -264,9 +260,8 @@ static void check_component(const ComponentKind *kind, const char *model, const 
     stage_close(stage);
 }
 
-static void test_components(void **state)
+TEST(test_components)
 {
-    (void)state;
     check_component(&component_embedding, "gpt", small_gpt);
     check_component(&component_attention, "gpt", small_gpt);
     check_component(&component_mlp, "gpt", small_gpt);
@@ -290,11 +285,4 @@ static int close_oracle(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_components), cmocka_unit_test(test_gpt_stages), cmocka_unit_test(test_whole_gpt),
-        cmocka_unit_test(test_mlp_stages), cmocka_unit_test(test_moe_stages),
-    };
-    return cmocka_run_group_tests(tests, open_oracle, close_oracle);
-}
+int main(void) { return test_program("gradients", open_oracle, close_oracle); }

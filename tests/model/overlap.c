@@ -59,9 +59,8 @@ static const Recipe foreign = {
     .counts = {3, 0},
 };
 
-static void the_parts_come_in_the_recipe_s_order(void **state)
+TEST(the_parts_come_in_the_recipe_s_order)
 {
-    (void)state;
     /* three layers: stage 0 has the embedding and two of them; stage 1 has one and the head */
     static const char *const small[] = {"hidden=8", "heads=2", "sequence=4", "layers=3", NULL};
     static const struct {
@@ -132,10 +131,4 @@ static void the_parts_come_in_the_recipe_s_order(void **state)
     device_close(device);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_parts_come_in_the_recipe_s_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("overlap", NULL, NULL); }

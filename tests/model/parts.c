@@ -40,18 +40,16 @@ static void find_components(void)
     }
 }
 
-static void test_all_are_implemented(void **state)
+TEST(test_all_are_implemented)
 {
-    (void)state;
     find_components();
     for (int part = 0; part < MODEL_PARTS; part++)
         if (!implemented[part] && part_roles[part] != PART_COSTS && part_roles[part] != PART_INSIDE)
             fail_msg("no model has %s of the table of parts", part_names[part]);
 }
 
-static void test_names(void **state)
+TEST(test_names)
 {
-    (void)state;
     for (int part = 0; part < MODEL_PARTS; part++) {
         assert_int_equal(part_roles[part] <= PART_COMMUNICATES, part < (int)RECIPE_COMPONENTS);
         assert_int_equal(part_roles[part] <= PART_INSIDE, part < (int)RECIPE_NAMES);
@@ -64,18 +62,16 @@ static void test_names(void **state)
 }
 
 /* A layer's components run in the order of the table of parts: recipe_needs relies on it. */
-static void test_order_of_layers(void **state)
+TEST(test_order_of_layers)
 {
-    (void)state;
     for (size_t m = 0; models[m]; m++)
         for (size_t i = 1; i < LAYER_COMPONENTS && models[m]->layer[i]; i++)
             assert_true(models[m]->layer[i - 1]->part <= models[m]->layer[i]->part);
 }
 
 /* Checks the last column of the table of parts (parts.h): exactly the parts with weights have W and U. */
-static void test_passes(void **state)
+TEST(test_passes)
 {
-    (void)state;
 #define NONE 0
 #define F 0
 #define B 0
@@ -121,13 +117,4 @@ static int close_oracle(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_are_implemented),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_order_of_layers),
-        cmocka_unit_test(test_passes),
-    };
-    return cmocka_run_group_tests(tests, open_oracle, close_oracle);
-}
+int main(void) { return test_program("parts", open_oracle, close_oracle); }

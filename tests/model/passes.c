@@ -72,9 +72,8 @@ static void run_order(Pipeline *pipeline, const char *order)
         pass(pipeline, order[1], (uint32_t)(order[0] - '0'), (uint32_t)(order[2] - '0'));
 }
 
-static void test_moving_passes_changes_no_bit(void **state)
+TEST(test_moving_passes_changes_no_bit)
 {
-    (void)state;
     static const char *const orders[] = {
         /* each microbatch forward and backward before the next */
         "0F0 1F0 1I0 1W0 0I0 0W0 0F1 1F1 1I1 1W1 0I1 0W1 0F2 1F2 1I2 1W2 0I2 0W2",
@@ -106,9 +105,8 @@ static void test_moving_passes_changes_no_bit(void **state)
     }
 }
 
-static void test_input_pass_leaves_weight_gradient_alone(void **state)
+TEST(test_input_pass_leaves_weight_gradient_alone)
 {
-    (void)state;
     static Pipeline pipeline;
     open_pipeline(&pipeline, "cpu", "gpt", small);
     Dataset *data;
@@ -174,17 +172,15 @@ static void check_cut(const char *model)
     close_pipeline(&pipeline);
 }
 
-static void test_cut_does_not_matter(void **state)
+TEST(test_cut_does_not_matter)
 {
-    (void)state;
     check_cut("gpt");
     check_cut("moe");
 }
 
 /* The outputs are the logits from which the loss is computed. */
-static void test_outputs(void **state)
+TEST(test_outputs)
 {
-    (void)state;
     static Pipeline pipeline;
     open_pipeline(&pipeline, "cpu", "gpt", small);
     Dataset *data;
@@ -230,9 +226,8 @@ static void *train(void *argument)
 }
 
 /* Trains in this thread and in two others at the same time; all must compute the same bits. */
-static void test_threads_compute_the_same_bits(void **state)
+TEST(test_threads_compute_the_same_bits)
 {
-    (void)state;
     static Trainer trainers[3];
     for (size_t t = 0; t < 3; t++) {
         open_pipeline(&trainers[t].pipeline, "cpu", "gpt", small);
@@ -258,9 +253,8 @@ static void test_threads_compute_the_same_bits(void **state)
 
 /* Runs the same passes on the CPU device and on the oracle. Losses and gradients differ only as float differs from
    double. */
-static void test_cpu_computes_what_the_oracle_computes(void **state)
+TEST(test_cpu_computes_what_the_oracle_computes)
 {
-    (void)state;
     static const char *const models[] = {"gpt", "mlp", "moe"};
     for (size_t model = 0; model < sizeof models / sizeof *models; model++) {
         static Pipeline cpu, oracle;
@@ -290,9 +284,8 @@ static void test_cpu_computes_what_the_oracle_computes(void **state)
 }
 
 /* The loss of a small model on a short text that repeats is below 0.3 after 100 steps. */
-static void test_overfits(void **state)
+TEST(test_overfits)
 {
-    (void)state;
     static const char *const settings[] = {"hidden=32",         "heads=2",  "sequence=16",
                                            "microbatch_size=4", "layers=2", "learning_rate=1e-2",
                                            "warmup_steps=5",    NULL};
@@ -326,16 +319,4 @@ static void test_overfits(void **state)
     close_pipeline(&pipeline);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_moving_passes_changes_no_bit),
-        cmocka_unit_test(test_input_pass_leaves_weight_gradient_alone),
-        cmocka_unit_test(test_cut_does_not_matter),
-        cmocka_unit_test(test_outputs),
-        cmocka_unit_test(test_threads_compute_the_same_bits),
-        cmocka_unit_test(test_cpu_computes_what_the_oracle_computes),
-        cmocka_unit_test(test_overfits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("passes", NULL, NULL); }

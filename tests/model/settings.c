@@ -33,9 +33,8 @@ static Status load_text(const char *text, ModelConfig *config, Error *error)
     return model_config_load(path, config, error);
 }
 
-static void test_built_in(void **state)
+TEST(test_built_in)
 {
-    (void)state;
     ModelConfig config;
     OK(model_config_load("gpt", &config, error));
     assert_string_equal(model_name(&config), "gpt");
@@ -48,9 +47,8 @@ static void test_built_in(void **state)
     OK(model_config_check(&config, 4, error));
 }
 
-static void test_file(void **state)
+TEST(test_file)
 {
-    (void)state;
     ModelConfig config;
     OK(load_text(
         "# a comment\n\nmodel = mlp # another\n  hidden=48\r\nlearning_rate = 2.5e-3\nseed = 18446744073709551615\n",
@@ -77,9 +75,8 @@ static void assert_refused(const char *text, const char *message)
     assert_string_equal(failure.text, expected);
 }
 
-static void test_file_errors(void **state)
+TEST(test_file_errors)
 {
-    (void)state;
     assert_refused("hidden = 8\nlearning_rat = 1\n", "2: no key 'learning_rat'; did you mean learning_rate?");
     assert_refused("\n\nbeta3 = 1", "3: no key 'beta3'; did you mean beta1?");
     assert_refused("hidden", "1: 'hidden' is not 'key = value'");
@@ -109,9 +106,8 @@ static void test_file_errors(void **state)
     assert_int_equal(model_config_load(path, &config, &failure), STATUS_BAD_INPUT);
 }
 
-static void test_assignments(void **state)
+TEST(test_assignments)
 {
-    (void)state;
     ModelConfig config;
     Error failure;
     OK(model_config_load("gpt", &config, error));
@@ -126,9 +122,8 @@ static void test_assignments(void **state)
     assert_int_equal(model_config_set(&config, "hidden", &failure), STATUS_BAD_USAGE);
 }
 
-static void test_check(void **state)
+TEST(test_check)
 {
-    (void)state;
     static const struct {
         const char *assignment, *message;
     } cases[] = {
@@ -203,9 +198,8 @@ static void test_check(void **state)
 }
 
 /* Layers are distributed evenly: 10 over 4 stages are 3, 3, 2, 2. */
-static void test_layers_of_stages(void **state)
+TEST(test_layers_of_stages)
 {
-    (void)state;
     static const char *const settings[] = {"hidden=8", "sequence=4", "layers=10", NULL};
     static const size_t expected[] = {1 + 2 * 3, 2 * 3, 2 * 2, 2 * 2 + 1};
     const ModelConfig config = config_of("gpt", settings, 4);
@@ -226,9 +220,8 @@ static void test_layers_of_stages(void **state)
 /* The first `dense_layers` layers are dense; of the others, the first and every `expert_interval`-th after it have
    experts. The index of a component, which determines its starting weights, does not depend on the kinds of other
    layers. */
-static void test_mixed_layers(void **state)
+TEST(test_mixed_layers)
 {
-    (void)state;
     static const char *const settings[] = {"hidden=8",       "sequence=4",        "layers=7",
                                            "dense_layers=2", "expert_interval=2", NULL};
     static const bool has_experts[] = {false, false, true, false, true, false, true};
@@ -255,9 +248,8 @@ static void test_mixed_layers(void **state)
 
 /* The seed determines the starting weights. Matrices have the standard deviation of their parameter; gains are 1,
    biases 0. */
-static void test_initialization(void **state)
+TEST(test_initialization)
 {
-    (void)state;
     static const char *const one[] = {"hidden=32", "layers=2", "seed=1", NULL};
     static const char *const two[] = {"hidden=32", "layers=2", "seed=2", NULL};
     Device *device;
@@ -304,9 +296,8 @@ static void test_initialization(void **state)
 
 /* One update of AdamW from moments of zero follows its formula, for the step numbers 1, 7, 13 and 19, and sets the
    gradients to zero. Only matrices decay. */
-static void test_update(void **state)
+TEST(test_update)
 {
-    (void)state;
     static const char *const settings[] = {"hidden=8",       "sequence=4",       "heads=2",       "learning_rate=0.1",
                                            "warmup_steps=4", "weight_decay=0.5", "epsilon=1e-30", NULL};
     const ModelConfig config = config_of("gpt", settings, 1);
@@ -347,12 +338,4 @@ static void test_update(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_built_in),       cmocka_unit_test(test_file),   cmocka_unit_test(test_file_errors),
-        cmocka_unit_test(test_assignments),    cmocka_unit_test(test_check),  cmocka_unit_test(test_layers_of_stages),
-        cmocka_unit_test(test_initialization), cmocka_unit_test(test_update), cmocka_unit_test(test_mixed_layers),
-    };
-    return cmocka_run_group_tests(tests, name_file, remove_file);
-}
+int main(void) { return test_program("settings", name_file, remove_file); }

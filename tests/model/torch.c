@@ -136,9 +136,8 @@ static void compute(const ModelConfig *config)
     stage_close(stage);
 }
 
-static void experts_are_those_of_pytorch(void **state)
+TEST(experts_are_those_of_pytorch)
 {
-    (void)state;
     static const char *const settings[][8] = {
         {"experts=8", "experts_per_token=3", "bias_rate=0.001"},
         {"experts=16", "experts_per_token=4", "expert_groups=4", "groups_per_token=2", "gate_factor=2.5"},
@@ -191,8 +190,4 @@ static int end(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(experts_are_those_of_pytorch)};
-    return cmocka_run_group_tests(tests, begin, end);
-}
+int main(void) { return test_program("torch", begin, end); }

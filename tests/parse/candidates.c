@@ -47,9 +47,8 @@ static bool tries(Tried *tried, const char *text)
     return false;
 }
 
-static void none(void **state)
+TEST(none)
 {
-    (void)state;
     Tried tried;
     try_with("", tail, (Parameters){0}, &tried);
     assert_int_equal(tried.candidates.count, 1);
@@ -58,9 +57,8 @@ static void none(void **state)
 }
 
 /* The file's own value comes first. Values that a `require` refuses are not tried. */
-static void a_number(void **state)
+TEST(a_number)
 {
-    (void)state;
     Tried tried;
     try_with("param chunks = 2; require chunks >= 1 && chunks < 5, \"x\";\n", tail, (Parameters){0}, &tried);
     assert_int_equal(tried.candidates.count, 4);
@@ -70,9 +68,8 @@ static void a_number(void **state)
 }
 
 /* If the default of a parameter is an expression, its value (here 4) is not tried again as a number. */
-static void a_formula(void **state)
+TEST(a_formula)
 {
-    (void)state;
     Tried tried;
     try_with("param group = P; require group >= P, \"x\";\n", tail, (Parameters){0}, &tried);
     assert_int_equal(tried.candidates.count, 3);
@@ -82,9 +79,8 @@ static void a_formula(void **state)
 }
 
 /* The file's own values are tried even if they are refused: advise reports the reason. */
-static void refused(void **state)
+TEST(refused)
 {
-    (void)state;
     Tried tried;
     try_with("param a = 1; require a >= 100, \"x\";\n", tail, (Parameters){0}, &tried);
     assert_int_equal(tried.candidates.count, 1);
@@ -94,9 +90,8 @@ static void refused(void **state)
 
 /* Parameters that the user has set do not vary. Of five parameters the first four vary, and the number of combinations
    is bounded. */
-static void several(void **state)
+TEST(several)
 {
-    (void)state;
     Tried tried;
     Arena arena = {0};
     Parameters given = {0};
@@ -119,9 +114,8 @@ static void several(void **state)
 
 /* Parameters in the arguments of `order auto` do not vary. memory_parameter finds the one that sets its memory; without
    `order auto` it returns NULL. */
-static void searched(void **state)
+TEST(searched)
 {
-    (void)state;
     static const char steps[] =
         "pipe all: P stages, stage s on s, M microbatches; order auto(memory = m, effort = 2*e);";
     Tried tried;
@@ -137,19 +131,12 @@ static void searched(void **state)
 }
 
 /* Values whose multiples overflow, and a division by zero, do no harm. */
-static void odd(void **state)
+TEST(odd)
 {
-    (void)state;
     Tried tried;
     try_with("param a = 9223372036854775807; param z = 1; let q = 8/(z-1);\n", tail, (Parameters){0}, &tried);
     assert_true(tries(&tried, "a=9223372036854775807 z=1") && tries(&tried, "a=9223372036854775807 z=2"));
     arena_free(&tried.arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(none),    cmocka_unit_test(a_number), cmocka_unit_test(a_formula), cmocka_unit_test(refused),
-        cmocka_unit_test(several), cmocka_unit_test(searched), cmocka_unit_test(odd)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("candidates", NULL, NULL); }

@@ -3,9 +3,8 @@
 #include "grammar/reader.h"
 #include "tests/parse/front.h"
 
-static void form_of_a_report(void **state)
+TEST(form_of_a_report)
 {
-    (void)state;
     Front front;
     front_run(&front, TWO "let ä\n");
     /* the text has ended where the name is missing, so the first position is directly after the last token, `let` */
@@ -32,9 +31,8 @@ static void form_of_a_report(void **state)
     front_close(&front);
 }
 
-static void long_lines_are_cut(void **state)
+TEST(long_lines_are_cut)
 {
-    (void)state;
     enum { LONG = 100000 };
     char *text = malloc(LONG + 64);
     const size_t before = (size_t)sprintf(text, "schedule t;");
@@ -53,9 +51,8 @@ static void long_lines_are_cut(void **state)
     free(text);
 }
 
-static void no_control_characters_reach_the_terminal(void **state)
+TEST(no_control_characters_reach_the_terminal)
 {
-    (void)state;
     Front front;
     front_run(&front, TWO "require 0, \"\033[31m red\"; # \033[0m");
     assert_non_null(strstr(front.report, "error: ?[31m red"));
@@ -63,9 +60,8 @@ static void no_control_characters_reach_the_terminal(void **state)
     front_close(&front);
 }
 
-static void many_errors(void **state)
+TEST(many_errors)
 {
-    (void)state;
     char text[4096] = TWO;
     for (int i = 0; i < 50; i++)
         sprintf(text + strlen(text), "let x%d = y%d;\n", i, i);
@@ -75,9 +71,8 @@ static void many_errors(void **state)
 }
 
 /* What users of other languages write. */
-static void habits(void **state)
+TEST(habits)
 {
-    (void)state;
     REPORTS(TWO "nf0 : M; if r == 0 { nF : M; } elif r == 1 { nF : M; }\n// all", "2:1: error: expected", "not `nf0`",
             "passes are written with capital letters", "not `elif`", "} else if r == 1 {", "a comment begins with #");
     REPORTS(TWO "repeat i < 2 { repeat i < 2 { B&F; } } nB : M + mm;", "`i` is declared twice", "rename one of them",
@@ -88,9 +83,8 @@ static void habits(void **state)
     REPORTS(TWO "at 0: F; nB : M;", "this pass has no time slot", "write `at SLOT:` before its step");
 }
 
-static void syntax(void **state)
+TEST(syntax)
 {
-    (void)state;
     REPORTS("schedule t\nranks P = 4;\nlet a = 2P;\nlet F = 3;\nlet stage = 2;\nlet b = 1 < 2 < 3;\nlet c = (1 + "
             "2;\nnF0X1 : 3;\nlett x = 3;\n"
             "if P = 3 { F; }\nF : B;\n",
@@ -118,9 +112,8 @@ static void syntax(void **state)
     REPORTS(TWO "let x = min();", "expected an expression, not `)`");
 }
 
-static void searched(void **state)
+TEST(searched)
 {
-    (void)state;
     REPORTS(TWO "order auto;", "error: expected `(`, not `;`");
     REPORTS(TWO "ordr auto(memory = 2);", "error: expected an item of the schedule, not `ordr`",
             "help: did you mean `order`?");
@@ -147,9 +140,8 @@ static void searched(void **state)
     REPORTS(TWO "order auto(memory = 4, input = 0, weight = M-P);", "a microbatch takes no memory");
 }
 
-static void first_steps(void **state)
+TEST(first_steps)
 {
-    (void)state;
     REPORTS("schedule my schedule;\nranks 4;\nmicrobatches = 8;\nnf0b1 : 3;\nlet w = 2;\nw = 3;\nrepeat 3 { F; "
             "}\nrepeat M { F; }",
             "expected `;`, not `schedule`", "help: the name of a schedule is one word: my-schedule",
@@ -164,9 +156,8 @@ static void first_steps(void **state)
 
 /* The whole grammar, with each token in turn replaced, or the text cut off there: no report has (null) in place of a
    name. front_run checks that only a refused text has errors. */
-static void syntax_everywhere(void **state)
+TEST(syntax_everywhere)
 {
-    (void)state;
     static const char whole[] =
         "schedule t; ranks P = 4; microbatches M = 8; param k = 2; let a = min(P, -k) + (M > 3 && !k ? 1 : P % 2); "
         "require M >= P, \"m\"; squeeze; "
@@ -196,9 +187,8 @@ static void syntax_everywhere(void **state)
     front_close(&good);
 }
 
-static void characters(void **state)
+TEST(characters)
 {
-    (void)state;
     REPORTS(TWO "let x = 3 @ 4;", "t.dps:2:11: error: the language has no `@`");
     REPORTS(TWO "let x = 3 ≤ 4;", "the language has no `≤`", "help: write <=");
     REPORTS(TWO "require 1, \"never;\nlet x = 99999999999999999999;",
@@ -219,9 +209,8 @@ void schedule_set_lineno(int line, void *scanner);
 int schedule_lex_init_extra(Reader *reader, void **scanner);
 
 /* An error in the scanner itself is reported like a mistake: it does not end the process. */
-static void the_scanner_may_fail(void **state)
+TEST(the_scanner_may_fail)
 {
-    (void)state;
     Front front;
     front_run(&front, TWO "nFB : M;");
     Reader *reader = arena_allocate(&front.arena, sizeof *reader);
@@ -238,9 +227,8 @@ static void the_scanner_may_fail(void **state)
     front_close(&front);
 }
 
-static void names(void **state)
+TEST(names)
 {
-    (void)state;
     REPORTS("schedule t;\nranks P = r;\nmicrobatches M = h;\nlet h = min(r, P-1-r);\npipe a: P+h stages, stage s on "
             "s+r, mm microbatches;\n",
             "t.dps:2:11: error: r, the rank, cannot be used here: the number of ranks is the same for all ranks",
@@ -291,9 +279,8 @@ static void names(void **state)
             "help: write: pipe a: N stages, stage s on s, K microbatches;");
 }
 
-static void steps(void **state)
+TEST(steps)
 {
-    (void)state;
     REPORTS(TWO "F0&B0 F0 : 3 overlap;", "either `overlap` or `&`, not both");
     REPORTS(TWO "B0&F0;", "`&` joins two passes: an F and the B or I after it, or two F", "help: write the F first");
     REPORTS(TWO "F&W; F&B&F;", "`&` joins two passes", "for example F0&B1", "`&` joins two passes",
@@ -305,9 +292,8 @@ static void steps(void **state)
             "chunk 3 is declared, but chunk 1 is not: chunks are numbered from 0");
 }
 
-static void placement(void **state)
+TEST(placement)
 {
-    (void)state;
     REPORTS("schedule t; ranks P = 4; microbatches M = 2; pipe a: P stages, stage s on s+1, M microbatches;",
             "1:75: error: stage 3 would live on rank 4: the ranks are 0 to 3", "help: here s = 3");
     REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: P stages, stage s on s, M/2 microbatches;\n"
@@ -337,9 +323,8 @@ static void placement(void **state)
         "chunks");
 }
 
-static void requirements(void **state)
+TEST(requirements)
 {
-    (void)state;
     const char *const folds = "schedule t; ranks P = 7; microbatches M = 4; require P % 2 == 0, \"fold\"; require M % "
                               "2 == 0 && M >= P, \"more\";\n"
                               "pipe a: P stages, stage s on s, M microbatches; nFB : M;";
@@ -362,9 +347,8 @@ static void requirements(void **state)
     front_close(&front);
 }
 
-static void parameters(void **state)
+TEST(parameters)
 {
-    (void)state;
     Front front;
     Error error;
     Parameters given = {0};
@@ -386,9 +370,8 @@ static void parameters(void **state)
     front_close(&front);
 }
 
-static void depth_is_bounded(void **state)
+TEST(depth_is_bounded)
 {
-    (void)state;
     static const struct {
         const char *before, *middle, *after;
     } nests[] = {{"(", "1", ")"},
@@ -416,9 +399,8 @@ static void depth_is_bounded(void **state)
 }
 
 /* LANGUAGE.md names every word that the scanner knows, and the front of the compiler accepts its first example. */
-static void the_page_is_true(void **state)
+TEST(the_page_is_true)
 {
-    (void)state;
     Arena arena = {0};
     Error error;
     char *page, *scanner;
@@ -443,27 +425,4 @@ static void the_page_is_true(void **state)
     arena_free(&arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(form_of_a_report),
-        cmocka_unit_test(long_lines_are_cut),
-        cmocka_unit_test(no_control_characters_reach_the_terminal),
-        cmocka_unit_test(many_errors),
-        cmocka_unit_test(habits),
-        cmocka_unit_test(syntax),
-        cmocka_unit_test(first_steps),
-        cmocka_unit_test(syntax_everywhere),
-        cmocka_unit_test(characters),
-        cmocka_unit_test(the_scanner_may_fail),
-        cmocka_unit_test(names),
-        cmocka_unit_test(steps),
-        cmocka_unit_test(placement),
-        cmocka_unit_test(requirements),
-        cmocka_unit_test(parameters),
-        cmocka_unit_test(depth_is_bounded),
-        cmocka_unit_test(the_page_is_true),
-        cmocka_unit_test(searched),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("diagnostics", NULL, NULL); }

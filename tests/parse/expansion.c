@@ -61,9 +61,8 @@ static void assert_equals_fixture(const char *schedule, int ranks, int microbatc
 
 /* The fixtures are from pytorch/pytorch, test/distributed/pipelining/artifacts. Their empty cells (idle steps) are left
    out. */
-static void orders_equal_pytorch(void **state)
+TEST(orders_equal_pytorch)
 {
-    (void)state;
     assert_equals_fixture("schedules/dualpipev.dps", 4, 10, "tests/parse/dualpipev_4rank_10mb.csv");
     assert_equals_fixture("schedules/interleaved-zb.dps", 2, 8, "tests/parse/zb1p_2rank_2stagep_compute.csv");
 }
@@ -71,9 +70,8 @@ static void orders_equal_pytorch(void **state)
 #define ONE(stages) \
     "schedule t; ranks P = 1; microbatches M = 3; pipe a: " #stages " stages, stage s on 0, M microbatches;\n"
 
-static void words(void **state)
+TEST(words)
 {
-    (void)state;
     assert_order(ONE(2) "nF0F1 : M; nB1B0 : M;", "0F0,1F0,0F1,1F1,0F2,1F2,1B0,0B0,1B1,0B1,1B2,0B2\n");
     assert_order(ONE(2) "F0 F1; F0F1 : 2; B1 : 3; B0 : 3;", "0F0,1F0,0F1,1F1,0F2,1F2,1B0,1B1,1B2,0B0,0B1,0B2\n");
     assert_order(ONE(1) "F B : 2; F0; I0; W0;", "0F0,0B0,0F1,0B1,0F2,0I2,0W2\n");
@@ -83,18 +81,16 @@ static void words(void **state)
     assert_order(ONE(1) "nF : 3; nB; nBW : 1; nB;", "0F0,0F1,0F2,0B0,0I1,0W1,0B2\n");
 }
 
-static void named_and_computed(void **state)
+TEST(named_and_computed)
 {
-    (void)state;
     assert_order(ONE(2) "repeat k < 6 { F{k/3}; } repeat k < 3 { B1[2-k]; } repeat k < 3 { B{1-1}[k]; }",
                  "0F0,0F1,0F2,1F0,1F1,1F2,1B2,1B1,1B0,0B0,0B1,0B2\n");
     /* a named microbatch does not change the order of the others */
     assert_order(ONE(1) "F[2]; F : 2; I : 2; W[1]; W; B[2];", "0F2,0F0,0F1,0I0,0I1,0W1,0W0,0B2\n");
 }
 
-static void overlaps_and_splits(void **state)
+TEST(overlaps_and_splits)
 {
-    (void)state;
     assert_order(ONE(1) "F; nFB : 2 overlap; B;", "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0B1)OVERLAP_F_B,0B2\n");
     assert_order(ONE(1) "F; nFB : 2 overlap from 1; B;", "0F0,0F1,0B0,(0F2;0B1)OVERLAP_F_B,0B2\n");
     assert_order(ONE(1) "F; F&B : 2; B;", "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0B1)OVERLAP_F_B,0B2\n");
@@ -107,9 +103,8 @@ static void overlaps_and_splits(void **state)
 }
 
 /* `M of N`: the order for N without the microbatches that do not exist, and without their halves of F&Bs. */
-static void microbatches_that_do_not_exist(void **state)
+TEST(microbatches_that_do_not_exist)
 {
-    (void)state;
     const char *const text =
         "schedule t; ranks P = 1; microbatches M = 2; pipe a: 1 stages, stage s on 0, M of 4 microbatches;\n"
         "nF : 2; nFI : 2 overlap; nI : 2; nW : 4;";
@@ -118,9 +113,8 @@ static void microbatches_that_do_not_exist(void **state)
             "rank 0: too many passes: 5 F for 4 microbatches");
 }
 
-static void slots(void **state)
+TEST(slots)
 {
-    (void)state;
     /* passes run in the order of their time slots, within a slot in that of the file; microbatches are numbered in this
        order */
     assert_order(ONE(2) "repeat m < M { at 4*m+3 : B0; at 4*m : F0; at 4*m+2 : B1; at 4*m+1 : F1; }",
@@ -140,9 +134,8 @@ static void slots(void **state)
                  "0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1I1,1W1\n");
 }
 
-static void slots_that_are_wrong(void **state)
+TEST(slots_that_are_wrong)
 {
-    (void)state;
     REPORTS(ONE(1) "F; at 0 : F : 2; at 1 : B : 3;",
             "t.dps:2:1: error: rank 0: this pass has no time slot, but others of this rank have one: then");
     REPORTS(ONE(1) "at 4 : F; at 1/(M-3) : F;", "division by zero");
@@ -158,9 +151,8 @@ static void slots_that_are_wrong(void **state)
 }
 
 /* Slots far apart and unordered are sorted, and equal ones keep their order. */
-static void many_slots(void **state)
+TEST(many_slots)
 {
-    (void)state;
     enum { COUNT = 3000 };
     SlotKey *keys = calloc(COUNT, sizeof *keys), *scratch = calloc(COUNT, sizeof *scratch);
     const int64_t ranges[] = {1, 7, 2048, 5000, INT64_C(1) << 33, INT64_MAX};
@@ -186,9 +178,8 @@ static void many_slots(void **state)
     free(scratch);
 }
 
-static void blocks(void **state)
+TEST(blocks)
 {
-    (void)state;
     assert_order("schedule t; ranks P = 3; microbatches M = 2; pipe a: P stages, stage s on s, M microbatches;\n"
                  "let late = r > 0; if !late { F : M; B : M; } else if r == 1 { let n = M; repeat i < n { let j = 1; "
                  "FB : j; } }\n"
@@ -196,9 +187,8 @@ static void blocks(void **state)
                  "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n2F0,2I0,2W0,2F1,2I1,2W1\n");
 }
 
-static void pipes_and_messages(void **state)
+TEST(pipes_and_messages)
 {
-    (void)state;
     Front front;
     front_run(&front,
               "schedule t; ranks P = 2; microbatches M = 2; pipe down: P stages, stage s on s, 1 microbatches;\n"
@@ -234,9 +224,8 @@ static void pipes_and_messages(void **state)
     "schedule t; ranks P = 3; microbatches M = 5; pipe a: 2 stages, stage s of m on s == 0 ? m%2 : 2, M " \
     "microbatches;\n"
 
-static void replicas(void **state)
+TEST(replicas)
 {
-    (void)state;
     /* ranks 0 and 1 each have a copy of stage 0, and run only the microbatches of their copy, in order */
     assert_order(REPLICAS "nF : r == 2 ? M : 3-r; nB : r == 2 ? M : 3-r;",
                  "0F0,0F2,0F4,0B0,0B2,0B4\n0F1,0F3,0B1,0B3\n1F0,1F1,1F2,1F3,1F4,1B0,1B1,1B2,1B3,1B4\n");
@@ -262,9 +251,8 @@ static void replicas(void **state)
     front_close(&front);
 }
 
-static void replicas_that_are_wrong(void **state)
+TEST(replicas_that_are_wrong)
 {
-    (void)state;
     REPORTS(REPLICAS "F[1]; nFB : M;",
             "2:1: error: rank 0: microbatch 1 of pipe a goes through stage 0 on rank 1, not here",
             "stage 0 has microbatches 0, 2, 4 here", "rank 1: too many passes: 5 F for 2 microbatches on this rank");
@@ -308,9 +296,8 @@ static void assert_value(const char *expression, int64_t expected)
     front_close(&front);
 }
 
-static void values(void **state)
+TEST(values)
 {
-    (void)state;
     static const struct {
         const char *expression;
         int64_t value;
@@ -355,9 +342,8 @@ static void values(void **state)
         assert_value(cases[i].expression, cases[i].value);
 }
 
-static void expressions_without_value(void **state)
+TEST(expressions_without_value)
 {
-    (void)state;
     REPORTS(TWO "let x = 9223372036854775807 + P;", "2:9: error: 9223372036854775807 + 2 does not fit in 64 bits",
             "P = 2");
     REPORTS(TWO "let x = -9223372036854775807 - P;", "-9223372036854775807 - 2 does not fit in 64 bits");
@@ -379,9 +365,8 @@ static void expressions_without_value(void **state)
 
 /* --- wrong steps --- */
 
-static void wrong_steps(void **state)
+TEST(wrong_steps)
 {
-    (void)state;
     REPORTS(TWO "nF : M+r; nB : M;", "t.dps:2:2: error: rank 1: too many passes: 3 F for 2 microbatches",
             "help: here M = 2, r = 1, in repetition 3 of 3");
     REPORTS(TWO "nF : M; nB : M+1;", "2:10: error: rank 0 (and 1 more): too many passes: 3 B for 2 microbatches");
@@ -414,9 +399,8 @@ static void wrong_steps(void **state)
     REPORTS(ONE(1) "F[0-1];", "there is no microbatch -1");
 }
 
-static void loops_that_run_away(void **state)
+TEST(loops_that_run_away)
 {
-    (void)state;
     REPORTS(TWO "repeat i < 2000000000 { }", "rank 0: this loop is too long: 2000000000 iterations");
     REPORTS(TWO "repeat i < 2000000000 { repeat j < 1000000 { if i > 3 { F; } } }",
             "this loop is too long: 1000000 iterations");
@@ -427,25 +411,4 @@ static void loops_that_run_away(void **state)
             "8589934592 forward and backward passes: a schedule can have at most 134217728");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders_equal_pytorch),
-        cmocka_unit_test(words),
-        cmocka_unit_test(named_and_computed),
-        cmocka_unit_test(overlaps_and_splits),
-        cmocka_unit_test(microbatches_that_do_not_exist),
-        cmocka_unit_test(slots),
-        cmocka_unit_test(slots_that_are_wrong),
-        cmocka_unit_test(many_slots),
-        cmocka_unit_test(blocks),
-        cmocka_unit_test(pipes_and_messages),
-        cmocka_unit_test(replicas),
-        cmocka_unit_test(replicas_that_are_wrong),
-        cmocka_unit_test(values),
-        cmocka_unit_test(expressions_without_value),
-        cmocka_unit_test(wrong_steps),
-        cmocka_unit_test(loops_that_run_away),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("expansion", NULL, NULL); }

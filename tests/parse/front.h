@@ -3,13 +3,6 @@
 
 /* Runs the front of the compiler on a text, for tests: from bytes to a Schedule, or to the compiler's messages. */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "compiler/order/cost_values.h"
 #include "compiler/order/expand.h"
 #include "compiler/order/order_auto.h"
@@ -20,6 +13,7 @@
 #include "compiler/tree/check.h"
 #include "compiler/tree/parse.h"
 #include "base/file.h"
+#include "tests/test.h"
 
 #include <stdlib.h>
 #include <string.h>

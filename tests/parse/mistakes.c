@@ -158,9 +158,8 @@ static void run_after_head(Front *front, const char *items)
     front_run(front, text);
 }
 
-static void one_mistake_is_one_error(void **state)
+TEST(one_mistake_is_one_error)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
         Front front;
         run_after_head(&front, mistakes[i].wrong);
@@ -174,9 +173,8 @@ static void one_mistake_is_one_error(void **state)
     }
 }
 
-static void what_the_help_says_compiles(void **state)
+TEST(what_the_help_says_compiles)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
         Front front;
         run_after_head(&front, mistakes[i].right);
@@ -187,9 +185,8 @@ static void what_the_help_says_compiles(void **state)
 }
 
 /* Keywords of other languages are valid names here. */
-static void foreign_words_may_be_names(void **state)
+TEST(foreign_words_may_be_names)
 {
-    (void)state;
     Front front;
     run_after_head(&front, "let and = 1; let or = 2; let not = 3; let is = 4; let mod = not - and*or; let x = !not; "
                            "let G = 2*x; nFB : M*and;");
@@ -199,9 +196,8 @@ static void foreign_words_may_be_names(void **state)
 
 /* A line of 1 MiB that repeats one mistake is refused. If the time grew with the square of the length, the test would
    not end. */
-static void long_lines(void **state)
+TEST(long_lines)
 {
-    (void)state;
     static const char *const parts[] = {"a//", "x**", "F(", "not ", "1 if ", "/*", "'", "3 nF ", "2.5"};
     enum { SIZE = 1 << 20 };
     char *text = malloc(SIZE + 200);
@@ -217,13 +213,4 @@ static void long_lines(void **state)
     free(text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_mistake_is_one_error),
-        cmocka_unit_test(what_the_help_says_compiles),
-        cmocka_unit_test(foreign_words_may_be_names),
-        cmocka_unit_test(long_lines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("mistakes", NULL, NULL); }

@@ -116,9 +116,8 @@ static uint32_t add_order(uint32_t crc, const struct Published *of, Size size, i
     return crc;
 }
 
-static void orders_are_the_published_ones(void **state)
+TEST(orders_are_the_published_ones)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof published / sizeof *published; i++)
         for (int ranks = 1; ranks <= RANKS; ranks++) {
             uint32_t crc = 0;
@@ -132,8 +131,4 @@ static void orders_are_the_published_ones(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(orders_are_the_published_ones)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("published", NULL, NULL); }

@@ -526,17 +526,15 @@ static void check_sizes(int ranks, int microbatches)
                        (Size){ranks, microbatches, cases[i].around_ranks ? most(ranks + parameter - 2, 1) : parameter});
 }
 
-static void small_sizes(void **state)
+TEST(small_sizes)
 {
-    (void)state;
     for (int ranks = 1; ranks <= 9; ranks++)
         for (int microbatches = 1; microbatches <= 3 * ranks + 2; microbatches++)
             check_sizes(ranks, microbatches);
 }
 
-static void large_sizes(void **state)
+TEST(large_sizes)
 {
-    (void)state;
     static const int ranks[] = {16, 33, 64};
     for (int i = 0; i < 3; i++) {
         const int p = ranks[i], microbatches[] = {1, p - 1, p, 2 * p - 1, 2 * p, 2 * p + 2, 4 * p};
@@ -545,8 +543,4 @@ static void large_sizes(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(small_sizes), cmocka_unit_test(large_sizes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("schedules", NULL, NULL); }

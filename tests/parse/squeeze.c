@@ -79,9 +79,8 @@ static void assert_squeezed(const char *text, const char *expected)
 
 #define ONE_BY_ONE "schedule t; ranks P = 2; microbatches M = 3; pipe a: P stages, stage s on s, M microbatches;\n"
 
-static void orders(void **state)
+TEST(orders)
 {
-    (void)state;
     /* As written, a rank holds one activation, and squeeze keeps to that: an F comes after the W of the microbatch
        before. */
     assert_squeezed(ONE_BY_ONE "nFIW : M; squeeze;",
@@ -96,9 +95,8 @@ static void orders(void **state)
                     "0F0,0F1,0I0,0I1,0W0,0F2,0W1,0I2,0W2\n1F0,1F1,1I0,1I1,1W0,1W1,1F2,1I2,1W2\n");
 }
 
-static void what_cannot_be_squeezed(void **state)
+TEST(what_cannot_be_squeezed)
 {
-    (void)state;
     REPORTS("schedule t; ranks P = 4000; microbatches M = 50; pipe a: P stages, stage s on s, M microbatches; nFIW : "
             "M; squeeze;",
             "1:108: error: too long for `squeeze`: 4000 ranks of 40",
@@ -178,9 +176,8 @@ static Measure measure_random(uint64_t seed, bool squeezed)
     return found;
 }
 
-static void random_orders(void **state)
+TEST(random_orders)
 {
-    (void)state;
     int shorter = 0;
     for (uint64_t seed = 0; seed < 500; seed++) {
         const Measure before = measure_random(seed, false), after = measure_random(seed, true);
@@ -225,9 +222,8 @@ static Measure measure_schedule(const char *path, int ranks, int microbatches)
 
 /* The squeezed orders of V-Half and V-Min are no longer than those of their authors. For more microbatches, schedules.c
    checks the least bubble that the peak allows. */
-static void no_longer_than_published(void **state)
+TEST(no_longer_than_published)
 {
-    (void)state;
     for (int p = 2; p <= PUBLISHED_RANKS; p++)
         for (int i = 0; i < 3; i++) {
             const int microbatches = i == 0 ? p / 2 : i == 1 ? p : 3 * p / 2;
@@ -238,13 +234,4 @@ static void no_longer_than_published(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders),
-        cmocka_unit_test(what_cannot_be_squeezed),
-        cmocka_unit_test(random_orders),
-        cmocka_unit_test(no_longer_than_published),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("squeeze", NULL, NULL); }

@@ -157,9 +157,8 @@ static void check_loads_nothing(const char *page)
     assert_null(strstr(page, "src="));
 }
 
-static void test_data(void **state)
+TEST(test_data)
 {
-    (void)state;
     static const double latencies[PICTURED] = {0, 0.1, 0, 0.601, 0, 0, 0.05, 0, 0};
     for (int i = 0; i < PICTURED; i++) {
         char *page = run("dpc --emit=html %s", pictured[i]), *csv = run("dpc --emit=csv %s", pictured[i]);
@@ -181,9 +180,8 @@ static void test_data(void **state)
 }
 
 /* A comment in a schedule that looks like HTML stays text in the page. */
-static void test_hostile_source(void **state)
+TEST(test_hostile_source)
 {
-    (void)state;
     char folder[] = "/tmp/picture.XXXXXX";
     assert_non_null(mkdtemp(folder));
     char *page =
@@ -213,9 +211,8 @@ static long colour_of(const char *style, const char *name)
 
 /* The page has each colour that it uses for light and for dark screens. On light ones the ink is dark and the paper
    white, on dark ones the ink is light and the paper dark. */
-static void test_light_and_dark(void **state)
+TEST(test_light_and_dark)
 {
-    (void)state;
     char *page = run("dpc --emit=html schedules/dualpipe.dps");
     const char *light = strstr(page, ":root {"), *dark = strstr(strstr(page, "prefers-color-scheme: dark"), ":root");
     int names = 0;
@@ -251,9 +248,8 @@ static char *in_chromium(const char *make, const char *hash, const char *script)
     return tree;
 }
 
-static void test_runs_in_chromium(void **state)
+TEST(test_runs_in_chromium)
 {
-    (void)state;
     char *tree = in_chromium("dpc --emit=html:$F/x.html schedules/dualpipe.dps",
                              "critical,messages,memory,rank=3,pass=20", "/dev/null");
     if (!tree)
@@ -279,9 +275,8 @@ static void test_runs_in_chromium(void **state)
 }
 
 /* Fit shows all of 1024 ranks, also in a low window. */
-static void test_fits(void **state)
+TEST(test_fits)
 {
-    (void)state;
     char *tree = in_chromium("dpc --ranks 1024 --microbatches 4 --emit=html:$F/x.html schedules/gpipe.dps", "",
                              "tests/picture/fit.js");
     if (!tree)
@@ -326,9 +321,8 @@ static const char said_by_page[] =
     "trace: 8 ranks, waits that differ: 0 true";
 
 /* The script page.js points, clicks, types and exports in the page, and writes the results into the page. */
-static void test_reader(void **state)
+TEST(test_reader)
 {
-    (void)state;
     char *tree = in_chromium("dpc --emit=trace:$F/x.json --cost comm=0.5 schedules/dualpipe.dps && "
                              "dpc --emit=html:$F/x.html --cost comm=0.5 schedules/dualpipe.dps && "
                              "{ echo '<script type=application/json id=trace>'; cat $F/x.json; echo '</script>'; } "
@@ -345,10 +339,4 @@ static void test_reader(void **state)
     free(tree);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_data),           cmocka_unit_test(test_hostile_source),
-                                       cmocka_unit_test(test_light_and_dark), cmocka_unit_test(test_runs_in_chromium),
-                                       cmocka_unit_test(test_fits),           cmocka_unit_test(test_reader)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("page", NULL, NULL); }

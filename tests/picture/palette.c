@@ -1,21 +1,14 @@
 /* Colours of passes: text is readable on each, and all kinds of passes look different, also to colour-blind eyes. */
 #include "compiler/output/palette.h"
 #include "compiler/schedule/schedule.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/test.h"
 
 #include <math.h>
 
 enum { KINDS = ACTION_U + 1 };
 
-static void test_text_is_legible(void **state)
+TEST(test_text_is_legible)
 {
-    (void)state;
     for (uint8_t kind = 0; kind < KINDS; kind++)
         for (uint32_t variants = 1; variants <= 8; variants++)
             for (uint32_t v = 0; v < variants; v++) {
@@ -69,9 +62,8 @@ static double difference(Colour one, Colour other, int view)
 }
 
 /* In Lab units a difference of 2.3 is just visible; 12 is visible at a glance. */
-static void test_kinds_look_different(void **state)
+TEST(test_kinds_look_different)
 {
-    (void)state;
     for (int view = 0; view < VIEWS; view++)
         for (uint8_t one = 0; one < KINDS; one++)
             for (uint8_t other = 0; other < KINDS; other++)
@@ -82,9 +74,8 @@ static void test_kinds_look_different(void **state)
                         assert_true(difference(palette_fill(one, v & 1, 2), palette_fill(other, v >> 1, 2), view) > 12);
 }
 
-static void test_terminal(void **state)
+TEST(test_terminal)
 {
-    (void)state;
     assert_int_equal(palette_terminal((Colour){0, 0, 0}), 16);
     assert_int_equal(palette_terminal((Colour){255, 255, 255}), 231);
     assert_int_equal(palette_terminal((Colour){255, 0, 0}), 196);
@@ -98,9 +89,4 @@ static void test_terminal(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_text_is_legible),
-                                       cmocka_unit_test(test_kinds_look_different), cmocka_unit_test(test_terminal)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("palette", NULL, NULL); }

@@ -4,12 +4,7 @@
 /* `run` runs a shell command with the dpc of this build and returns its output; `pictured` lists the schedules that the
    tests draw. */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/test.h"
 
 #include <stdbool.h>
 #include <stdio.h>

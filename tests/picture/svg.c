@@ -79,9 +79,8 @@ static char *read_picture(const char *svg, double *last_end)
     return order;
 }
 
-static void test_cells_are_passes(void **state)
+TEST(test_cells_are_passes)
 {
-    (void)state;
     for (int i = 0; i < PICTURED; i++) {
         char *svg = run("dpc --emit=svg %s", pictured[i]), *csv = run("dpc --emit=csv %s", pictured[i]);
         char *stats = run("dpc --emit=stats %s", pictured[i]);
@@ -122,9 +121,8 @@ static void check_well_formed(const char *xml)
     assert_int_equal(depth, 0);
 }
 
-static void test_well_formed(void **state)
+TEST(test_well_formed)
 {
-    (void)state;
     char folder[] = "/tmp/picture.XXXXXX";
     assert_non_null(mkdtemp(folder));
     char *svg =
@@ -164,9 +162,8 @@ static int check_texts(const char *svg)
     return numbers;
 }
 
-static void test_texts_fit(void **state)
+TEST(test_texts_fit)
 {
-    (void)state;
     static const char *const sizes[] = {"", "--ranks 2 --microbatches 4", "--ranks 4 --microbatches 24"};
     for (int i = 0; i < PICTURED; i++)
         for (int s = 0; s < 3; s++) {
@@ -183,9 +180,8 @@ static void test_texts_fit(void **state)
 
 /* A large picture has the size of a figure and no numbers. Its frames are thin: thick ones around all pairs would make
    it black. */
-static void test_large(void **state)
+TEST(test_large)
 {
-    (void)state;
     for (int i = 0; i < PICTURED; i++) {
         char *svg = run("dpc --emit=svg %s --ranks 48 --microbatches 192", pictured[i]);
         check_well_formed(svg);
@@ -211,9 +207,8 @@ static void check_inside(const char *svg)
 }
 
 /* --width is the width in pixels; the passes are the same. */
-static void test_width(void **state)
+TEST(test_width)
 {
-    (void)state;
     static const int widths[] = {400, 700, 1200, 5000};
     for (int i = 0; i < PICTURED; i++) {
         char *csv = run("dpc --emit=csv %s", pictured[i]);
@@ -248,9 +243,8 @@ static uint32_t count_of(const char *text, const char *part)
 
 /* dpc diff draws every pass twice, predicted and measured, over one time axis that is long enough for both, and gives
    the error of the prediction for each rank. */
-static void test_two_timelines(void **state)
+TEST(test_two_timelines)
 {
-    (void)state;
     static const char *const costs[] = {"F=1,I=1.1,W=0.7,FB=2.5,unit=1e-3", "F=1.5,I=1,W=1,unit=1e-3"};
     char folder[] = "/tmp/picture.XXXXXX";
     assert_non_null(mkdtemp(folder));
@@ -274,9 +268,8 @@ static void test_two_timelines(void **state)
 }
 
 /* Every picture has one shade of F for each chunk of the rank that has most chunks. */
-static void test_chunks_have_shades(void **state)
+TEST(test_chunks_have_shades)
 {
-    (void)state;
     for (int i = 0; i < PICTURED; i++) {
         char *svg = run("dpc --emit=svg %s", pictured[i]), *placed = run("dpc --dump=schedule %s", pictured[i]);
         uint32_t chunks = 0, shades = 0;
@@ -296,9 +289,8 @@ static void test_chunks_have_shades(void **state)
 }
 
 /* An update that takes no time is drawn as a bar that nothing covers. */
-static void test_updates_are_seen(void **state)
+TEST(test_updates_are_seen)
 {
-    (void)state;
     char *svg = run("dpc --emit=svg schedules/pipedream-rr.dps");
     uint32_t updates = 0;
     double edge = 0;
@@ -318,15 +310,4 @@ static void test_updates_are_seen(void **state)
     free(svg);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cells_are_passes),
-                                       cmocka_unit_test(test_well_formed),
-                                       cmocka_unit_test(test_texts_fit),
-                                       cmocka_unit_test(test_large),
-                                       cmocka_unit_test(test_width),
-                                       cmocka_unit_test(test_two_timelines),
-                                       cmocka_unit_test(test_chunks_have_shades),
-                                       cmocka_unit_test(test_updates_are_seen)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("svg", NULL, NULL); }

@@ -78,9 +78,8 @@ static void cut_as(char *rows, const char *head)
     *to = '\0';
 }
 
-static void test_heads(void **state)
+TEST(test_heads)
 {
-    (void)state;
     glob_t files;
     int compared = 0;
     assert_int_equal(glob("schedules/*.dps", 0, NULL, &files), 0);
@@ -131,9 +130,8 @@ static long unnumbered(const char *shown)
     return found ? strtol(strchr(found, ':') + 1, NULL, 10) : 0;
 }
 
-static void test_narrow(void **state)
+TEST(test_narrow)
 {
-    (void)state;
     for (int i = 0; i < PICTURED; i++) {
         char *wide = run("dpc show --width 100000 %s", pictured[i]);
         for (int width = 30; width <= 60; width += 15) {
@@ -172,9 +170,8 @@ static size_t longest_line(const char *text)
 }
 
 /* In a pipe or a file the width is 160 columns, unless COLUMNS is set; --width takes precedence. */
-static void test_width(void **state)
+TEST(test_width)
 {
-    (void)state;
     glob_t files;
     size_t widest = 0;
     assert_int_equal(glob("schedules/*.dps", 0, NULL, &files), 0);
@@ -250,9 +247,8 @@ static int strip_styles(char *text)
     return styles;
 }
 
-static void test_colours(void **state)
+TEST(test_colours)
 {
-    (void)state;
     char *plain = on_terminal("1"), *coloured = on_terminal("");
     assert_int_equal(strip_styles(plain), 0);
     assert_true(strip_styles(coloured) >= 2 * 8);
@@ -268,9 +264,4 @@ static void test_colours(void **state)
     free(coloured);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_heads), cmocka_unit_test(test_narrow),
-                                       cmocka_unit_test(test_width), cmocka_unit_test(test_colours)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("text", NULL, NULL); }

@@ -255,9 +255,8 @@ static int check_arrows(int count, double latency)
     return arrows;
 }
 
-static void test_form(void **state)
+TEST(test_form)
 {
-    (void)state;
     static const double latencies[PICTURED] = {0, 100, 0, 601, 0, 0, 50, 0}; /* comm of `pictured`, in microseconds */
     for (int i = 0; i < PICTURED; i++) {
         char *trace = run("dpc --emit=trace %s", pictured[i]), *comms = run("dpc --emit=comms %s", pictured[i]);
@@ -294,9 +293,8 @@ static char *instructions(int count, int step)
     return text;
 }
 
-static void test_measured_has_the_same_form(void **state)
+TEST(test_measured_has_the_same_form)
 {
-    (void)state;
     static const char *const schedules[] = {"--ranks 4 --microbatches 8 schedules/dualpipe.dps",
                                             "--ranks 3 schedules/zb-v.dps"};
     const char *build = getenv("BUILD");
@@ -329,8 +327,4 @@ static void test_measured_has_the_same_form(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_form), cmocka_unit_test(test_measured_has_the_same_form)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("trace", NULL, NULL); }

@@ -1,9 +1,6 @@
 #include "program/operands.h"
 #include "tests/program/generator.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "tests/test.h"
 
 enum { FRAME = 12 }; /* bytes of magic and version */
 
@@ -119,9 +116,8 @@ static Program *program_with_after(Arena *arena)
     return program;
 }
 
-static void decode_gives_back_what_was_put_off(void **state)
+TEST(decode_gives_back_what_was_put_off)
 {
-    (void)state;
     Arena arena = {0};
     Error error = {""};
     const Program *program = program_with_after(&arena);
@@ -134,9 +130,8 @@ static void decode_gives_back_what_was_put_off(void **state)
     arena_free(&arena);
 }
 
-static void decode_gives_back_what_was_encoded(void **state)
+TEST(decode_gives_back_what_was_encoded)
 {
-    (void)state;
     uint64_t seed = 1;
     for (int i = 0; i < 300; i++) {
         Arena arena = {0};
@@ -157,9 +152,8 @@ static void decode_gives_back_what_was_encoded(void **state)
 }
 
 /* Encodes and decodes extreme values of fields, which small schedules do not have. */
-static void decode_gives_back_extremes(void **state)
+TEST(decode_gives_back_extremes)
 {
-    (void)state;
     Arena arena = {0};
     Program *program = copy_program(&arena, small_program(&arena));
     Instruction *instructions = program->ranks[0].instructions;
@@ -188,9 +182,8 @@ static void decode_gives_back_extremes(void **state)
     arena_free(&arena);
 }
 
-static void an_instruction_takes_ten_bytes(void **state)
+TEST(an_instruction_takes_ten_bytes)
 {
-    (void)state;
     const Shape shapes[] = {
         {.ranks = 8, .stages = 8, .pipes = 1, .microbatches = 300, .preference = PREFER_BACKWARD, .seed = 3},
         {.ranks = 8,
@@ -214,9 +207,8 @@ static void an_instruction_takes_ten_bytes(void **state)
     }
 }
 
-static void every_truncation_is_refused(void **state)
+TEST(every_truncation_is_refused)
 {
-    (void)state;
     Arena arena = {0};
     ByteWriter writer = encoded(small_program(&arena));
     for (size_t size = 0; size < writer.size; size++)
@@ -225,9 +217,8 @@ static void every_truncation_is_refused(void **state)
     arena_free(&arena);
 }
 
-static void every_flipped_bit_is_refused(void **state)
+TEST(every_flipped_bit_is_refused)
 {
-    (void)state;
     Arena arena = {0};
     ByteWriter writer = encoded(small_program(&arena));
     for (size_t bit = 0; bit < 8 * writer.size; bit++) {
@@ -243,9 +234,8 @@ static void every_flipped_bit_is_refused(void **state)
 }
 
 /* A program that is truncated at any position after its version and has a correct checksum is refused. */
-static void truncations_beneath_the_checksum_are_refused(void **state)
+TEST(truncations_beneath_the_checksum_are_refused)
 {
-    (void)state;
     Arena arena = {0};
     const Program *const programs[] = {small_program(&arena), program_with_after(&arena)};
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
@@ -263,9 +253,8 @@ static void truncations_beneath_the_checksum_are_refused(void **state)
 }
 
 /* Format 6 had no third list in a recipe, and no PUT_OFF. */
-static void the_format_before_is_refused(void **state)
+TEST(the_format_before_is_refused)
 {
-    (void)state;
     Arena arena = {0};
     ByteWriter writer = encoded(program_with_after(&arena));
     writer.bytes[FRAME - 4] = 6;
@@ -290,9 +279,8 @@ typedef struct Forgery {
         [REST(entries) + 2] = 1, [REST(entries) + 11] = 1, [REST(entries) + 12] = OP_END, [REST(entries) + 13] = 2 \
     }
 
-static void forgeries_are_refused(void **state)
+TEST(forgeries_are_refused)
 {
-    (void)state;
     /* The bytes of a program: name "", source "", full, 1 stage, 1 microbatch, 1 pipe of 1 from 0 without versions, no
        recipe, no group, 1 rank of 1 chunk (pipe 0 stage 0) with no slots, peak 0, 1 instruction, which is END on line
        1. Those without a reason decode, though they are not complete steps. The others are refused for the given
@@ -392,18 +380,4 @@ static void forgeries_are_refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decode_gives_back_what_was_encoded),
-        cmocka_unit_test(decode_gives_back_what_was_put_off),
-        cmocka_unit_test(decode_gives_back_extremes),
-        cmocka_unit_test(an_instruction_takes_ten_bytes),
-        cmocka_unit_test(every_truncation_is_refused),
-        cmocka_unit_test(every_flipped_bit_is_refused),
-        cmocka_unit_test(truncations_beneath_the_checksum_are_refused),
-        cmocka_unit_test(the_format_before_is_refused),
-        cmocka_unit_test(forgeries_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("codec", NULL, NULL); }

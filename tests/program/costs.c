@@ -2,10 +2,8 @@
 
 #include "program/times/costs_resolve.h"
 #include "tests/search/costs_of.h"
+#include "tests/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,9 +27,8 @@ static int free_arena(void **state)
     return 0;
 }
 
-static void test_defaults(void **state)
+TEST(test_defaults)
 {
-    (void)state;
     const Costs unit = costs_unit, other = costs_of(2, 3, 4, 5);
     assert_true(costs_pass(&other, 0, COST_F) == 2 && costs_pass(&other, 1, COST_I) == 3 &&
                 costs_pass(&other, 2, COST_W) == 4);
@@ -43,9 +40,8 @@ static void test_defaults(void **state)
                 costs_seconds(&unit) == 1e-3);
 }
 
-static void test_stages(void **state)
+TEST(test_stages)
 {
-    (void)state;
     const Costs costs = costs_from("F=2,F[3]=5,I[3]=4,F[100]=6,B[2]=7,memory_W=1.5K,memory_W[1]=2");
     for (uint32_t stage = 0; stage < 110; stage++) {
         assert_true(costs_pass(&costs, stage, COST_F) == (stage == 3 ? 5 : stage == 100 ? 6 : 2));
@@ -60,9 +56,8 @@ static void test_stages(void **state)
                 costs_pass(&later, 0, COST_B) == 3);
 }
 
-static void test_pairs(void **state)
+TEST(test_pairs)
 {
-    (void)state;
     const Costs whole = costs_from("F=2,I=3,W=1,FB=5");
     assert_true(costs_pair(&whole, 0, 4, COST_B) == 5);
     assert_true(costs_pair(&whole, 0, 4, COST_I) == 5.0 * 5 / 6);
@@ -78,9 +73,8 @@ static void test_pairs(void **state)
     assert_true(costs_pair(&nothing, 0, 0, COST_B) == 0);
 }
 
-static void test_links(void **state)
+TEST(test_links)
 {
-    (void)state;
     const Costs costs = costs_from(
         "comm=1,comm[2->1]=5,comm[0->1]=2,bytes=100,bandwidth=50,bandwidth[1->2]=25,comm[0->3]=4,comm[0->1]=3");
     assert_true(costs_message(&costs, 0, 1) == 3 + 2);
@@ -104,9 +98,8 @@ static void test_links(void **state)
                     costs_message(&many, from, 999 - from) == 0);
 }
 
-static void test_recut(void **state)
+TEST(test_recut)
 {
-    (void)state;
     const Costs costs = costs_from("stages=4,F=2,F[1]=6,W=3,B[3]=8,FB[0]=5,memory_I=4,bytes=9,overlap=0.5");
     const Costs finer = costs_resolve(&costs, 8, NULL, &arena), coarser = costs_resolve(&costs, 2, NULL, &arena),
                 same = costs_resolve(&costs, 4, NULL, &arena), third = costs_resolve(&costs, 3, NULL, &arena);
@@ -135,9 +128,8 @@ enum { ALL_USED = (1 << STAGE_COSTS) - 1 };
 /* How I and W of a stage are found, in this order: the given value (one for all stages counts only if the stage has no
    B of its own); B minus the other half, but at least 0; B divided in the ratio of the stages that have both I and W;
    half of B each; without a B, 1. */
-static void test_halves(void **state)
+TEST(test_halves)
 {
-    (void)state;
     static const struct {
         const char *text;
         double input, weight; /* expected I and W of stage 1 of 3 */
@@ -175,9 +167,8 @@ static void test_halves(void **state)
 }
 
 /* Times of single stages, as measured ones are. Missing costs are derived, and reported if they are used. */
-static void test_derived(void **state)
+TEST(test_derived)
 {
-    (void)state;
     const Costs costs = resolved_from("F[0]=2,F[1]=3,I[0]=4,W[0]=5,B[1]=18", 2);
     assert_true(costs_pass(&costs, 0, COST_B) == 9 && costs_pass(&costs, 1, COST_I) == 8 &&
                 costs_pass(&costs, 1, COST_W) == 10);
@@ -204,9 +195,8 @@ static void test_derived(void **state)
 
 /* If the costs are for another number of stages than the program's, missing costs are derived for the stages of the
    costs. Then the model is divided anew. */
-static void test_derived_then_recut(void **state)
+TEST(test_derived_then_recut)
 {
-    (void)state;
     const Costs costs = resolved_from("stages=2,F[0]=2,F[1]=4,B[0]=6,B[1]=12,I[1]=8", 4);
     for (uint32_t s = 0; s < 4; s++) {
         assert_true(costs_pass(&costs, s, COST_F) == (s < 2 ? 1 : 2) &&
@@ -218,9 +208,8 @@ static void test_derived_then_recut(void **state)
     assert_string_equal(costs.derived[0].where, "[1]");
 }
 
-static void test_unused(void **state)
+TEST(test_unused)
 {
-    (void)state;
     char text[200];
     const Costs stage = costs_from("F[4]=1"), link = costs_from("comm[0->3]=1"), fewer = costs_from("F[4]=1,stages=4");
     assert_true(costs_unused(&stage, 4, 4, text, sizeof text));
@@ -236,9 +225,8 @@ static void test_unused(void **state)
 }
 
 /* Layers are distributed evenly and in order; if that leaves a rest, the first stages get one layer more. */
-static void test_dealing(void **state)
+TEST(test_dealing)
 {
-    (void)state;
     for (uint32_t stages = 1; stages <= 9; stages++)
         for (uint32_t layers = stages; layers <= 30; layers++) {
             assert_int_equal(stage_first_layer(layers, stages, 0), 0);
@@ -253,9 +241,8 @@ static void test_dealing(void **state)
 }
 
 /* A model of 7 layers: the time of each stage. The sum over the stages is the same for every number of stages. */
-static void test_parts(void **state)
+TEST(test_parts)
 {
-    (void)state;
     static const char model[] =
         "model_layers=7,attention.F=1,attention.B=2,attention.W=3,attention.U=4,mlp.F=10,mlp.B=20,mlp.W=30,mlp.U=40,"
         "embedding.F=100,embedding.W=300,embedding.U=400,head.F=1000,head.B=2000,head.W=3000,head.U=4000";
@@ -284,9 +271,8 @@ static void test_parts(void **state)
 
 /* Costs of parts together with other costs: first_layer.B is the I of layer 0; costs of single stages take precedence;
    the time of an F&B; a model with too few layers. */
-static void test_parts_and_others(void **state)
+TEST(test_parts_and_others)
 {
-    (void)state;
     const Costs mlp =
         resolved_from("model_layers=5,rows.F=1,perceptron.F=2,perceptron.B=8,first_layer.B=3,squared_error.B=100", 2);
     assert_true(costs_pass(&mlp, 0, COST_I) == 2 * 8 + 3 && costs_pass(&mlp, 1, COST_I) == 2 * 8 + 100);
@@ -321,9 +307,8 @@ static void test_parts_and_others(void **state)
     assert_string_equal(text, "the model has 3 layers, too few for 4 stages");
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
-    (void)state;
     static const struct {
         const char *text, *error;
     } cases[] = {
@@ -380,9 +365,8 @@ static void test_refused(void **state)
 }
 
 /* Random sequences of words of the format and of other characters are accepted, or refused with a message. */
-static void test_any_text(void **state)
+TEST(test_any_text)
 {
-    (void)state;
     static const char *const words[] = {"F", "FB", "comm", "bandwidth", "bytes", "unit", "memory_W", "[",
                                         "]", "->", "=",    ",",         "0",     "3",    "70000",    "1e9",
                                         "-", ".5", "K",    " ",         "#",     "\t",   "\377",     "nan"};
@@ -403,15 +387,4 @@ static void test_any_text(void **state)
     assert_true(taken > 10 && refused > 1000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_stages),
-                                       cmocka_unit_test(test_pairs),    cmocka_unit_test(test_links),
-                                       cmocka_unit_test(test_recut),    cmocka_unit_test(test_halves),
-                                       cmocka_unit_test(test_derived),  cmocka_unit_test(test_derived_then_recut),
-                                       cmocka_unit_test(test_unused),   cmocka_unit_test(test_dealing),
-
-                                       cmocka_unit_test(test_parts),    cmocka_unit_test(test_parts_and_others),
-                                       cmocka_unit_test(test_refused),  cmocka_unit_test(test_any_text)};
-    return cmocka_run_group_tests(tests, NULL, free_arena);
-}
+int main(void) { return test_program("costs", NULL, free_arena); }

@@ -6,10 +6,7 @@
 
 #include "program/program.h"
 #include "tests/program/generator.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "tests/test.h"
 
 static inline void assert_verified(const Program *program)
 {

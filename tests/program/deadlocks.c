@@ -20,9 +20,8 @@ static Program *both_send_first(Arena *arena)
     return program;
 }
 
-static void a_cycle_of_two_is_shown(void **state)
+TEST(a_cycle_of_two_is_shown)
 {
-    (void)state;
     Arena arena = {0};
     Program *program = both_send_first(&arena);
     assert_refused(program, "deadlock: 2 ranks wait for each other|"
@@ -32,9 +31,8 @@ static void a_cycle_of_two_is_shown(void **state)
 }
 
 /* Each rank waits in its SEND_F until the other reaches the RECV_F of the same microbatch. */
-static void a_cycle_is_returned_with_instructions(void **state)
+TEST(a_cycle_is_returned_with_instructions)
 {
-    (void)state;
     Arena arena = {0};
     Program *program = both_send_first(&arena);
     Deadlock deadlock;
@@ -61,9 +59,8 @@ static void a_cycle_is_returned_with_instructions(void **state)
 
 /* In a ring of ranks each waits for the previous one. The message prints only a part of this long cycle. One more rank
    waits, but is not in the cycle. */
-static void a_long_cycle_is_cut_short(void **state)
+TEST(a_long_cycle_is_cut_short)
 {
-    (void)state;
     enum { RANKS = 9, RING = 8 };
     Arena arena = {0};
     Program *program = arena_allocate(&arena, sizeof *program);
@@ -101,9 +98,8 @@ static void a_long_cycle_is_cut_short(void **state)
     arena_free(&arena);
 }
 
-static void waiting_for_a_rank_that_ends_is_shown(void **state)
+TEST(waiting_for_a_rank_that_ends_is_shown)
 {
-    (void)state;
     Arena arena = {0};
     const Shape shape = {
         .ranks = 2, .stages = 2, .pipes = 1, .microbatches = 2, .preference = PREFER_FORWARD, .seed = 1};
@@ -140,9 +136,8 @@ static void gather_sums(Program *program, uint32_t rank, bool backwards)
 }
 
 /* The sums of two groups are posted in different orders: on an in-order transport this is a deadlock. */
-static void reductions_in_different_orders_are_a_deadlock(void **state)
+TEST(reductions_in_different_orders_are_a_deadlock)
 {
-    (void)state;
     Arena arena = {0};
     Program *program = copy_program(&arena, bidirectional(&arena));
     gather_sums(program, 0, false); /* chunk 0 of rank 0 and chunk 1 of rank 1 are copies of one stage */
@@ -166,14 +161,4 @@ static void reductions_in_different_orders_are_a_deadlock(void **state)
     arena_free(&arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_cycle_of_two_is_shown),
-        cmocka_unit_test(a_cycle_is_returned_with_instructions),
-        cmocka_unit_test(a_long_cycle_is_cut_short),
-        cmocka_unit_test(waiting_for_a_rank_that_ends_is_shown),
-        cmocka_unit_test(reductions_in_different_orders_are_a_deadlock),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("deadlocks", NULL, NULL); }

@@ -1,10 +1,7 @@
 #include "program/program.h"
 #include "tests/program/generator.h"
 #include "tests/program/replay.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "tests/test.h"
 
 static void assert_good(const Program *program)
 {
@@ -40,9 +37,8 @@ static uint32_t count_of(const RankProgram *rank, Opcode opcode)
     return count;
 }
 
-static void derived_programs_verify_and_come_out_right(void **state)
+TEST(derived_programs_verify_and_come_out_right)
 {
-    (void)state;
     uint64_t seed = 21;
     for (int i = 0; i < 300; i++) {
         Arena arena = {0};
@@ -57,9 +53,8 @@ static void derived_programs_verify_and_come_out_right(void **state)
 
 /* In the reference (the program for one rank that runs all stages), every pass of an asynchronous program uses the same
    version of the weights as in the program. */
-static void an_asynchronous_reference_has_the_same_versions(void **state)
+TEST(an_asynchronous_reference_has_the_same_versions)
 {
-    (void)state;
     uint64_t seed = 8;
     for (int i = 0; i < 200; i++) {
         Arena arena = {0};
@@ -79,9 +74,8 @@ static void an_asynchronous_reference_has_the_same_versions(void **state)
     }
 }
 
-static void forward_only_keeps_order_and_lines_and_fewer_slots(void **state)
+TEST(forward_only_keeps_order_and_lines_and_fewer_slots)
 {
-    (void)state;
     Arena arena = {0};
     const Program *program = generate(&arena, (Shape){.ranks = 4,
                                                       .stages = 4,
@@ -119,9 +113,8 @@ static void forward_only_keeps_order_and_lines_and_fewer_slots(void **state)
     arena_free(&arena);
 }
 
-static void forward_only_of_forward_only_is_the_same(void **state)
+TEST(forward_only_of_forward_only_is_the_same)
 {
-    (void)state;
     uint64_t seed = 4;
     Arena arena = {0};
     const Program *once = forward_only(generate(&arena, random_shape(&seed)), &arena),
@@ -135,9 +128,8 @@ static void forward_only_of_forward_only_is_the_same(void **state)
     arena_free(&arena);
 }
 
-static void the_reference_is_one_microbatch_after_the_other(void **state)
+TEST(the_reference_is_one_microbatch_after_the_other)
 {
-    (void)state;
     Arena arena = {0};
     const Program *program =
         generate(&arena, (Shape){.ranks = 2, .stages = 3, .pipes = 2, .microbatches = 2, .split = 100, .seed = 2});
@@ -176,9 +168,8 @@ static uint32_t weight_order(const Program *program, uint32_t rank, uint32_t chu
 
 /* The reference (the program for one rank that runs all stages) runs the B or W passes of each copy of a stage in the
    program's order. So the gradient of each copy is the same sum, added up in the same order. */
-static void a_reference_keeps_the_order_of_every_copys_weight_gradients(void **state)
+TEST(a_reference_keeps_the_order_of_every_copys_weight_gradients)
 {
-    (void)state;
     uint64_t seed = 5;
     uint32_t copies = 0, deferred = 0;
     for (int i = 0; i < 300; i++) {
@@ -207,9 +198,8 @@ static void a_reference_keeps_the_order_of_every_copys_weight_gradients(void **s
     assert_true(copies > 0 && deferred > 0);
 }
 
-static void a_reference_of_too_many_stages_is_refused(void **state)
+TEST(a_reference_of_too_many_stages_is_refused)
 {
-    (void)state;
     Arena arena = {0};
     Program *derived = NULL;
     Error error = {""};
@@ -226,16 +216,4 @@ static void a_reference_of_too_many_stages_is_refused(void **state)
     arena_free(&arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(derived_programs_verify_and_come_out_right),
-        cmocka_unit_test(an_asynchronous_reference_has_the_same_versions),
-        cmocka_unit_test(forward_only_keeps_order_and_lines_and_fewer_slots),
-        cmocka_unit_test(forward_only_of_forward_only_is_the_same),
-        cmocka_unit_test(the_reference_is_one_microbatch_after_the_other),
-        cmocka_unit_test(a_reference_keeps_the_order_of_every_copys_weight_gradients),
-        cmocka_unit_test(a_reference_of_too_many_stages_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("derive", NULL, NULL); }

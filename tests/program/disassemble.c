@@ -1,15 +1,11 @@
 #include "program/operands.h"
 #include "tests/program/generator.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "tests/test.h"
 
 static Instruction second_half = {.opcode = OP_BACKWARD, .microbatch = 1, .slot = {1, 3, 1, 2, 5, 0, 0}};
 
-static void instructions_have_one_text(void **state)
+TEST(instructions_have_one_text)
 {
-    (void)state;
     RankProgram ranks[] = {{.chunk_count = 2, .slots = {[SLOT_WEIGHTS] = 2}},
                            {.chunk_count = 1, .slots = {[SLOT_WEIGHTS] = 1}},
                            {.chunk_count = 1, .slots = {[SLOT_WEIGHTS] = 3}}};
@@ -69,9 +65,8 @@ static char *listing(const Program *program, char **text)
     return *text;
 }
 
-static void a_listing_shows_everything(void **state)
+TEST(a_listing_shows_everything)
 {
-    (void)state;
     Arena arena = {0};
     Program *program = generate(&arena, (Shape){.ranks = 2, .stages = 2, .pipes = 2, .microbatches = 1, .seed = 1});
     for (uint32_t r = 0; r < 2; r++)
@@ -97,9 +92,8 @@ static void a_listing_shows_everything(void **state)
     arena_free(&arena);
 }
 
-static void every_opcode_is_described(void **state)
+TEST(every_opcode_is_described)
 {
-    (void)state;
     char *text;
     size_t size;
     FILE *stream = open_memstream(&text, &size);
@@ -117,9 +111,8 @@ static void every_opcode_is_described(void **state)
 }
 
 /* Checks what users of the opcode table rely on. */
-static void the_table_is_in_order(void **state)
+TEST(the_table_is_in_order)
 {
-    (void)state;
     for (int opcode = 0; opcode < OPCODE_COUNT; opcode++) {
         const Operand *operands = opcode_table[opcode].operands;
         bool chunk = false, microbatch = false, slot_seen[SLOT_OPERANDS] = {false};
@@ -144,13 +137,4 @@ static void the_table_is_in_order(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(instructions_have_one_text),
-        cmocka_unit_test(a_listing_shows_everything),
-        cmocka_unit_test(every_opcode_is_described),
-        cmocka_unit_test(the_table_is_in_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("disassemble", NULL, NULL); }

@@ -386,9 +386,8 @@ static void sent_to_the_other_copy(Program *program)
         }
 }
 
-static void faults_are_named(void **state)
+TEST(faults_are_named)
 {
-    (void)state;
     static const Fault faults[] = {
         {two_ranks, no_ranks, "0 ranks"},
         {two_ranks, no_stages, "0 stages"},
@@ -503,8 +502,4 @@ static void faults_are_named(void **state)
     assert_faults_named(faults, sizeof faults / sizeof *faults);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(faults_are_named)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("faults", NULL, NULL); }

@@ -3,10 +3,7 @@
 
 #include "tests/fuzz/decode.c"
 #include "tests/program/generator.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "tests/test.h"
 
 enum { SEEDS = 40, CHANGES = 300 };
 
@@ -22,9 +19,8 @@ static void change(uint8_t *bytes, size_t *size, uint64_t *seed)
     }
 }
 
-static void changed_programs_crash_nothing(void **state)
+TEST(changed_programs_crash_nothing)
 {
-    (void)state;
     uint64_t seed = 99;
     for (int i = 0; i < SEEDS; i++) {
         Arena arena = {0};
@@ -50,10 +46,4 @@ static void changed_programs_crash_nothing(void **state)
     assert_true(decoded_count > 2 * SEEDS + SEEDS * CHANGES / 10 && verified_count > 2 * SEEDS);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(changed_programs_crash_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("malformed", NULL, NULL); }

@@ -175,9 +175,8 @@ static void overlap_dependent(Program *program)
     forward->second = &backward;
 }
 
-static void faults_of_pairs_are_named(void **state)
+TEST(faults_of_pairs_are_named)
 {
-    (void)state;
     static const Fault faults[] = {
         {two_ranks, recipe_twice, "the recipe of F&B: |attention(F) is given twice"},
         {two_ranks, recipe_incomplete, "attention(W) is missing"},
@@ -213,8 +212,4 @@ static void faults_of_pairs_are_named(void **state)
     assert_faults_named(faults, sizeof faults / sizeof *faults);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(faults_of_pairs_are_named)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("pair_faults", NULL, NULL); }

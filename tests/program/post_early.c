@@ -1,12 +1,8 @@
 /* Programs rewritten for transports that do not block: the step is the same, messages are posted no later than before,
    and no other instruction has moved. */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "tests/program/replay.h"
+#include "tests/test.h"
 
 static bool is_message(const Instruction *instruction)
 {
@@ -55,9 +51,8 @@ static Program *copy_of(const Program *program, Arena *arena)
     return copied;
 }
 
-static void the_step_stays_the_same(void **state)
+TEST(the_step_stays_the_same)
 {
-    (void)state;
     uint32_t moved = 0;
     uint64_t seed = 33;
     for (int i = 0; i < 150; i++) {
@@ -80,9 +75,8 @@ static void the_step_stays_the_same(void **state)
 
 /* In a program for blocking transports, a send comes where its receiver is ready, perhaps late. Here it is posted after
    its pass, with only messages between the two. */
-static void a_send_follows_its_pass(void **state)
+TEST(a_send_follows_its_pass)
 {
-    (void)state;
     Arena arena = {0};
     Error error = {""};
     Program *program = generate(&arena, (Shape){.ranks = 2, .stages = 2, .pipes = 1, .microbatches = 4, .seed = 3});
@@ -99,9 +93,4 @@ static void a_send_follows_its_pass(void **state)
     arena_free(&arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_step_stays_the_same),
-                                       cmocka_unit_test(a_send_follows_its_pass)};
-    return cmocka_run_group_tests_name("post_early", tests, NULL, NULL);
-}
+int main(void) { return test_program("post_early", NULL, NULL); }

@@ -2,10 +2,8 @@
 
 #include "program/times/recipe_times.h"
 #include "tests/program/generator.h"
+#include "tests/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <math.h>
 
 /* Checks the rules of a recipe independently: the F of a layer in order, the B in reverse order, each W after its B. */
@@ -33,9 +31,8 @@ static bool keeps_stream(const Recipe *recipe, RecipeStream stream, const Recipe
     return next == recipe->counts[stream];
 }
 
-static void what_is_right_can_be_issued(void **state)
+TEST(what_is_right_can_be_issued)
 {
-    (void)state;
     uint64_t seed = 5;
     for (int i = 0; i < 2000; i++) {
         const Recipe recipe = random_recipe(&seed);
@@ -70,9 +67,8 @@ static bool some_order_is_right(const Recipe *recipe, RecipeEntry *order, uint32
     return some_order_is_right(recipe, order, i, k + 1);
 }
 
-static void what_is_refused_cannot(void **state)
+TEST(what_is_refused_cannot)
 {
-    (void)state;
     uint64_t seed = 6;
     int refused = 0, accepted = 0;
     for (int i = 0; i < 3000; i++) {
@@ -134,9 +130,8 @@ static double slowed(const Recipe *recipe, const Costs *costs, RecipeStream stre
 
 /* Every entry starts at the earliest time at which its stream is free and what it needs has ended: another entry of its
    layer, or the same pass of the layer before. */
-static void nothing_waits_for_nothing(void **state)
+TEST(nothing_waits_for_nothing)
 {
-    (void)state;
     uint64_t seed = 7;
     for (int i = 0; i < 500; i++) {
         Arena arena = {0};
@@ -177,12 +172,4 @@ static void nothing_waits_for_nothing(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_right_can_be_issued),
-        cmocka_unit_test(what_is_refused_cannot),
-        cmocka_unit_test(nothing_waits_for_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("recipe", NULL, NULL); }

@@ -5,10 +5,7 @@
 #include "program/operands.h"
 #include "tests/program/generator.h"
 #include "tests/program/replay.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "tests/test.h"
 
 static Instruction without_slots(const Instruction *old, Arena *arena)
 {
@@ -61,9 +58,8 @@ static void check_counts(const RankProgram *before, const RankProgram *after)
     assert_int_equal(after->peak_activations, before->peak_activations);
 }
 
-static void a_program_keeps_its_meaning(void **state)
+TEST(a_program_keeps_its_meaning)
 {
-    (void)state;
     uint64_t seed = 17;
     uint32_t waits = 0, overlaps = 0, updates = 0;
     for (int i = 0; i < 300; i++) {
@@ -92,9 +88,8 @@ static void a_program_keeps_its_meaning(void **state)
 
 /* The slot of a send is used again only after two more passes. The WAIT comes right before the pass that uses the slot
    again. */
-static void a_send_has_two_passes_of_time(void **state)
+TEST(a_send_has_two_passes_of_time)
 {
-    (void)state;
     Arena arena = {0};
     enum { MICROBATCHES = 8 };
     Pipe pipe = {.microbatches = MICROBATCHES};
@@ -121,9 +116,8 @@ static void a_send_has_two_passes_of_time(void **state)
     arena_free(&arena);
 }
 
-static void more_slots_than_a_program_can_name_are_counted(void **state)
+TEST(more_slots_than_a_program_can_name_are_counted)
 {
-    (void)state;
     for (uint32_t microbatches = PROGRAM_SLOTS_MAX; microbatches <= PROGRAM_SLOTS_MAX + 1; microbatches++) {
         Arena arena = {0};
         Pipe pipe = {.microbatches = microbatches};
@@ -142,12 +136,4 @@ static void more_slots_than_a_program_can_name_are_counted(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_program_keeps_its_meaning),
-        cmocka_unit_test(a_send_has_two_passes_of_time),
-        cmocka_unit_test(more_slots_than_a_program_can_name_are_counted),
-    };
-    return cmocka_run_group_tests_name("slots", tests, NULL, NULL);
-}
+int main(void) { return test_program("slots", NULL, NULL); }

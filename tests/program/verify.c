@@ -5,9 +5,8 @@
 #include "tests/program/damage.h"
 #include "tests/program/replay.h"
 
-static void generated_programs_verify_and_come_out_right(void **state)
+TEST(generated_programs_verify_and_come_out_right)
 {
-    (void)state;
     uint64_t seed = 11;
     uint32_t put_off = 0;
     for (int i = 0; i < 1000; i++) {
@@ -69,9 +68,8 @@ static void mutate(Program *program, uint64_t *seed)
 }
 
 /* After one or two random changes a program is refused, or still computes the step. */
-static void mutations_are_refused_or_harmless(void **state)
+TEST(mutations_are_refused_or_harmless)
 {
-    (void)state;
     uint64_t seed = 5;
     uint32_t accepted = 0, refused = 0;
     for (int i = 0; i < 150; i++) {
@@ -102,11 +100,4 @@ static void mutations_are_refused_or_harmless(void **state)
     assert_true(refused > 5000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(generated_programs_verify_and_come_out_right),
-        cmocka_unit_test(mutations_are_refused_or_harmless),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("verify", NULL, NULL); }

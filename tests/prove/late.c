@@ -97,9 +97,8 @@ static unsigned steps_of(const char *path, int ranks, int microbatches, int chun
 /* interleaved-1f1b with 8 ranks, 64 microbatches and 2 chunks: a middle rank has 768 actions. The last rank but one can
    start only after 11 steps, and ends at least 11 steps before the last rank to end: so 790 is the least. (With
    messages directly after the passes that produce them it would take 1060.) */
-static void test_steps(void **state)
+TEST(test_steps)
 {
-    (void)state;
     assert_int_equal(steps_of("schedules/1f1b.dps", 2, 1, 0), 6); /* F, message, F, B, message, B */
     assert_int_equal(steps_of("schedules/naive.dps", 4, 2, 0), 2 * (4 + 3) * 2);
     assert_int_equal(steps_of("schedules/interleaved-1f1b.dps", 8, 64, 2), 790);
@@ -132,9 +131,8 @@ static void check_late(const Schedule *schedule)
     }
 }
 
-static void test_receives_late(void **state)
+TEST(test_receives_late)
 {
-    (void)state;
     glob_t found;
     int checked = 0;
     assert_int_equal(glob("schedules/*.dps", 0, NULL, &found), 0);
@@ -156,8 +154,4 @@ static void test_receives_late(void **state)
     globfree(&found);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_receives_late)};
-    return cmocka_run_group_tests_name("late", tests, NULL, NULL);
-}
+int main(void) { return test_program("late", NULL, NULL); }

@@ -13,10 +13,8 @@
 #include "compiler/tree/check.h"
 #include "compiler/tree/parse.h"
 #include "tests/program/same.h"
+#include "tests/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -572,9 +570,8 @@ static void mutate(Orders *orders)
     }
 }
 
-static void random_orders_and_mutations(void **state)
+TEST(random_orders_and_mutations)
 {
-    (void)state;
     int accepted[2][2][2] = {{{0}}}, rejected[2][2][2] = {{{0}}};
     for (int round = 0; round < 1000; round++) {
         Orders orders, mutant;
@@ -611,8 +608,4 @@ static void random_orders_and_mutations(void **state)
                     rejected[kind / 4][kind / 2 % 2][kind % 2] > 300);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_orders_and_mutations)};
-    return cmocka_run_group_tests_name("orders", tests, NULL, NULL);
-}
+int main(void) { return test_program("orders", NULL, NULL); }

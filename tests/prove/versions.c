@@ -4,11 +4,8 @@
    exist. */
 
 #include "compiler/compile.h"
+#include "tests/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,9 +79,8 @@ static void check_file(const char *path, uint32_t ranks, uint32_t microbatches, 
 }
 
 /* Harlap et al., SOSP 2019: a stage keeps as many versions as it has microbatches in flight. */
-static void pipedream_keeps_one_for_each_in_flight(void **state)
+TEST(pipedream_keeps_one_for_each_in_flight)
 {
-    (void)state;
     uint32_t most[64];
     for (uint32_t ranks = 1; ranks <= 7; ranks++)
         for (uint32_t microbatches = 1; microbatches <= 3 * ranks; microbatches++) {
@@ -96,9 +92,8 @@ static void pipedream_keeps_one_for_each_in_flight(void **state)
 }
 
 /* Narayanan et al., ICML 2021: a stage keeps two versions; one if there is only one U. */
-static void double_buffering_keeps_two(void **state)
+TEST(double_buffering_keeps_two)
 {
-    (void)state;
     uint32_t most[64];
     for (uint32_t ranks = 1; ranks <= 5; ranks++)
         for (uint32_t group = ranks; group <= ranks + 2; group++)
@@ -111,9 +106,8 @@ static void double_buffering_keeps_two(void **state)
 
 /* PipeDream (SOSP 2019), section 3.3: with vertical sync every stage keeps as many versions as the first stage. A split
    backward uses its version until I. */
-static void versions_named_by_the_pipe_are_kept(void **state)
+TEST(versions_named_by_the_pipe_are_kept)
 {
-    (void)state;
     uint32_t most[64];
     static const char vertical[] =
         "schedule vertical; ranks P = 4; microbatches M = 8;\n"
@@ -313,9 +307,8 @@ static bool compiles(const Orders *orders)
     return status == STATUS_OK;
 }
 
-static void orders_with_wrong_updates_are_refused(void **state)
+TEST(orders_with_wrong_updates_are_refused)
 {
-    (void)state;
     uint32_t good = 0, bad = 0;
     for (uint32_t i = 0; i < 1500; i++) {
         Orders orders;
@@ -340,13 +333,4 @@ static void orders_with_wrong_updates_are_refused(void **state)
     assert_true(good > 200 && bad > 500);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pipedream_keeps_one_for_each_in_flight),
-        cmocka_unit_test(double_buffering_keeps_two),
-        cmocka_unit_test(versions_named_by_the_pipe_are_kept),
-        cmocka_unit_test(orders_with_wrong_updates_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("versions", NULL, NULL); }

@@ -77,9 +77,8 @@ static int64_t *memory_of(const Schedule *schedule, Unit unit, bool shared, Aren
     return memory;
 }
 
-static void never_longer_than_a_published_order(void **state)
+TEST(never_longer_than_a_published_order)
 {
-    (void)state;
     static const char *const names[] = {
         "gpipe", "1f1b",   "eager-1f1b", "interleaved-1f1b", "interleaved-zb", "hanayo",   "zb-h1",    "zb-h2",
         "zb-v",  "v-half", "v-min",      "chimera",          "bitpipe",        "dualpipe", "dualpipev"};
@@ -115,9 +114,8 @@ static void never_longer_than_a_published_order(void **state)
     }
 }
 
-static void never_longer_with_twice_the_memory(void **state)
+TEST(never_longer_with_twice_the_memory)
 {
-    (void)state;
     uint64_t seed = 1;
     for (uint32_t chunks = 1; chunks <= 2; chunks++)
         for (uint32_t ranks = 2; ranks <= 8; ranks++)
@@ -144,9 +142,4 @@ static void never_longer_with_twice_the_memory(void **state)
             }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(never_longer_than_a_published_order),
-                                       cmocka_unit_test(never_longer_with_twice_the_memory)};
-    return cmocka_run_group_tests_name("handmade", tests, NULL, NULL);
-}
+int main(void) { return test_program("handmade", NULL, NULL); }

@@ -7,11 +7,9 @@
 #include "compiler/search/solver.h"
 #include "tests/search/costs_of.h"
 #include "tests/search/placement.h"
+#include "tests/test.h"
 #include "tests/timeline/compiled.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -124,9 +122,8 @@ static const Case cases[] = {
     {"V of 2 ranks, the last stage with a head", 2, 2, true, 4, 2, 3, 2, 1, 3, 1, 1, 7, 2},
 };
 
-static void near_the_optimum(void **state)
+TEST(near_the_optimum)
 {
-    (void)state;
     enum { CASES = sizeof cases / sizeof *cases };
     int reached = 0;
     double most = 0, sum = 0;
@@ -232,9 +229,8 @@ static Problem pairs_problem(uint32_t ranks, uint32_t pipes, uint32_t microbatch
 }
 
 /* The V with the memory of DualPipeV, and two pipes in opposite directions with that of DualPipe. */
-static void optima_with_pairs(void **state)
+TEST(optima_with_pairs)
 {
-    (void)state;
     static const struct {
         uint32_t ranks, pipes, microbatches;
         int64_t memory;
@@ -258,9 +254,8 @@ static void optima_with_pairs(void **state)
 
 /* For small random placements, times and limits, the bound is never above the optimum, and the search reaches the
    optimum. In some cases a B takes less time than an I and a W. */
-static void random_problems(void **state)
+TEST(random_problems)
 {
-    (void)state;
     enum { CASES = 40 };
     uint64_t seed = 1;
     uint32_t reached = 0;
@@ -289,9 +284,7 @@ static void random_problems(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(near_the_optimum), cmocka_unit_test(optima_with_pairs),
-                                       cmocka_unit_test(random_problems)};
     if (!solver_exists())
         print_message("CaDiCaL is not installed: nothing is compared with proven optima\n");
-    return solver_exists() ? cmocka_run_group_tests_name("optimum", tests, NULL, NULL) : 0;
+    return solver_exists() ? test_program("optimum", NULL, NULL) : 0;
 }

@@ -90,9 +90,8 @@ static Found search_v(uint32_t ranks, uint32_t microbatches, const Costs *costs,
 }
 
 /* The search is never above these makespans: optima that an exact solver has proven, and those of known orders. */
-static void known_makespans(void **state)
+TEST(known_makespans)
 {
-    (void)state;
     static const struct {
         uint32_t ranks, microbatches;
         double pair, makespan;
@@ -113,9 +112,8 @@ static double random_time(uint64_t *seed) { return 1 + (double)random_below(seed
 
 /* With the memory of a published order the search never finds a longer one, for random costs, even if it stops at
    once. In some cases a B takes less time than an I and a W. */
-static void never_longer_than_a_published_order(void **state)
+TEST(never_longer_than_a_published_order)
 {
-    (void)state;
     static const char *const names[] = {"dualpipe", "dualpipev",        "zb-v",   "v-half",  "zb-h1",  "zb-h2",
                                         "1f1b",     "interleaved-1f1b", "hanayo", "chimera", "bitpipe"};
     uint64_t seed = 1;
@@ -158,9 +156,8 @@ static void never_longer_than_a_published_order(void **state)
 
 /* With little more than half of DualPipeV's memory (10 of 17 activations), in which no published order with F&Bs fits,
    the search with F&Bs finds no longer order than without them. */
-static void never_longer_than_without_pairs(void **state)
+TEST(never_longer_than_without_pairs)
 {
-    (void)state;
     Arena arena = {0};
     const Costs costs = costs_with(1, 1.2, 0.8, 0.1, 2.4);
     const Found found = search_v(8, 16, &costs, 10, 1, &arena);
@@ -171,9 +168,8 @@ static void never_longer_than_without_pairs(void **state)
     arena_free(&arena);
 }
 
-static void always_the_same_and_more_effort_never_finds_less(void **state)
+TEST(always_the_same_and_more_effort_never_finds_less)
 {
-    (void)state;
     Arena arena = {0};
     const Costs costs = costs_with(1, 1.2, 0.8, 0.1, 2.4);
     const Found first = search_v(6, 18, &costs, 13, 1, &arena), again = search_v(6, 18, &costs, 13, 1, &arena);
@@ -189,9 +185,8 @@ static void always_the_same_and_more_effort_never_finds_less(void **state)
 }
 
 /* Loops, waves and two pipes: the search uses F&Bs, which save time here, within the memory limit. */
-static void any_placement(void **state)
+TEST(any_placement)
 {
-    (void)state;
     for (uint32_t chunks = 1; chunks <= 3; chunks++)
         for (uint32_t pipes = 1; pipes <= 2; pipes++) {
             Arena arena = {0};
@@ -214,9 +209,8 @@ static void any_placement(void **state)
 
 /* There is always an order: in the least memory, for any number of microbatches, and if the search stops early or at
    once. */
-static void the_least_memory_is_enough(void **state)
+TEST(the_least_memory_is_enough)
 {
-    (void)state;
     for (int stops = 0; stops < 2; stops++)
         for (uint32_t ranks = 1; ranks <= 4; ranks++)
             for (uint32_t microbatches = 1; microbatches <= 16; microbatches += 5) {
@@ -232,13 +226,4 @@ static void the_least_memory_is_enough(void **state)
             }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(known_makespans),
-                                       cmocka_unit_test(never_longer_than_a_published_order),
-                                       cmocka_unit_test(never_longer_than_without_pairs),
-                                       cmocka_unit_test(always_the_same_and_more_effort_never_finds_less),
-                                       cmocka_unit_test(any_placement),
-                                       cmocka_unit_test(the_least_memory_is_enough)};
-    return cmocka_run_group_tests_name("pairs", tests, NULL, NULL);
-}
+int main(void) { return test_program("pairs", NULL, NULL); }

@@ -5,10 +5,8 @@
 #include "compiler/search/search.h"
 #include "tests/search/costs_of.h"
 #include "tests/search/placement.h"
+#include "tests/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <string.h>
 
 /* The bubble rate of the timeline, not the one that the search reports. Checks that the order is legal and stays within
@@ -45,9 +43,8 @@ static void search(Schedule *schedule, const Costs *costs, int64_t memory, uint3
     search_order(schedule, &task, NULL, (Span){0, 0}, arena, NULL);
 }
 
-static void never_above_the_published_rate(void **state)
+TEST(never_above_the_published_rate)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof published / sizeof *published; i++)
         for (uint32_t times = 1; times <= 2; times++) {
             Arena arena = {0};
@@ -65,9 +62,8 @@ static void never_above_the_published_rate(void **state)
         }
 }
 
-static void any_placement_and_always_the_same(void **state)
+TEST(any_placement_and_always_the_same)
 {
-    (void)state;
     for (uint32_t chunks = 1; chunks <= 2; chunks++)
         for (int waves = 0; waves < 2; waves++)
             for (uint32_t pipes = 1; pipes <= 2; pipes++) {
@@ -93,9 +89,8 @@ static void any_placement_and_always_the_same(void **state)
             }
 }
 
-static void more_effort_never_finds_less(void **state)
+TEST(more_effort_never_finds_less)
 {
-    (void)state;
     double before = 1;
     for (uint32_t effort = 1; effort <= 3; effort++) {
         Arena arena = {0};
@@ -111,9 +106,8 @@ static void more_effort_never_finds_less(void **state)
 }
 
 /* For any placement there is an order in the memory that search_least_memory returns. */
-static void the_least_memory_is_enough(void **state)
+TEST(the_least_memory_is_enough)
 {
-    (void)state;
     for (uint32_t chunks = 1; chunks <= 3; chunks++)
         for (int waves = 0; waves < 2; waves++)
             for (uint32_t pipes = 1; pipes <= 2; pipes++) {
@@ -128,10 +122,4 @@ static void the_least_memory_is_enough(void **state)
             }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(never_above_the_published_rate), cmocka_unit_test(any_placement_and_always_the_same),
-        cmocka_unit_test(more_effort_never_finds_less), cmocka_unit_test(the_least_memory_is_enough)};
-    return cmocka_run_group_tests_name("search", tests, NULL, NULL);
-}
+int main(void) { return test_program("search", NULL, NULL); }

@@ -2,10 +2,8 @@
 
 #include "compiler/search/search_recipe.h"
 #include "tests/search/component_costs.h"
+#include "tests/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <math.h>
 
 static double makespan_of(const Recipe *recipe, const Costs *costs)
@@ -127,9 +125,8 @@ static double best_of_all(uint32_t components, const Costs *costs)
     return b.best;
 }
 
-static void is_never_longer_than_the_published_order(void **state)
+TEST(is_never_longer_than_the_published_order)
 {
-    (void)state;
     uint64_t seed = 21;
     int shorter = 0;
     for (int i = 0; i < 1000; i++) {
@@ -154,9 +151,8 @@ static void is_never_longer_than_the_published_order(void **state)
     assert_true(shorter > 100 && shorter < 1000);
 }
 
-static void finds_the_best_of_other_components(void **state)
+TEST(finds_the_best_of_other_components)
 {
-    (void)state;
     uint64_t seed = 22;
     for (int i = 0; i < 200; i++) {
         const uint32_t components = 1 + random_below(&seed, ALL_COMPONENTS);
@@ -171,9 +167,8 @@ static void finds_the_best_of_other_components(void **state)
 
 /* A share of multiprocessors for communication changes the times of both streams, so another order may be the
    shortest. */
-static void takes_the_share_into_account(void **state)
+TEST(takes_the_share_into_account)
 {
-    (void)state;
     uint64_t seed = 23;
     for (int i = 0; i < 30; i++) {
         Costs costs = random_component_costs(&seed, FOUR_COMPONENTS, 3), slowed;
@@ -190,9 +185,8 @@ static void takes_the_share_into_account(void **state)
 }
 
 /* A search of more than RECIPE_EXACT entries that a limit stops: its bound is never above the optimum. */
-static void a_stopped_search_proves_a_bound(void **state)
+TEST(a_stopped_search_proves_a_bound)
 {
-    (void)state;
     uint64_t seed = 24;
     int open = 0;
     for (int i = 0; i < 100; i++) {
@@ -209,9 +203,8 @@ static void a_stopped_search_proves_a_bound(void **state)
     assert_true(open > 20);
 }
 
-static void what_takes_no_time_is_no_component(void **state)
+TEST(what_takes_no_time_is_no_component)
 {
-    (void)state;
     Costs costs = costs_unit;
     assert_int_equal(recipe_components_timed(&costs), 0);
     costs.parts[RECIPE_MLP][RECIPE_F] = 0;
@@ -220,14 +213,4 @@ static void what_takes_no_time_is_no_component(void **state)
     assert_int_equal(recipe_components_timed(&costs), 1 << RECIPE_MLP | 1 << RECIPE_DISPATCH);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_never_longer_than_the_published_order),
-        cmocka_unit_test(finds_the_best_of_other_components),
-        cmocka_unit_test(takes_the_share_into_account),
-        cmocka_unit_test(a_stopped_search_proves_a_bound),
-        cmocka_unit_test(what_takes_no_time_is_no_component),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("recipe", NULL, NULL); }

@@ -178,9 +178,8 @@ static bool run(const Case *of, uint32_t tried)
     return proven;
 }
 
-static void every_order_is_legal_and_no_shorter_than_its_bounds(void **state)
+TEST(every_order_is_legal_and_no_shorter_than_its_bounds)
 {
-    (void)state;
     const char *count = getenv("SEARCH_CASES"), *first = getenv("SEARCH_SEED");
     const uint32_t cases = count ? (uint32_t)strtoul(count, NULL, 10) : 60;
     seed = first ? strtoul(first, NULL, 10) : 1;
@@ -194,8 +193,4 @@ static void every_order_is_legal_and_no_shorter_than_its_bounds(void **state)
     print_message("%u cases; %u orders are proven optimal\n", cases, proven);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_order_is_legal_and_no_shorter_than_its_bounds)};
-    return cmocka_run_group_tests_name("unequal", tests, NULL, NULL);
-}
+int main(void) { return test_program("unequal", NULL, NULL); }

@@ -256,9 +256,8 @@ static void check_bound(const Schedule *schedule, const Costs *costs, const Memo
                  bound);
 }
 
-static void never_above_a_makespan(void **state)
+TEST(never_above_a_makespan)
 {
-    (void)state;
     uint32_t optimal = 0;
     for (uint32_t i = 0; i < CASES; i++) {
         Arena arena = {0};
@@ -287,9 +286,8 @@ static void never_above_a_makespan(void **state)
 }
 
 /* Bounds that others have proven for stages in a V. */
-static void known_bounds(void **state)
+TEST(known_bounds)
 {
-    (void)state;
     for (int64_t ranks = 2; ranks <= 8; ranks++) {
         Arena arena = {0};
         Compilation c;
@@ -315,9 +313,8 @@ static void known_bounds(void **state)
 }
 
 /* Optimal orders are reported as optimal. */
-static void known_optima(void **state)
+TEST(known_optima)
 {
-    (void)state;
     static const char *const names[] = {"zb-h1", "zb-h2", "zb-v", "v-half", "v-min"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         Arena arena = {0};
@@ -333,9 +330,4 @@ static void known_optima(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(never_above_a_makespan), cmocka_unit_test(known_bounds),
-                                       cmocka_unit_test(known_optima)};
-    return cmocka_run_group_tests_name("bound", tests, NULL, NULL);
-}
+int main(void) { return test_program("bound", NULL, NULL); }

@@ -4,10 +4,7 @@
 /* Compiles schedule files; random numbers, the same in every run. */
 
 #include "compiler/compile.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "tests/test.h"
 
 static inline uint64_t random_below(uint64_t *state, uint64_t below)
 {

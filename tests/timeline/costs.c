@@ -131,9 +131,8 @@ static void check_causes(const Compilation *c, const Timeline *times, Arena *are
     assert_true(causes.messages == times->makespan - quiet.makespan && causes.messages >= 0);
 }
 
-static void test_times(void **state)
+TEST(test_times)
 {
-    (void)state;
     uint64_t seed = 1;
     for (int i = 0; i < CASES; i++) {
         Arena arena = {0};
@@ -154,9 +153,8 @@ static void test_times(void **state)
 }
 
 /* A slower F of the last stage does not move the F of other stages, as they do not depend on it. */
-static void test_one_stage(void **state)
+TEST(test_one_stage)
 {
-    (void)state;
     Arena arena = {0};
     Compilation c;
     assert_true(compiled("schedules/gpipe.dps", 4, 6, &arena, &c));
@@ -179,9 +177,8 @@ static void test_one_stage(void **state)
 
 /* Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, table 2. Rank r of p holds, in ZB-H1, p-r times the memory
    for I and r times the memory for W alone; in ZB-H2 2p-2r-1 and 2r times. */
-static void test_memory(void **state)
+TEST(test_memory)
 {
-    (void)state;
     for (uint32_t p = 2; p <= 9; p++)
         for (int64_t k = 1; k <= 2; k++) {
             Arena arena = {0};
@@ -206,9 +203,8 @@ static void test_memory(void **state)
 
 /* Costs from a 1F1B trace have a B for each stage and neither I nor W: ZB-H1 then takes half of B for each, or
    divides B in the ratio of a stage that has both. If only I and W are given, 1F1B's B is I + W. */
-static void test_halves(void **state)
+TEST(test_halves)
 {
-    (void)state;
     static const struct {
         const char *path, *given, *same;
     } pairs[] = {
@@ -240,9 +236,4 @@ static void test_halves(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_one_stage),
-                                       cmocka_unit_test(test_halves), cmocka_unit_test(test_memory)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("costs", NULL, NULL); }

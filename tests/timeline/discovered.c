@@ -80,29 +80,15 @@ static void never_longer(const char *found, const char *published, bool halves, 
     assert_true(mean > least_gain);
 }
 
-static void v(void **state)
-{
-    (void)state;
-    never_longer("schedules/ebb-v.dps", "schedules/dualpipev.dps", false, 0.002);
-}
+TEST(v) { never_longer("schedules/ebb-v.dps", "schedules/dualpipev.dps", false, 0.002); }
 
-static void two_directions(void **state)
-{
-    (void)state;
-    never_longer("schedules/ebb-two.dps", "schedules/dualpipe.dps", true, 0.002);
-}
+TEST(two_directions) { never_longer("schedules/ebb-two.dps", "schedules/dualpipe.dps", true, 0.002); }
 
-static void half_of_the_memory(void **state)
-{
-    (void)state;
-    never_longer("schedules/half-tide.dps", "schedules/v-half.dps", false, 0.01);
-}
+TEST(half_of_the_memory) { never_longer("schedules/half-tide.dps", "schedules/v-half.dps", false, 0.01); }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(v), cmocka_unit_test(two_directions),
-                                       cmocka_unit_test(half_of_the_memory)};
     if (argc > 1)
         cases = strtoull(argv[1], NULL, 10);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_program("discovered", NULL, NULL);
 }

@@ -270,9 +270,8 @@ static uint32_t compare(const char *output, const Compilation *c, uint64_t *seed
     return inside;
 }
 
-static void test_published_formulas(void **state)
+TEST(test_published_formulas)
 {
-    (void)state;
     uint64_t seed = 1;
     const char *name;
     for (size_t row = 0; (name = published_schedule(row)); row++) {
@@ -376,9 +375,8 @@ static const char *row_of(const char *readme, const char *name, Arena *arena)
     return row + strlen(head);
 }
 
-static void test_ends_of_domains(void **state)
+TEST(test_ends_of_domains)
 {
-    (void)state;
     static const int64_t ranks[] = {2, 3, 4, 5, 8};
     Arena all = {0};
     Source readme;
@@ -418,9 +416,4 @@ static void test_ends_of_domains(void **state)
     arena_free(&all);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_published_formulas),
-                                       cmocka_unit_test(test_ends_of_domains)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("fitted", NULL, NULL); }

@@ -195,22 +195,13 @@ static void mutate(const char *path, bool halves)
     }
 }
 
-static void v(void **state)
-{
-    (void)state;
-    mutate("schedules/ebb-v.dps", false);
-}
+TEST(v) { mutate("schedules/ebb-v.dps", false); }
 
-static void two_directions(void **state)
-{
-    (void)state;
-    mutate("schedules/ebb-two.dps", true);
-}
+TEST(two_directions) { mutate("schedules/ebb-two.dps", true); }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(v), cmocka_unit_test(two_directions)};
     if (argc > 1)
         cases = strtoull(argv[1], NULL, 10);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_program("mutations", NULL, NULL);
 }

@@ -59,9 +59,8 @@ static void hold(const Compilation *c, const Costs *costs, Count *count)
     arena_free(&scratch);
 }
 
-static void test_domains(void **state)
+TEST(test_domains)
 {
-    (void)state;
     static const char *const names[] = {
         "gpipe", "1f1b",   "eager-1f1b", "interleaved-1f1b", "looped-bfs", "hanayo",   "zb-h1",    "zb-h2",
         "zb-v",  "v-half", "v-min",      "chimera",          "bitpipe",    "dualpipe", "dualpipev"};
@@ -87,8 +86,4 @@ static void test_domains(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_domains)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("published", NULL, NULL); }

@@ -1,14 +1,9 @@
 #include "runtime/transport/local.h"
+#include "tests/test.h"
 #include "tests/transport/scenarios.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { MANY = 1024 };
 
@@ -128,9 +123,8 @@ static int compare_pointers(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static void messages_arrive_whole_and_blocks_are_kept(void **state)
+TEST(messages_arrive_whole_and_blocks_are_kept)
 {
-    (void)state;
     for (int i = 0; i < COUNTS; i++)
         for (uint64_t seed = 1; seed <= 3; seed++) {
             const int count = counts[i];
@@ -187,18 +181,16 @@ static bool waiting_body(Rank *self)
     return true;
 }
 
-static void a_member_that_waits_adds_up(void **state)
+TEST(a_member_that_waits_adds_up)
 {
-    (void)state;
     for (int i = 0; i < 10; i++) {
         Rank ranks[2] = {0};
         run_ranks(ranks, 2, 60, waiting_body, NULL);
     }
 }
 
-static void sums_give_the_same_bits(void **state)
+TEST(sums_give_the_same_bits)
 {
-    (void)state;
     for (int i = 0; i < COUNTS; i++) {
         Rank ranks[8] = {0};
         run_ranks(ranks, counts[i], 60, sums_body, NULL);
@@ -212,9 +204,8 @@ static bool pieces_body(Rank *rank)
     return exchange_pieces(rank->everybody, rank->rank, rank->ranks) && post_too_many(rank->everybody, rank->rank);
 }
 
-static void pieces_of_all_to_alls_arrive(void **state)
+TEST(pieces_of_all_to_alls_arrive)
 {
-    (void)state;
     for (int i = 0; i < COUNTS; i++) {
         Rank ranks[8] = {0};
         run_ranks(ranks, counts[i], 60, pieces_body, NULL);
@@ -227,9 +218,8 @@ static bool slow_body(Rank *rank) { return transfers_take_their_time(rank->every
 
 static bool all_body(Rank *rank) { return sums_body(rank) && pieces_body(rank); }
 
-static void a_network_slows_transfers_down(void **state)
+TEST(a_network_slows_transfers_down)
 {
-    (void)state;
     for (int i = 0; i < COUNTS; i++) {
         Rank ranks[8] = {0};
         network = slow_link;
@@ -258,11 +248,7 @@ static bool uneven_body(Rank *self)
     return status != STATUS_OK;
 }
 
-static void pieces_of_different_sizes_are_named(void **state)
-{
-    (void)state;
-    run_in_time(2, 1, uneven_body);
-}
+TEST(pieces_of_different_sizes_are_named) { run_in_time(2, 1, uneven_body); }
 
 /* All three members post. Rank 0 claims the piece to rank 1 and finds that it has the wrong size, so this piece is
    never moved. Rank 1 then waits for rank 0, and not for rank 2. */
@@ -289,15 +275,10 @@ static bool stuck_body(Rank *self)
     return true;
 }
 
-static void a_deadline_names_who_holds_a_piece(void **state)
-{
-    (void)state;
-    run_in_time(3, 1, stuck_body);
-}
+TEST(a_deadline_names_who_holds_a_piece) { run_in_time(3, 1, stuck_body); }
 
-static void the_order_of_a_sum_shows(void **state)
+TEST(the_order_of_a_sum_shows)
 {
-    (void)state;
     float values[3][100];
     int differences = 0;
     for (uint64_t i = 0; i < 3; i++)
@@ -388,9 +369,8 @@ static bool missing_pieces_body(Rank *self)
     return true;
 }
 
-static void a_deadline_names_who_is_missing(void **state)
+TEST(a_deadline_names_who_is_missing)
 {
-    (void)state;
     run_in_time(3, 1, vain_body);
     run_in_time(3, 1, unreceived_body);
     run_in_time(3, 1, missing_body);
@@ -427,11 +407,7 @@ static bool replica_body(Rank *self)
     return true;
 }
 
-static void members_have_the_names_that_the_caller_gives(void **state)
-{
-    (void)state;
-    run_in_time(4, 2, replica_body);
-}
+TEST(members_have_the_names_that_the_caller_gives) { run_in_time(4, 2, replica_body); }
 
 static bool abort_body(Rank *rank)
 {
@@ -462,9 +438,8 @@ static bool meet_without_end(Rank *self)
     return true;
 }
 
-static void an_abort_reaches_every_rank(void **state)
+TEST(an_abort_reaches_every_rank)
 {
-    (void)state;
     Rank ranks[8] = {0};
     for (int i = 0; i < COUNTS; i++) {
         run_ranks(ranks, counts[i], 0, abort_body, NULL);
@@ -490,9 +465,8 @@ static void close_connected(int count, Rank *ranks)
     }
 }
 
-static void too_many_messages_are_refused(void **state)
+TEST(too_many_messages_are_refused)
 {
-    (void)state;
     enum { MOST = 2 * IN_FLIGHT };
     World *members[2];
     Rank ranks[2];
@@ -510,9 +484,8 @@ static void too_many_messages_are_refused(void **state)
     close_connected(2, ranks);
 }
 
-static void a_thousand_ranks_open(void **state)
+TEST(a_thousand_ranks_open)
 {
-    (void)state;
     static World *members[MANY];
     static Rank ranks[MANY];
     Error error;
@@ -532,9 +505,8 @@ static void a_thousand_ranks_open(void **state)
     close_connected(MANY, ranks);
 }
 
-static void transports_are_found_by_what_they_do(void **state)
+TEST(transports_are_found_by_what_they_do)
 {
-    (void)state;
     assert_string_equal(transport_for(false, false)->name, "local");
     assert_string_equal(transport_for(false, true)->name, "local");
     assert_string_equal(transport_for(true, false)->name, "mpi");
@@ -547,23 +519,4 @@ static void transports_are_found_by_what_they_do(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_arrive_whole_and_blocks_are_kept),
-        cmocka_unit_test(sums_give_the_same_bits),
-        cmocka_unit_test(a_member_that_waits_adds_up),
-        cmocka_unit_test(pieces_of_all_to_alls_arrive),
-        cmocka_unit_test(a_network_slows_transfers_down),
-        cmocka_unit_test(pieces_of_different_sizes_are_named),
-        cmocka_unit_test(a_deadline_names_who_holds_a_piece),
-        cmocka_unit_test(the_order_of_a_sum_shows),
-        cmocka_unit_test(a_deadline_names_who_is_missing),
-        cmocka_unit_test(members_have_the_names_that_the_caller_gives),
-        cmocka_unit_test(an_abort_reaches_every_rank),
-        cmocka_unit_test(too_many_messages_are_refused),
-        cmocka_unit_test(a_thousand_ranks_open),
-        cmocka_unit_test(transports_are_found_by_what_they_do),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return test_program("local", NULL, NULL); }

@@ -1,3 +1,4 @@
+#include "tests/test.h"
 #include "tests/transport/plugin.h"
 #include "tests/transport/scenarios.h"
 
@@ -8,18 +9,12 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* Runs the scenarios under mpirun. Without arguments this is the cmocka program; with arguments (SCENARIO RANKS FOLDER)
    it is one of the processes that the tests start. In FOLDER processes leave notes for each other. */
@@ -376,32 +371,28 @@ static void expect_run(int processes, const char *scenario, int ranks, int statu
     assert_non_null(strstr(output, text));
 }
 
-static void messages_arrive_whole(void **state)
+TEST(messages_arrive_whole)
 {
-    (void)state;
     expect_run(2, "messages", 2, 0, "messages: good");
     expect_run(8, "messages", 8, 0, "messages: good");
 }
 
 /* The expected bits are computed as in the test of `local`. */
-static void sums_give_the_same_bits(void **state)
+TEST(sums_give_the_same_bits)
 {
-    (void)state;
     expect_run(3, "sums", 3, 0, "sums: good");
     expect_run(8, "sums", 8, 0, "sums: good");
 }
 
-static void pieces_of_all_to_alls_arrive(void **state)
+TEST(pieces_of_all_to_alls_arrive)
 {
-    (void)state;
     expect_run(2, "pieces", 2, 0, "pieces: good");
     expect_run(4, "pieces", 4, 0, "pieces: good");
     expect_run(2, "arrivals", 2, 0, "arrivals: good");
 }
 
-static void a_network_slows_transfers_down(void **state)
+TEST(a_network_slows_transfers_down)
 {
-    (void)state;
     expect_run(2, "slow", 2, 0, "slow: good");
     expect_run(4, "slow", 4, 0, "slow: good");
     expect_run(3, "network", 3, 0, "network: good");
@@ -409,59 +400,39 @@ static void a_network_slows_transfers_down(void **state)
                "--link needs all 2 processes on one machine, where they share a clock; 1 of them is here");
 }
 
-static void a_wrong_number_of_processes_is_refused(void **state)
+TEST(a_wrong_number_of_processes_is_refused)
 {
-    (void)state;
     expect_run(4, "sums", 8, 2, "this program has 8 ranks, but there are 4 processes: use mpirun -n 8");
     expect_run(1, "sums", 2, 2, "this program has 2 ranks, but there is 1 process: use mpirun -n 2");
 }
 
 /* If the processes are started by another MPI than they were built with, each believes that it is alone: the error says
    so. */
-static void a_foreign_launcher_is_named(void **state)
+TEST(a_foreign_launcher_is_named)
 {
-    (void)state;
     setenv("PMI_SIZE", "4", 1);
     expect_run(0, "sums", 4, 2, "4 processes were started, but not by the MPI that dprun was built with");
     unsetenv("PMI_SIZE");
 }
 
-static void a_wrong_map_is_refused(void **state)
-{
-    (void)state;
-    expect_run(2, "wrong-map", 2, 2, "--rank-map must name each of the ranks 0 to 1 once");
-}
+TEST(a_wrong_map_is_refused) { expect_run(2, "wrong-map", 2, 2, "--rank-map must name each of the ranks 0 to 1 once"); }
 
 /* A failed run exits with 3, whatever the program returns, and does not wait for the ranks that are missing. */
-static void a_deadline_names_who_is_missing(void **state)
+TEST(a_deadline_names_who_is_missing)
 {
-    (void)state;
     expect_run(2, "vain", 2, 3, "vain: good");
     expect_run(2, "pieces-vain", 2, 3, "pieces-vain: good");
 }
 
-static void a_rank_that_computes_moves(void **state)
-{
-    (void)state;
-    expect_run(3, "long", 3, 0, "long: good");
-}
+TEST(a_rank_that_computes_moves) { expect_run(3, "long", 3, 0, "long: good"); }
 
-static void who_was_stopped_has_not_waited(void **state)
-{
-    (void)state;
-    expect_run(2, "resumed", 2, 0, "resumed: good");
-}
+TEST(who_was_stopped_has_not_waited) { expect_run(2, "resumed", 2, 0, "resumed: good"); }
 
-static void a_stopped_process_ends_the_run(void **state)
-{
-    (void)state;
-    expect_run(3, "stopped", 3, 3, "stopped: good");
-}
+TEST(a_stopped_process_ends_the_run) { expect_run(3, "stopped", 3, 3, "stopped: good"); }
 
 /* The deadline also applies while processes start and end, when no rank waits for a message. */
-static void who_stops_at_either_end_keeps_nobody(void **state)
+TEST(who_stops_at_either_end_keeps_nobody)
 {
-    (void)state;
     expect_run(
         3, "ends-before-open", 3, 3,
         "not all processes have started within 4 s (--deadline above 4 allows more): rank 1 is stopped (process ");
@@ -473,9 +444,8 @@ static void who_stops_at_either_end_keeps_nobody(void **state)
     expect_run(3, "ends-killed", 3, 128 + SIGKILL, "ends-killed: good");
 }
 
-static void an_abort_reaches_every_rank(void **state)
+TEST(an_abort_reaches_every_rank)
 {
-    (void)state;
     expect_run(8, "abort", 8, 3, "abort: good");
     assert_null(strstr(output, "not so"));
 }
@@ -506,16 +476,14 @@ static void expect_writer_waits(bool is_read)
     close(ends[1]);
 }
 
-static void what_was_said_is_read_before_the_end(void **state)
+TEST(what_was_said_is_read_before_the_end)
 {
-    (void)state;
     expect_writer_waits(true);
     expect_writer_waits(false);
 }
 
-static void the_launcher_is_recognised(void **state)
+TEST(the_launcher_is_recognised)
 {
-    (void)state;
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);
@@ -537,9 +505,8 @@ static void the_launcher_is_recognised(void **state)
 }
 
 /* Must be the last test: it removes the plugin. */
-static void a_missing_plugin_is_said(void **state)
+TEST(a_missing_plugin_is_said)
 {
-    (void)state;
     unlink(plugin);
     World *members[2];
     Error error;
@@ -558,23 +525,5 @@ int main(int count, char **arguments)
 {
     if (count == 4)
         return run_process(arguments[1], atoi(arguments[2]), arguments[3]);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_launcher_is_recognised),
-        cmocka_unit_test(what_was_said_is_read_before_the_end),
-        cmocka_unit_test(messages_arrive_whole),
-        cmocka_unit_test(sums_give_the_same_bits),
-        cmocka_unit_test(pieces_of_all_to_alls_arrive),
-        cmocka_unit_test(a_network_slows_transfers_down),
-        cmocka_unit_test(a_wrong_number_of_processes_is_refused),
-        cmocka_unit_test(a_foreign_launcher_is_named),
-        cmocka_unit_test(a_wrong_map_is_refused),
-        cmocka_unit_test(a_deadline_names_who_is_missing),
-        cmocka_unit_test(a_rank_that_computes_moves),
-        cmocka_unit_test(who_was_stopped_has_not_waited),
-        cmocka_unit_test(a_stopped_process_ends_the_run),
-        cmocka_unit_test(who_stops_at_either_end_keeps_nobody),
-        cmocka_unit_test(an_abort_reaches_every_rank),
-        cmocka_unit_test(a_missing_plugin_is_said),
-    };
-    return cmocka_run_group_tests(tests, set_up, NULL);
+    return test_program("mpi", set_up, NULL);
 }
