@@ -1,5 +1,4 @@
-#ifndef BALANCE_H
-#define BALANCE_H
+#pragma once
 
 /* Expert-parallel load balancing: which GPU holds which replicas of the experts of a layer.
 
@@ -106,5 +105,3 @@ double balance_of_largest(const BalanceShape *shape, const double *loads, double
 uint32_t balance_moves(const BalanceShape *shape, const uint32_t *from, const uint32_t *to, Arena *arena);
 /* The number of duplicates: physical experts whose GPU holds the same expert in an earlier slot, too. */
 uint32_t balance_duplicates(const BalanceShape *shape, const uint32_t *placement, Arena *arena);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef BALANCE_DOMAIN_H
-#define BALANCE_DOMAIN_H
+#pragma once
 
 /* A part of a layer that is placed by itself: the experts of a node on its GPUs, or all experts on all GPUs. (groups.c
    places groups of experts on nodes in the same way.) Experts, GPUs and slots are numbered from 0 within it. */
@@ -95,5 +94,3 @@ bool filling_exact(const Domain *domain, Filling *filling, Arena *arena);
 /* Solves a domain with the functions above. `filling`: the best filling found; `distinct`: the best one found without
    an expert twice on a GPU or, if none was found, some filling. Returns a lower bound of the largest load. */
 double domain_solve(const Domain *domain, Filling *filling, Filling *distinct, Arena *arena);
-
-#endif

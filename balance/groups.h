@@ -1,5 +1,4 @@
-#ifndef BALANCE_GROUPS_H
-#define BALANCE_GROUPS_H
+#pragma once
 
 /* Partitions of the groups of experts among the nodes. Each node takes the same number of groups. */
 
@@ -17,5 +16,3 @@ typedef struct Partitions {
 /* Lists all partitions if they are few, else one good partition. If all nodes have the same number of slots, partitions
    that differ only in the numbers of the nodes count as one. */
 Partitions groups_partitions(const BalanceShape *shape, const double *loads, Arena *arena);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef BALANCE_HELD_H
-#define BALANCE_HELD_H
+#pragma once
 
 /* Placements near the current one. */
 
@@ -18,5 +17,3 @@ void held_match(const BalanceShape *shape, const uint32_t *from, uint32_t *place
 
 /* Reorders the slots within each GPU: experts that the GPU holds in `from` get the slots that they have there. */
 void held_align(const BalanceShape *shape, const uint32_t *from, uint32_t *placement, Arena *arena);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef BASE_ALL_TO_ALL_H
-#define BASE_ALL_TO_ALL_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ typedef struct AllToAll {
        when a call of progress first found that all pieces for this member had arrived; 0 if no such call did */
     int64_t arrival;
 } AllToAll;
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef BASE_ARENA_H
-#define BASE_ARENA_H
+#pragma once
 
 #include <setjmp.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ void arena_free(Arena *arena);
 /* An empty arena inside this one, with the functions and the `exhausted` that this one has now, for what can be freed
    earlier. Freeing the outer arena also frees it, so nothing leaks after a jump to `exhausted`. */
 Arena *arena_scratch(Arena *arena);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef BASE_BYTES_H
-#define BASE_BYTES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ uint32_t bytes_checksum(const uint8_t *bytes, size_t size);
 /* The checksum of `bytes` appended to earlier bytes. `before`: the checksum of the earlier bytes; 0 if there are
    none. */
 uint32_t bytes_checksum_on(uint32_t before, const void *bytes, size_t size);
-
-#endif

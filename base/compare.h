@@ -1,5 +1,4 @@
-#ifndef BASE_COMPARE_H
-#define BASE_COMPARE_H
+#pragma once
 
 /* For the comparison functions of qsort and bsearch. */
 
@@ -23,5 +22,3 @@ static inline int compare_uint32(const void *left, const void *right)
     COMPARE(*(const uint32_t *)left, *(const uint32_t *)right);
     return 0;
 }
-
-#endif

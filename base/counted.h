@@ -1,5 +1,4 @@
-#ifndef BASE_COUNTED_H
-#define BASE_COUNTED_H
+#pragma once
 
 /* A count with its noun: "1 rank", "2 ranks", "0 passes". */
 
@@ -12,5 +11,3 @@ typedef struct Counted {
 /* `noun` is in the singular. The text lives until the end of the full expression: printf("%s\n", counted(n,
    "rank").text) */
 Counted counted(uint64_t count, const char *noun);
-
-#endif

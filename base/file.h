@@ -1,5 +1,4 @@
-#ifndef BASE_FILE_H
-#define BASE_FILE_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/status.h"
@@ -50,5 +49,3 @@ void file_abandon(OutputFile *file);
    devices and pipes do not count as files. */
 Status file_keep_apart(const char *const *outputs, size_t output_count, const char *const *inputs, size_t input_count,
                        Error *error);
-
-#endif

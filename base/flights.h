@@ -1,5 +1,4 @@
-#ifndef BASE_FLIGHTS_H
-#define BASE_FLIGHTS_H
+#pragma once
 
 /* The times of the all-to-alls of a step on one rank: how long all-to-alls were in flight, and for how much of that
    time the rank waited for them. In the rest of it the rank computed: this part of the communication was hidden. Times
@@ -48,5 +47,3 @@ void flights_end(Flights *flights, size_t number, int64_t arrival);
 int64_t flight_waited(const Flight *flight);
 /* The times of all all-to-alls together. In `in_flight`, the time in which several are in flight counts once. */
 FlightTimes flights_times(const Flights *flights);
-
-#endif

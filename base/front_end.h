@@ -1,5 +1,4 @@
-#ifndef BASE_FRONT_END_H
-#define BASE_FRONT_END_H
+#pragma once
 
 /* How messages name what a user sets: dpc has options, dps.h has members, the Python package has arguments. */
 
@@ -29,5 +28,3 @@ typedef enum Settable {
 const char *front_name(FrontEnd front_end, Settable what);
 /* The name with what separates it from its value: "--ranks ", "ranks = ", "ranks=". */
 const char *front_before(FrontEnd front_end, Settable what);
-
-#endif

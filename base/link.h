@@ -1,5 +1,4 @@
-#ifndef BASE_LINK_H
-#define BASE_LINK_H
+#pragma once
 
 /* A slow network that a run imitates (dprun --link): no transfer between two processes of the run arrives earlier than
    it would over such a network. A link leads from one process to another one, and carries one transfer at a time; but
@@ -49,5 +48,3 @@ static inline int64_t link_arrival(const LinkModel *link, int64_t *free, int64_t
     const double busy = link->bandwidth > 0 ? (double)bytes / link->bandwidth : 0;
     return link_occupy(free, ready, (int64_t)ceil(busy * 1e9)) + (int64_t)ceil(link->latency * 1e9);
 }
-
-#endif

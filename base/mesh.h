@@ -1,5 +1,4 @@
-#ifndef BASE_MESH_H
-#define BASE_MESH_H
+#pragma once
 
 /* The members of a run and their coordinates. A mesh has `replicas` copies of a pipeline of `ranks` ranks. Member m is
    rank m % ranks of replica m / ranks. All replicas run the same program, on different microbatches; the program knows
@@ -19,5 +18,3 @@ typedef struct MemberName {
 
 /* "rank 1", or "rank 1 of replica 2" if there are several replicas. A signal handler may call it. */
 MemberName mesh_name(Mesh mesh, int member);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef BASE_NAMES_H
-#define BASE_NAMES_H
+#pragma once
 
 /* "Did you mean": finds the known word that is nearest to the given one. */
 
@@ -13,5 +12,3 @@ typedef struct NearestWord {
 
 NearestWord nearest_to(const char *written);
 void nearest_consider(NearestWord *nearest, const char *word);
-
-#endif

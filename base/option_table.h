@@ -1,5 +1,4 @@
-#ifndef BASE_OPTION_TABLE_H
-#define BASE_OPTION_TABLE_H
+#pragma once
 
 /* The options of a program as a table with a row for each. Parsing, --help and the checks of options that exclude or
    need each other follow from the table. */
@@ -84,5 +83,3 @@ OptionTake option_text;   /* const char * */
 OptionTake option_count;  /* uint64_t, least .. most */
 OptionTake option_number; /* uint32_t, least .. most */
 OptionTake option_choice; /* stores a const char *: one of Option.words */
-
-#endif

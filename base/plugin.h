@@ -1,5 +1,4 @@
-#ifndef BASE_PLUGIN_H
-#define BASE_PLUGIN_H
+#pragma once
 
 /* A plug-in is a shared object with the part of dprun that needs a library which not every machine has. It is in the
    folder of the executable dprun, or in ../lib/dprun relative to that folder, and uses functions of dprun. dprun takes
@@ -27,5 +26,3 @@ extern const Plugin plugin_mpi, plugin_cuda;
 /* Finds a table of the plug-in; the first call loads the file. A table in the program itself, as tests have, comes
    first. STATUS_RUN_FAILED: there is no file, it cannot be loaded, or its version is another one. */
 Status plugin_table(const Plugin *plugin, const char *table, const void **found, Error *error);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef BASE_PROGRESS_H
-#define BASE_PROGRESS_H
+#pragma once
 
 /* Which instruction a rank runs now. Read by another thread, a signal handler, or the process that guards this one. */
 
@@ -34,5 +33,3 @@ static inline void progress_reset(Progress *progress, int member)
     atomic_store(&progress->place, PROGRESS_IDLE);
     atomic_store(&progress->member, member);
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef BASE_SETTINGS_H
-#define BASE_SETTINGS_H
+#pragma once
 
 /* Settings as text: one `key = value` per line of a file, or in an argument of a command line. Spaces around a key or a
    value are ignored. In a file, `#` starts a comment, and empty lines are ignored. */
@@ -30,5 +29,3 @@ bool settings_bytes(const char *text, double *bytes);
    `stride` bytes apart, as in a column of a table. */
 Status settings_unknown(const char *what, const char *word, const char *const *first, size_t stride, size_t count,
                         Error *error);
-
-#endif

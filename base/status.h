@@ -1,5 +1,4 @@
-#ifndef BASE_STATUS_H
-#define BASE_STATUS_H
+#pragma once
 
 /* The result of a function. The values are the exit statuses of the programs, except STATUS_NO_MEMORY (status_exit). */
 typedef enum Status {
@@ -35,5 +34,3 @@ void error_print(const char *program, const Error *error);
         if (try_status_ != STATUS_OK) \
             return try_status_;       \
     } while (0)
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef BASE_TEXT_H
-#define BASE_TEXT_H
+#pragma once
 
 /* Text of users, which may have any bytes: read (text_accept), or printed, as file names, names in a program or lines
    of a source, on a terminal or as JSON. */
@@ -36,5 +35,3 @@ void text_put_lines(const char *head, const char *lines, FILE *stream);
 /* Writes a JSON string with its quotes. A byte that is not UTF-8 becomes U+FFFD, and < is escaped, so that the string
    may be in the script of a page. */
 void json_put_text(const char *text, size_t length, FILE *stream);
-
-#endif

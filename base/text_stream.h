@@ -1,5 +1,4 @@
-#ifndef BASE_TEXT_STREAM_H
-#define BASE_TEXT_STREAM_H
+#pragma once
 
 /* Text that is written to a stream and then lives in an arena. */
 
@@ -19,5 +18,3 @@ typedef struct TextStream {
 FILE *text_stream_open(TextStream *made, Arena *arena);
 /* Closes the stream and returns its text, in the arena and with a closing 0. */
 char *text_stream_close(TextStream *opened);
-
-#endif

@@ -1,6 +1,3 @@
-#ifndef BASE_VERSION_H
-#define BASE_VERSION_H
+#pragma once
 
 #define PROJECT_VERSION "0.1.0"
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef COMPILER_COMPILE_H
-#define COMPILER_COMPILE_H
+#pragma once
 
 /* Takes a schedule from source to verified program, for one set of parameters. All state is in the Compilation, so
    several compilations may run at once, each with an arena of its own. */
@@ -63,5 +62,3 @@ Gap compilation_gap(const Compilation *compilation, double makespan);
    have, or sets anything for a .csv. Any other status is that of `reached`, or a bug of the compiler, which `error`
    then names. */
 Status compile(Compilation *compilation, Error *error);
-
-#endif

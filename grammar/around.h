@@ -1,5 +1,4 @@
-#ifndef GRAMMAR_AROUND_H
-#define GRAMMAR_AROUND_H
+#pragma once
 
 /* The text around a position in the source, for messages that quote it. */
 
@@ -22,5 +21,3 @@ Span expression_from(const Reader *reader, uint32_t at, const char *stops);
 /* The span of the expression that ends before byte `at`. It begins after one of = : , ; { } or a line's end outside of
    brackets (== and <= are not such a =), after a bracket that is still open at `at`, or 200 bytes before `at`. */
 Span expression_before(const Reader *reader, uint32_t at);
-
-#endif

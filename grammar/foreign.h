@@ -1,5 +1,4 @@
-#ifndef GRAMMAR_FOREIGN_H
-#define GRAMMAR_FOREIGN_H
+#pragma once
 
 /* What users of Python, C or PyTorch write by mistake. The scanner reports an operator or number of these languages and
    returns the token that was meant, so that no second error follows. Words such as `and` may be names in a schedule, so
@@ -31,5 +30,3 @@ bool foreign_call(Reader *reader, const SyntaxError *error);
 /* A help for an item that begins with this word of another language: what to write instead. NULL: the word is
    unknown. */
 const char *foreign_item(const char *word);
-
-#endif

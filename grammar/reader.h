@@ -1,5 +1,4 @@
-#ifndef GRAMMAR_READER_H
-#define GRAMMAR_READER_H
+#pragma once
 
 /* The state that the scanner and the parser of one file share. */
 
@@ -68,5 +67,3 @@ typedef struct StreamList {
 typedef struct ExpressionList {
     Expression *first, *last;
 } ExpressionList;
-
-#endif

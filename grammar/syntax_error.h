@@ -1,5 +1,4 @@
-#ifndef GRAMMAR_SYNTAX_ERROR_H
-#define GRAMMAR_SYNTAX_ERROR_H
+#pragma once
 
 /* Reports a syntax error in the words of a person who writes schedules. */
 
@@ -14,5 +13,3 @@ typedef struct SyntaxError {
 } SyntaxError;
 
 void syntax_error(Reader *reader, const SyntaxError *error);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LIBRARY_INTERNAL_H
-#define LIBRARY_INTERNAL_H
+#pragma once
 
 /* Shared by the files of libdps: the structs behind the handles of dps.h, and what every call needs. */
 
@@ -215,5 +214,3 @@ Status options_take(const dps_options *options, Arena *arena, Parameters *parame
    call. */
 FILE *text_begin(dps *d);
 const char *text_end(dps *d, size_t *length);
-
-#endif

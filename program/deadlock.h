@@ -1,5 +1,4 @@
-#ifndef PROGRAM_DEADLOCK_H
-#define PROGRAM_DEADLOCK_H
+#pragma once
 
 /* Explains a deadlock: the verifier uses it for a program, the compiler for the passes of a schedule. */
 
@@ -42,5 +41,3 @@ bool deadlock_cycle(WaitList *const *lists, uint32_t ranks, Arena *arena, Deadlo
    without a deadlock. Wait.until is set only for waits of the cycle; for other waits, and if the other rank has no
    matching instruction left, it is POSITION_NOWHERE. */
 Status program_verify_deadlock(const Program *program, Arena *arena, Deadlock *deadlock, Error *error);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef PROGRAM_DERIVE_H
-#define PROGRAM_DERIVE_H
+#pragma once
 
 /* Shared by derive.c, reference.c and replicate.c. */
 
@@ -17,5 +16,3 @@ Status derive_slots(const Program *derived, RankProgram *rank, const Instruction
    shares memory with `program`. NULL: out of memory. */
 Program *derive_mesh(const Program *program, uint32_t replicas, Arena *arena);
 Status derive_no_memory(Error *error);
-
-#endif

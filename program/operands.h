@@ -1,5 +1,4 @@
-#ifndef PROGRAM_OPERANDS_H
-#define PROGRAM_OPERANDS_H
+#pragma once
 
 /* opcodes.def as arrays, for all code that walks the operands of instructions. */
 
@@ -89,5 +88,3 @@ static inline bool opcode_is_forward_only(uint8_t opcode)
 /* --- the file's frame --- */
 #define PROGRAM_MAGIC "DPSPROG\n"
 enum { PROGRAM_MAGIC_SIZE = 8, PROGRAM_VERSION = 7 };
-
-#endif

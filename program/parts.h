@@ -1,5 +1,4 @@
-#ifndef PROGRAM_PARTS_H
-#define PROGRAM_PARTS_H
+#pragma once
 
 /* The one table of the parts of models. Recipes of an F&B name the parts of a layer, the built-in models compute the
    parts, dprun --profile measures them, and the costs of a stage are sums over them. */
@@ -79,5 +78,3 @@ static inline uint32_t stage_first_layer(uint32_t layers, uint32_t stages, uint3
     const uint32_t each = layers / stages, more = layers % stages;
     return stage * each + (stage < more ? stage : more);
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef PROGRAM_PROGRAM_H
-#define PROGRAM_PROGRAM_H
+#pragma once
 
 /* A proven schedule, lowered: one instruction stream per rank, with its slots and source lines. The compiler writes
    it, prog.bin stores it, and the executor runs it. */
@@ -261,5 +260,3 @@ Status program_post_early(Program *program, Arena *arena, Error *error);
 /* program_post_early for one rank of a program of `ranks` ranks. Overwrites the rank's instructions. False: out of
    memory. But if `arena` is out of memory and arena->exhausted is set, it jumps there and does not return. */
 bool rank_post_early(RankProgram *rank, uint32_t ranks, Arena *arena);
-
-#endif

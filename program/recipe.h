@@ -1,5 +1,4 @@
-#ifndef PROGRAM_RECIPE_H
-#define PROGRAM_RECIPE_H
+#pragma once
 
 /* A recipe is the inside of a fused F&B: the order in which the components of a layer run, those of a forward and those
    of the backward of another microbatch, so that the computation of one half hides the communication of the
@@ -130,5 +129,3 @@ typedef struct RecipeFault {
    stream waits forever; and that the share is smaller than the whole. False: *fault has the first error. If the result
    is true, *fault has no meaning. */
 bool recipe_check(const Recipe *recipe, RecipeFault *fault);
-
-#endif

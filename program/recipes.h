@@ -1,5 +1,4 @@
-#ifndef PROGRAM_RECIPES_H
-#define PROGRAM_RECIPES_H
+#pragma once
 
 /* The recipes of a program, and which of them an F&B or F&F follows: `overlap F0&B1 { ... }` is the recipe of the F&Bs
    whose F is of chunk 0 and whose B is of chunk 1. `overlap F&B { ... }` is the recipe of all other F&Bs. */
@@ -37,5 +36,3 @@ const Recipe *recipes_of_pair(const Recipes *recipes, uint32_t first, uint32_t s
 /* Writes which F&Bs follow recipe `index`: "F0&B1"; "F&B" for the common recipe (index `count`). If the recipes are
    those of F&Fs: "F0&F1" and "F&F". */
 void recipes_pair_text(const Recipes *recipes, uint32_t index, char *text, size_t size);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef PROGRAM_SLOTS_H
-#define PROGRAM_SLOTS_H
+#pragma once
 
 /* Slot allocation: which slot holds which content, from when to when. It is register allocation for the instructions of
    a rank. opcodes.def says what each instruction does to its slots. */
@@ -22,5 +21,3 @@ bool slots_assign(const Program *program, RankProgram *rank, const Instruction *
 
 /* A class of which the rank has more than PROGRAM_SLOTS_MAX slots; SLOT_CLASSES: there is none. */
 SlotClass slots_exceeded(const RankProgram *rank);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef PROGRAM_VERIFY_H
-#define PROGRAM_VERIFY_H
+#pragma once
 
 /* The state of a verification, and the functions by which its files use each other. structure.c makes the static
    checks; verify.c runs the ranks, with verify_operands.c, verify_messages.c and verify_sums.c; deadlock.c explains a
@@ -187,5 +186,3 @@ static inline const Place *verifier_place(const Verifier *verifier, uint32_t pip
 {
     return &verifier->places[(size_t)pipe * verifier->program->stages + stage];
 }
-
-#endif

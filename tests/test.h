@@ -1,5 +1,4 @@
-#ifndef TESTS_TEST_H
-#define TESTS_TEST_H
+#pragma once
 
 /* Test programs with cmocka. TEST(name) { ... } is a test, and main returns test_program(...), which runs all tests in
    the order of the source. In a test, *state is what `set_up` has stored there. */
@@ -50,5 +49,3 @@ static inline int test_each_file(const char *name, const char *pattern, CMUnitTe
     globfree(&found);
     return failures != 0;
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef COMMAND_ADVISE_H
-#define COMMAND_ADVISE_H
+#pragma once
 
 /* dpc advise tries all schedules that come with dpc, and further files, at one number of ranks and microbatches, with
    the parameter values that are worth trying. It sorts the schedules by the time of a step. The given costs (times and
@@ -35,5 +34,3 @@ void advice_put_text(const Advice *advice, Arena *arena, FILE *stream);
    order_bubble and messages_time (BubbleCauses), activations (most on a rank, in microbatches of the whole model),
    copies (of the weights), messages (of all ranks), command. */
 void advice_put_json(const Advice *advice, Arena *arena, FILE *stream);
-
-#endif

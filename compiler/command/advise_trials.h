@@ -1,5 +1,4 @@
-#ifndef COMMAND_ADVISE_TRIALS_H
-#define COMMAND_ADVISE_TRIALS_H
+#pragma once
 
 /* The attempts of dpc advise: files, each with several values of its parameters. */
 
@@ -66,5 +65,3 @@ Status trials_run(const Options *options, const TrialsControl *control, Arena *a
 
 /* Whether advise leaves the row out because it has no backward, or needs --allow, which is not given. */
 bool trials_exclude(const Options *options, const CompareRow *row);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef COMMAND_CANDIDATES_H
-#define COMMAND_CANDIDATES_H
+#pragma once
 
 /* The values of a schedule's parameters that are worth trying. */
 
@@ -25,5 +24,3 @@ Candidates candidates_of(const Ast *tree, const Parameters *given, Arena *arena)
 /* The parameter NAME in `order auto(memory = NAME)`; NULL: the file has no `order auto`, or its `memory` is not just a
    parameter's name. */
 const Item *memory_parameter(const Ast *tree);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef COMMAND_COMBINATIONS_H
-#define COMMAND_COMBINATIONS_H
+#pragma once
 
 /* The combinations of --sweep NAME=A..B,... */
 
@@ -34,5 +33,3 @@ Parameters sweep_parameters(const Sweep *sweep, const Parameters *given, uint64_
 
 /* The numbers of a combination as options for a single compilation: "--ranks 4 -D chunks=2". */
 const char *sweep_options(const Sweep *sweep, uint64_t index, Arena *arena);
-
-#endif

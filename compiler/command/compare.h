@@ -1,5 +1,4 @@
-#ifndef COMMAND_COMPARE_H
-#define COMMAND_COMPARE_H
+#pragma once
 
 /* dpc compare: several schedules in one table, at the same number of ranks or of stages, and the same number of
    microbatches.
@@ -18,5 +17,3 @@
    STATUS_BAD_INPUT: some file is wrong, and the table is complete and has the file's diagnostics; or a file cannot be
    read, and the table has no rows. Any other status except STATUS_OK: the table has no rows. */
 Status compare(const Options *options, Arena *arena, CompareTable *table, Error *error);
-
-#endif

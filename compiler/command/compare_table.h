@@ -1,5 +1,4 @@
-#ifndef COMMAND_COMPARE_TABLE_H
-#define COMMAND_COMPARE_TABLE_H
+#pragma once
 
 /* The table of dpc compare, as text and as JSON. dpc advise prints its table as text with compare_put_text, too. */
 
@@ -60,5 +59,3 @@ void compare_put_sums(const GradientSums *sums, FILE *stream);
    if there is a closed form: formula, source, bound (whether it is only a bound), bubble, outside_domain (why sizes or
    times lie outside the formula's domain; null: they lie in it). */
 void compare_put_json(const CompareTable *table, FILE *stream);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef COMMAND_CORES_H
-#define COMMAND_CORES_H
+#pragma once
 
 /* Runs work on all cores, such as many compilations at once. */
 
@@ -9,5 +8,3 @@
    cores that this process may use, but at most `most` and at most 257, at least the calling one, and fewer if the
    system cannot start so many. Returns when all calls have returned. */
 void on_all_cores(void *(*work)(void *context), void *context, uint64_t most);
-
-#endif

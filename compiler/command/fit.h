@@ -1,5 +1,4 @@
-#ifndef COMMAND_FIT_H
-#define COMMAND_FIT_H
+#pragma once
 
 /* dpc fit: makespan, bubble and peak of a schedule as formulas in its ranks P, its microbatches M and the costs.
 
@@ -18,5 +17,3 @@
 /* Prints the formulas. STATUS_BAD_INPUT: the file is wrong or cannot be read; `diagnostics` or `error` say why.
    STATUS_BAD_USAGE: the file is an order (.csv), or has no parameter of a given name. */
 Status fit(const Options *options, Arena *arena, Diagnostics **diagnostics, FILE *stream, Error *error);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef COMMAND_FIT_DOMAINS_H
-#define COMMAND_FIT_DOMAINS_H
+#pragma once
 
 /* The domains of costs and of sizes in which dpc fit looks for formulas. Both tables begin with the widest domain. */
 
@@ -50,5 +49,3 @@ bool size_domain_has(const SizeDomain *domain, int64_t rest, int64_t ranks, int6
 /* The conditions of the domain and of its class `rest` (P % modulus) as text: "P even, M >= 2P"; "" if these are all
    sizes. */
 const char *size_domain_text(const SizeDomain *domain, int64_t rest, Arena *arena);
-
-#endif

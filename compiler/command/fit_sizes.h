@@ -1,5 +1,4 @@
-#ifndef COMMAND_FIT_SIZES_H
-#define COMMAND_FIT_SIZES_H
+#pragma once
 
 /* The sizes at which dpc fit evaluates a schedule, each compiled in an arena of its own. */
 
@@ -43,5 +42,3 @@ bool fit_size_at_bound(const FitSize *size);
 
 /* Prints the name of the schedule and the ranges of the sizes. */
 void fit_sizes_print(const FitSizes *sizes, const char *name, FILE *stream);
-
-#endif

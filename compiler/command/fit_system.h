@@ -1,5 +1,4 @@
-#ifndef COMMAND_FIT_SYSTEM_H
-#define COMMAND_FIT_SYSTEM_H
+#pragma once
 
 /* Finds polynomials in P and M through given points, in exact fractions: a system of linear equations, one for each
    point. */
@@ -48,5 +47,3 @@ Polynomial polynomial_scaled(const Polynomial *polynomial, Fraction by);
 /* The polynomial times `name` as text: "2(P-1)F", "(M+P-1)F", "PF/2". With the name "" it is the polynomial alone:
    "M+P-1". */
 const char *polynomial_product_text(const Polynomial *polynomial, const char *name, Arena *arena);
-
-#endif

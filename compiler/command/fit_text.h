@@ -1,5 +1,4 @@
-#ifndef COMMAND_FIT_TEXT_H
-#define COMMAND_FIT_TEXT_H
+#pragma once
 
 /* Writes the formulas of dpc fit as text. */
 
@@ -14,5 +13,3 @@ typedef struct Piece {
 /* The linear form as text, with common factors taken out and positive terms first: "2(P-1)(I-W)", "(M+P-1)(F+B) -
    PW". */
 const char *piece_text(const Piece *piece, const CostDomain *costs, int variables, Arena *arena);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef COMMAND_FORMAT_H
-#define COMMAND_FORMAT_H
+#pragma once
 
 /* `dpc fmt`: one layout for schedule files. Line breaks, comments and words stay as the author wrote them, but several
    blank lines become one. Indentation and most space between the tokens of a line become uniform, and parts that
@@ -16,5 +15,3 @@ char *format_source(const Source *source, Arena *arena, Diagnostics *diagnostics
    input to standard output. With --check it rewrites none, lists those that would change, and returns STATUS_BAD_INPUT
    if there are any. A file that does not parse also gives STATUS_BAD_INPUT; its diagnostics go to stderr at once. */
 Status format_command(int argc, char **argv, Arena *arena, Error *error);
-
-#endif

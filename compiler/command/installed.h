@@ -1,5 +1,4 @@
-#ifndef COMMAND_INSTALLED_H
-#define COMMAND_INSTALLED_H
+#pragma once
 
 /* The schedules that come with dpc. */
 
@@ -21,5 +20,3 @@ Status installed_schedules(Arena *arena, FileList *files, Error *error);
 /* Checks a schedule's path before it is read. STATUS_BAD_INPUT if there is no such file, but an installed schedule has
    this name, with or without .dps, or nearly this name; the message names its path. */
 Status installed_check(const char *path, Arena *arena, Error *error);
-
-#endif

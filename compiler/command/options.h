@@ -1,5 +1,4 @@
-#ifndef COMMAND_OPTIONS_H
-#define COMMAND_OPTIONS_H
+#pragma once
 
 /* The command line of dpc. */
 
@@ -87,5 +86,3 @@ void command_line_help(FILE *stream);
    STATUS_BAD_INPUT: a cost file is wrong, or a schedule does not exist, but an installed one has its name or nearly its
    name. The arena owns the parameters' names. */
 Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error);
-
-#endif

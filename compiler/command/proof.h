@@ -1,5 +1,4 @@
-#ifndef COMMAND_PROOF_H
-#define COMMAND_PROOF_H
+#pragma once
 
 /* dpc --prove: asks a SAT solver whether there is a shorter order than that of a compilation. */
 
@@ -22,5 +21,3 @@ Status proof_find(const Compilation *c, double makespan, double bound, const Opt
 
 /* The result in words: "optimal: no order ... is shorter". */
 const char *proof_text(const Proof *proof, const Compilation *c);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef COMMAND_PUBLISHED_H
-#define COMMAND_PUBLISHED_H
+#pragma once
 
 /* Bubbles in the closed forms of papers, and the sizes and times for which they hold. The language does not know
    them: a schedule is recognised by its name. A bubble is the largest end - start of a rank minus the mean time that a
@@ -30,5 +29,3 @@ const char *published_schedule(size_t row);
 /* Evaluates the formula that the table has for the schedule's name. False: the table has none. */
 bool published_bubble(const Schedule *schedule, const Costs *costs, uint32_t peak_activations,
                       PublishedBubble *published);
-
-#endif

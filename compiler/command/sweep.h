@@ -1,5 +1,4 @@
-#ifndef COMMAND_SWEEP_H
-#define COMMAND_SWEEP_H
+#pragma once
 
 /* Proves one schedule for many combinations of parameters. */
 
@@ -48,5 +47,3 @@ Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, Sweep
    why. */
 void sweep_print(const Sweep *sweep, const SweepResult *result, const Compilation *compilation, FILE *stream,
                  FILE *errors);
-
-#endif

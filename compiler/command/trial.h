@@ -1,5 +1,4 @@
-#ifndef COMMAND_TRIAL_H
-#define COMMAND_TRIAL_H
+#pragma once
 
 /* Compiles one schedule with given sizes, parameters, costs and memory limits. The result is the figures for a row of
    a table, or the reason why there are none. All state is in the arguments, so several trials may run at once, each
@@ -95,5 +94,3 @@ Status trial_check_replicas(uint32_t replicas, const Costs *costs, Error *error)
    model has layers, or makes trial->stages stages with no number of ranks. STATUS_BAD_INPUT: the schedule does not
    compile; the row has diagnostics. STATUS_BAD_USAGE: the schedule has no parameter of a given name. */
 Status trial_run(const Trial *trial, Arena *arena, CompareRow *row, Error *error);
-
-#endif

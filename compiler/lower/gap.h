@@ -1,5 +1,4 @@
-#ifndef LOWER_GAP_H
-#define LOWER_GAP_H
+#pragma once
 
 /* The gap between a makespan and its lower bound, and the memory limits that this bound is for. */
 
@@ -21,5 +20,3 @@ bool gap_is_limited(const Memory *memory);
    */
 Gap gap_of(const Schedule *schedule, const Costs *costs, double makespan, const MemoryLimits *searched,
            const Memory *memory, Arena *arena);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LOWER_LOWER_H
-#define LOWER_LOWER_H
+#pragma once
 
 #include "compiler/schedule/schedule.h"
 #include "program/program.h"
@@ -9,5 +8,3 @@
    updates. In an asynchronous step each U becomes a sum, a wait for it and an update. A forward-only step has neither
    sums nor updates. NULL, with a diagnostic: a rank needs more slots than a program can name. */
 Program *lower(const Schedule *schedule, const Source *source, Arena *arena, Diagnostics *diagnostics);
-
-#endif

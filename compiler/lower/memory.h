@@ -1,5 +1,4 @@
-#ifndef LOWER_MEMORY_H
-#define LOWER_MEMORY_H
+#pragma once
 
 /* The bytes that a rank needs, and the limit on them. A step uses only the memory of the weights and of the slots
    of its program, so the result is as exact as the given sizes. */
@@ -60,5 +59,3 @@ uint64_t memory_bytes(const Memory *memory, const RankProgram *rank);
    how much it needs, and the pass or message from which on it needs that much. A limit in bytes that the given sizes
    keep, but that needs further sizes, is refused, too. */
 bool memory_check(const Memory *memory, const Schedule *schedule, const Program *program, Diagnostics *diagnostics);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LOWER_RAISE_H
-#define LOWER_RAISE_H
+#pragma once
 
 #include "compiler/schedule/schedule.h"
 #include "program/program.h"
@@ -7,5 +6,3 @@
 /* The inverse of lower: makes a schedule of a verified program. Its orders contain the messages. `source` becomes a
    text of empty lines; the span of each action is on the line that its instruction names. */
 void raise_schedule(const Program *program, Arena *arena, Source *source, Schedule *schedule);
-
-#endif

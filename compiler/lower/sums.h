@@ -1,5 +1,4 @@
-#ifndef LOWER_SUMS_H
-#define LOWER_SUMS_H
+#pragma once
 
 #include "compiler/schedule/schedule.h"
 
@@ -16,5 +15,3 @@ typedef struct SumPost {
    which a post returns only when all copies have posted. If the messages of a .csv deadlock, the remaining sums are
    posted at the ends of the orders, and the proof of the program reports the deadlock. The arena owns all memory. */
 SumPost **sums_place(const Schedule *schedule, Arena *arena);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef ORDER_COMMUNICATE_H
-#define ORDER_COMMUNICATE_H
+#pragma once
 
 /* Adds the messages between ranks to the orders; they follow from the placement and the dependences of passes. */
 
@@ -15,5 +14,3 @@
    (program/program.h). Updates the positions in the table. Takes linear time if each rank has few
    neighbours. */
 void communicate(Schedule *schedule, PassTable *table, Arena *arena);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef ORDER_COST_VALUES_H
-#define ORDER_COST_VALUES_H
+#pragma once
 
 /* The values of cost(F), cost(B) and so on in a schedule file: integers, in millionths of the time of an F. */
 
@@ -12,5 +11,3 @@
    False: F takes no time; a diagnostic at the first cost() says so. */
 bool cost_values(const Ast *ast, const Schedule *schedule, const Costs *costs, Diagnostics *diagnostics,
                  Parameters *parameters);
-
-#endif

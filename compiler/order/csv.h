@@ -1,5 +1,4 @@
-#ifndef ORDER_CSV_H
-#define ORDER_CSV_H
+#pragma once
 
 /* Reads an order, with or without messages, in the text form of torch.distributed.pipelining: one row per rank, cells
    separated by commas; an empty cell is idle time. A cell may be in quotes (csv_cell.h). The cells are
@@ -19,5 +18,3 @@
    example, a cell is not understood, a row is empty, a stage has no pass, or passes of one stage and microbatch are on
    two ranks. Whether the orders are right is checked later, by prove_passes and the other proofs. */
 bool csv_read(const Source *source, Arena *arena, Diagnostics *diagnostics, Schedule *schedule);
-
-#endif

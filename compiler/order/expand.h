@@ -1,5 +1,4 @@
-#ifndef ORDER_EXPAND_H
-#define ORDER_EXPAND_H
+#pragma once
 
 /* Runs the steps of a schedule file for every rank. The result is the order of each rank, without messages. */
 
@@ -8,5 +7,3 @@
 /* Call expand() after place(), with the same tree and parameters. False, with diagnostics: the steps have errors. An
    error that several ranks have is reported once. */
 bool expand(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics, Schedule *schedule);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef ORDER_EXPANDER_H
-#define ORDER_EXPANDER_H
+#pragma once
 
 /* The state of expand(), shared by expand.c, which runs the steps, and expand_errors.c, which reports errors in them.
    */
@@ -95,5 +94,3 @@ bool expand_too_many(Expander *x, const Request *request);
 bool expand_requests(Expander *x);
 
 const char *expand_pipe_name(const Expander *x, int chunk);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef ORDER_ORDER_AUTO_H
-#define ORDER_ORDER_AUTO_H
+#pragma once
 
 /* `order auto`: evaluates how much memory the file allows each rank, and takes the orders that the search finds. */
 
@@ -13,5 +12,3 @@
 bool order_auto(const Ast *ast, const Parameters *parameters, const Costs *costs, const SearchControl *control,
                 Arena *arena, Diagnostics *diagnostics, Schedule *schedule, SearchProgress *found,
                 MemoryLimits *limits);
-
-#endif

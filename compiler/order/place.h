@@ -1,5 +1,4 @@
-#ifndef ORDER_PLACE_H
-#define ORDER_PLACE_H
+#pragma once
 
 /* Evaluates the parameters of a schedule file and finds the rank of each stage. */
 
@@ -9,5 +8,3 @@
    schedule, but not its orders, and not the entries of an automatic recipe. The tree must have passed check(). False,
    with diagnostics: something in the file is wrong. */
 bool place(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics, Schedule *schedule);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef ORDER_PUT_OFF_H
-#define ORDER_PUT_OFF_H
+#pragma once
 
 /* F&Bs whose recipes put weight gradients off (`after`): the weight gradients computed after the F&B become a W of
    their own. Both name the components (PUT_OFF). costs_put_off is the time of that W for every prediction. */
@@ -14,5 +13,3 @@ void put_off(Schedule *schedule, PassTable *table, Arena *arena);
    next pass of the rank. No other rank needs a W, so none waits longer for it. Call put_off_after_sends() after the
    orders have got their messages. */
 void put_off_after_sends(Schedule *schedule, PassTable *table);
-
-#endif

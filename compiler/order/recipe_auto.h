@@ -1,5 +1,4 @@
-#ifndef ORDER_RECIPE_AUTO_H
-#define ORDER_RECIPE_AUTO_H
+#pragma once
 
 #include "compiler/schedule/schedule.h"
 #include "compiler/search/search_recipe.h"
@@ -11,5 +10,3 @@
    with a time above 0; a diagnostic says so. */
 bool recipe_auto(const Item *item, const Costs *costs, Diagnostics *diagnostics, Schedule *schedule,
                  RecipeFound *found);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef ORDER_REQUIRE_H
-#define ORDER_REQUIRE_H
+#pragma once
 
 /* Checks what a schedule file requires of its parameters. */
 
@@ -22,5 +21,3 @@ void require_for_rank(const Ast *ast, uint32_t rank, int64_t *values, RankErrors
 /* Evaluates all items except chunks, and checks all requires, for every rank. Called when the costs are known, because
    some requires use cost(). False, with diagnostics: a require fails, or an item has no value. */
 bool require_with_costs(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics);
-
-#endif

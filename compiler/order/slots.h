@@ -1,5 +1,4 @@
-#ifndef ORDER_SLOTS_H
-#define ORDER_SLOTS_H
+#pragma once
 
 /* Sorts requested passes by time slot, for schedules whose steps say in which slot a pass runs (`at`). */
 
@@ -13,5 +12,3 @@ typedef struct SlotKey {
 /* Sorts by slot; keys with equal slots keep their order. `scratch` has room for as many keys. Takes linear time if
    the slots are close together. */
 void slots_sort(SlotKey *keys, SlotKey *scratch, uint32_t count);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef ORDER_SQUEEZE_H
-#define ORDER_SQUEEZE_H
+#pragma once
 
 /* Runs `squeeze` of a schedule file. */
 
@@ -11,5 +10,3 @@
    takes several slots (B, F&B or F&F), there is a U, or there are too many slots. */
 bool squeeze(const Ast *ast, const Parameters *parameters, Schedule *schedule, PassTable *table, Timeline *times,
              Arena *arena, Diagnostics *diagnostics);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef ORDER_WEIGHT_QUEUE_H
-#define ORDER_WEIGHT_QUEUE_H
+#pragma once
 
 /* The Ws of one rank whose I has run: a first-in-first-out queue over all chunks. Every I adds an entry; a W takes
    the oldest entry of all chunks (as in DualPipe), the oldest of one chunk, or that of a microbatch. */
@@ -34,5 +33,3 @@ void weight_queue_put(WeightQueue *queue, uint8_t chunk, uint32_t microbatch);
 bool weight_queue_take(WeightQueue *queue, uint8_t *chunk, uint32_t *microbatch);
 bool weight_queue_take_of(WeightQueue *queue, uint8_t chunk, uint32_t *microbatch);
 bool weight_queue_take_this(WeightQueue *queue, uint8_t chunk, uint32_t microbatch);
-
-#endif

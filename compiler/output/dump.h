@@ -1,5 +1,4 @@
-#ifndef OUTPUT_DUMP_H
-#define OUTPUT_DUMP_H
+#pragma once
 
 /* Prints the forms between source and program as text. (parse.h prints tokens and tree.) */
 
@@ -23,5 +22,3 @@ void describe_search(const SearchProgress *found, FILE *stream);
 /* Prints what is proven about the result of `overlap F&B auto`: "no order takes less" or, if the search was not
    complete, "no order takes less than 12.5", a lower bound. */
 void put_recipe_proof(const RecipeFound *found, const char *unit, FILE *stream);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef OUTPUT_EMIT_H
-#define OUTPUT_EMIT_H
+#pragma once
 
 /* The outputs of dpc that --emit writes. */
 
@@ -87,5 +86,3 @@ void emit_trace(const Picture *picture, Arena *arena, FILE *stream);
    what it is and what it waits for. `second`, if not NULL, is another timeline below the first one; times are then in
    ms. */
 void emit_html(const Picture *picture, const Picture *second, Arena *arena, FILE *stream);
-
-#endif

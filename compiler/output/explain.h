@@ -1,5 +1,4 @@
-#ifndef OUTPUT_EXPLAIN_H
-#define OUTPUT_EXPLAIN_H
+#pragma once
 
 /* The output of `dpc --explain`: tells the author of a schedule what became of every step. */
 
@@ -9,5 +8,3 @@
    the number of its messages and, for each step, its passes, their times in `times` and the longest wait for another
    rank. All passes of a rank of a .csv are printed as one step. The compilation must be complete. */
 void explain(const Compilation *compilation, const Timeline *times, FILE *stream);
-
-#endif

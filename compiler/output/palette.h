@@ -1,5 +1,4 @@
-#ifndef OUTPUT_PALETTE_H
-#define OUTPUT_PALETTE_H
+#pragma once
 
 /* The colours of passes in every picture. They are those of the papers (forward orange, backward green, its halves
    light and dark blue; updates plum), chosen so that colour-blind readers can tell them apart. Variants (the
@@ -20,5 +19,3 @@ Colour palette_ink(Colour fill);
 double palette_contrast(Colour one, Colour other);
 /* The code, 16..231, of the nearest of the 6 x 6 x 6 colours of terminals. */
 int palette_terminal(Colour colour);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef OUTPUT_PICTURE_H
-#define OUTPUT_PICTURE_H
+#pragma once
 
 /* Cells, one for each pass or U in the order of a rank: every picture of a timeline is drawn from them. An F&B or F&F
    is one cell with two halves. A U takes no time, unless --cost gives it a time. */
@@ -37,5 +36,3 @@ bool picture_next(const Picture *picture, uint32_t rank, uint32_t *position, Cel
 uint32_t picture_variants(const Schedule *schedule);
 /* The shade of a chunk of a rank, 0..variants-1; `variants` is what picture_variants returned. */
 uint32_t picture_variant(const Schedule *schedule, uint32_t variants, uint32_t rank, uint8_t chunk);
-
-#endif

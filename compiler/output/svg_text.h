@@ -1,5 +1,4 @@
-#ifndef OUTPUT_SVG_TEXT_H
-#define OUTPUT_SVG_TEXT_H
+#pragma once
 
 /* Text in an SVG picture, broken into lines here because SVG breaks no lines. */
 
@@ -19,5 +18,3 @@ typedef struct SvgLines {
 /* Writes the lines of a text; `y` is the baseline of the first one. Returns their height. stream NULL: only
    measures. */
 double svg_put_lines(const SvgLines *lines, const char *text, double y, FILE *stream);
-
-#endif

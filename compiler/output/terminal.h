@@ -1,5 +1,4 @@
-#ifndef OUTPUT_TERMINAL_H
-#define OUTPUT_TERMINAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ ProgressBar progress_bar_of(FILE *stream);
 void progress_bar_show(ProgressBar *bar, uint64_t done, uint64_t all, const char *words);
 /* Clears the line. */
 void progress_bar_clear(ProgressBar *bar);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef PLACEMENT_BALANCE_COMMAND_H
-#define PLACEMENT_BALANCE_COMMAND_H
+#pragma once
 
 /* `dpc balance` places replicas of experts on GPUs (balance/balance.h). It has its own command line. */
 
@@ -9,5 +8,3 @@
 /* Runs `dpc balance` with the arguments after `balance`. Errors in its input files are printed to stderr at once; other
    errors are returned in `error`. */
 Status balance_command(int argc, char **argv, Arena *arena, Error *error);
-
-#endif

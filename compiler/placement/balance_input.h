@@ -1,5 +1,4 @@
-#ifndef PLACEMENT_BALANCE_INPUT_H
-#define PLACEMENT_BALANCE_INPUT_H
+#pragma once
 
 /* The tables that `dpc balance` reads: one row per line, cells separated by commas. Empty lines and lines that start
    with # are skipped. */
@@ -26,5 +25,3 @@ typedef struct TableCells {
 Status table_parse(Table *table, const TableCells *cells, Arena *arena);
 /* Reads and parses a file. STATUS_BAD_INPUT: if `error` has no text, table->diagnostics has the errors. */
 Status table_read(const char *path, const TableCells *cells, Arena *arena, Table *table, Error *error);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef PLACEMENT_BALANCE_OPTIONS_H
-#define PLACEMENT_BALANCE_OPTIONS_H
+#pragma once
 
 /* The command line of `dpc balance`. */
 
@@ -27,5 +26,3 @@ void balance_help(FILE *stream);
 /* STATUS_BAD_USAGE: `error` says what is wrong. With `help` each option is checked by itself, but not whether options
    are missing or exclude each other. */
 Status balance_options_parse(int argc, char **argv, Arena *arena, BalanceOptions *options, Error *error);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef PLACEMENT_BALANCE_REPORT_H
-#define PLACEMENT_BALANCE_REPORT_H
+#pragma once
 
 /* The output of `dpc balance`. */
 
@@ -23,5 +22,3 @@ void balance_put_csv(const BalancePlan *plan, FILE *stream);
 void balance_put_json(const BalancePlan *plan, Arena *arena, FILE *stream);
 
 void balance_put_svg(const BalancePlan *plan, Arena *arena, FILE *stream);
-
-#endif

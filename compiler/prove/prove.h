@@ -1,5 +1,4 @@
-#ifndef PROVE_PROVE_H
-#define PROVE_PROVE_H
+#pragma once
 
 /* The proofs of a schedule; nothing runs unproven. A proof reads the schedule and changes nothing in it; each proof
    needs those before it in this file. A proof that fails returns false (prove_program another status than STATUS_OK),
@@ -36,5 +35,3 @@ bool prove_messages(const Schedule *schedule, const PassTable *table, Arena *are
    so. */
 Status prove_program(const Schedule *schedule, const Program *program, Arena *arena, Diagnostics *diagnostics,
                      Error *error);
-
-#endif

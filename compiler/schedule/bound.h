@@ -1,5 +1,4 @@
-#ifndef SCHEDULE_BOUND_H
-#define SCHEDULE_BOUND_H
+#pragma once
 
 /* A lower bound of the makespan: no order of a placement can be shorter. It depends on where the stages live, how many
    microbatches there are, what passes and messages take, and how much each rank may hold. It does not depend on the
@@ -74,5 +73,3 @@ Gap gap_to(double makespan, double bound);
 /* The text that follows a makespan: " (bound 63, gap 4.8 %)", " (optimal)", or "" if the bound is 0, which means
    unknown. */
 const char *gap_note(const Gap *gap, Arena *arena);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SCHEDULE_CRITICAL_PATH_H
-#define SCHEDULE_CRITICAL_PATH_H
+#pragma once
 
 /* The critical path: the chain of passes that determines the makespan. Each pass of the chain starts when the previous
    pass of the chain ends, or when the message from that pass arrives. While the orders stay the same, the makespan
@@ -17,5 +16,3 @@ typedef struct CriticalPass {
    there are several critical paths, this is one of them. */
 uint32_t critical_path(const Schedule *schedule, const PassTable *table, const Timeline *times, Arena *arena,
                        CriticalPass **path);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SCHEDULE_GRADIENT_SUMS_H
-#define SCHEDULE_GRADIENT_SUMS_H
+#pragma once
 
 /* The sums of gradients over replicas of the whole pipeline (dprun --replicas), in the bytes and times of the costs.
 
@@ -28,5 +27,3 @@ static inline double gradient_sums_hidden(const GradientSums *sums)
    timeline_run. */
 GradientSums gradient_sums(const Schedule *schedule, const PassTable *table, const Timeline *timeline,
                            uint32_t replicas, Arena *arena);
-
-#endif

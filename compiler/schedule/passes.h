@@ -1,5 +1,4 @@
-#ifndef SCHEDULE_PASSES_H
-#define SCHEDULE_PASSES_H
+#pragma once
 
 /* The position of each pass in the order of its rank. */
 
@@ -70,5 +69,3 @@ void passes_index(const Schedule *schedule, PassTable *table);
 
 /* From now on, outputs are sent where the orders have their SENDs. The messages must have been proven. */
 void passes_take_sends(const Schedule *schedule, PassTable *table, Arena *arena);
-
-#endif

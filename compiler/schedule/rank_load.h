@@ -1,5 +1,4 @@
-#ifndef SCHEDULE_RANK_LOAD_H
-#define SCHEDULE_RANK_LOAD_H
+#pragma once
 
 /* The messages that a rank sends and the memory that its activations take, in the bytes of the costs. */
 
@@ -16,5 +15,3 @@ typedef struct RankLoad {
 
 /* The load of a rank. The orders of the schedule must contain the messages. */
 RankLoad rank_load(const Schedule *schedule, const Costs *costs, uint32_t rank);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SCHEDULE_SCHEDULE_H
-#define SCHEDULE_SCHEDULE_H
+#pragma once
 
 /* A schedule with all parameters filled in: the rank of each stage, and the order in which each rank runs its passes.
    place and then expand or order_auto make it from a .dps file, csv_read from a .csv file, raise_schedule from a
@@ -187,5 +186,3 @@ int action_text(const Schedule *schedule, const Action *action, char *text, size
 /* Writes the pass as a schedule file does: "F1[3]" or, if the rank holds one chunk, "F[3]". Returns the result of
    snprintf. */
 int pass_text(const Schedule *schedule, uint32_t rank, const Action *pass, char *text, size_t size);
-
-#endif

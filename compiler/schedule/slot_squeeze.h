@@ -1,5 +1,4 @@
-#ifndef SCHEDULE_SLOT_SQUEEZE_H
-#define SCHEDULE_SLOT_SQUEEZE_H
+#pragma once
 
 /* In a schedule whose passes take one time slot each, moves passes to earlier slots (as Qi et al., Pipeline Parallelism
    with Controllable Memory, NeurIPS 2024, do with schedules built from a repeating pattern). */
@@ -16,5 +15,3 @@ bool squeeze_has_room(const Schedule *schedule, const Timeline *times);
    largest peak of a rank before. If there is no such slot, it stays. The W fill the free slots, the oldest first.
    Updates the orders, `table` and `times`. False: the ranks would deadlock. */
 bool squeeze_orders(Schedule *schedule, PassTable *table, Timeline *times, Arena *arena);
-
-#endif

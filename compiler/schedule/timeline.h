@@ -1,5 +1,4 @@
-#ifndef SCHEDULE_TIMELINE_H
-#define SCHEDULE_TIMELINE_H
+#pragma once
 
 /* The predicted time of each pass. A pass takes the time that the costs give, and starts as soon as its rank is free
    and its inputs have arrived. An output is sent as soon as it is computed or, in an order that is written with its
@@ -63,5 +62,3 @@ typedef struct BubbleCauses {
 /* `timeline` is a result of timeline_run. */
 BubbleCauses timeline_bubble_causes(const Schedule *schedule, const PassTable *table, const Timeline *timeline,
                                     Arena *arena);
-
-#endif

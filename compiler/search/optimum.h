@@ -1,5 +1,4 @@
-#ifndef SEARCH_OPTIMUM_H
-#define SEARCH_OPTIMUM_H
+#pragma once
 
 /* Proves with a SAT solver a lower bound of the makespan of all orders of a placement (`dpc --prove`), and finds
    shorter orders.
@@ -55,5 +54,3 @@ typedef struct Optimum {
    `span`; the arena owns them. */
 Optimum optimum_find(const OptimumTask *task, double known, double bound, const OptimumControl *control, Span span,
                      Arena *arena);
-
-#endif

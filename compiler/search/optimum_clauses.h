@@ -1,5 +1,4 @@
-#ifndef SEARCH_OPTIMUM_CLAUSES_H
-#define SEARCH_OPTIMUM_CLAUSES_H
+#pragma once
 
 /* Clauses about times and counts, for the SAT solver. */
 
@@ -49,5 +48,3 @@ typedef struct Count {
 Count count_true(Clauses *clauses, const int *literals, uint32_t count, Arena *arena);
 /* The literal "more than `most` of the counted literals are true". */
 int count_above(const Count *count, int64_t most);
-
-#endif

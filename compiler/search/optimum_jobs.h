@@ -1,5 +1,4 @@
-#ifndef SEARCH_OPTIMUM_JOBS_H
-#define SEARCH_OPTIMUM_JOBS_H
+#pragma once
 
 /* The passes of a placement as jobs with times in whole ticks, and the time window in which each job may run. */
 
@@ -57,5 +56,3 @@ typedef struct JobBefore {
 enum { JOBS_BEFORE = 3 };
 /* Writes the direct predecessors of `job`, and returns their number. */
 uint32_t jobs_before(const Jobs *jobs, const Job *job, JobBefore before[JOBS_BEFORE]);
-
-#endif

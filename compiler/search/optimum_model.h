@@ -1,5 +1,4 @@
-#ifndef SEARCH_OPTIMUM_MODEL_H
-#define SEARCH_OPTIMUM_MODEL_H
+#pragma once
 
 /* The question "is there an order that takes at most so many ticks?" as clauses for a SAT solver.
 
@@ -38,5 +37,3 @@ OptimumModel *optimum_model_new(const OptimumTask *task, double tick, int least,
 int optimum_model_within(const OptimumModel *model, int ticks);
 /* After ANSWER_YES: writes the solver's order as actions. The arena owns them. */
 void optimum_model_orders(const OptimumModel *model, Span span, Arena *arena, Order *orders);
-
-#endif

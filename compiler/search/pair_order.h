@@ -1,5 +1,4 @@
-#ifndef SEARCH_PAIR_ORDER_H
-#define SEARCH_PAIR_ORDER_H
+#pragma once
 
 /* Orders with F&Bs, for the search with `overlap`: a list of passes per rank. The F of a chunk run the microbatches in
    ascending order, and so do its backwards; W run in the order of the I. So a list needs only the kinds and chunks of
@@ -69,5 +68,3 @@ void pair_order_fill(const SearchProblem *base, bool full, PairOrder *order);
 void pair_order_read(const Schedule *schedule, PairOrder *to);
 /* Writes the order as actions of the schedule that the problem was made from. */
 void pair_order_write(const SearchProblem *base, const PairOrder *order, Span span, Arena *arena, Schedule *schedule);
-
-#endif

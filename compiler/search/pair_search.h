@@ -1,5 +1,4 @@
-#ifndef SEARCH_PAIR_SEARCH_H
-#define SEARCH_PAIR_SEARCH_H
+#pragma once
 
 /* `order auto` with `overlap`: passes may also be B and F&Bs. Simulated annealing over orders starts from published
    orders and their variants. Each step changes one rank's passes at random; while the temperature is high, it also
@@ -11,5 +10,3 @@
 /* Does the work of search_order for a task with `overlap`: minimizes the makespan. `control` is not NULL. */
 void search_pairs(Schedule *schedule, const SearchTask *task, const SearchControl *control, Span span, Arena *arena,
                   SearchProgress *found);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEARCH_PAIR_SEED_H
-#define SEARCH_PAIR_SEED_H
+#pragma once
 
 /* Orders with F&Bs made by rules, from which the search with `overlap` starts: DualPipe (DeepSeek-V3 Technical Report,
    2024, section 3.2), DualPipeV (Sea AI Lab, 2025), and variants of their last phase. */
@@ -10,5 +9,3 @@
    each rank two chunks with stages h and stages - 1 - h for some h: a V, or two pipes in opposite directions. For other
    placements there are no such orders. */
 bool pair_seed(const SearchProblem *base, uint32_t number, PairOrder *order, Arena *scratch);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEARCH_POLICY_SEARCH_H
-#define SEARCH_POLICY_SEARCH_H
+#pragma once
 
 /* `order auto` without `overlap`: passes are F, I and W. The search varies the policy of a list scheduler. */
 
@@ -8,5 +7,3 @@
 /* Does the work of search_order for a task without `overlap`. `control` is not NULL. */
 void search_policies(Schedule *schedule, const SearchTask *task, const SearchControl *control, Span span, Arena *arena,
                      SearchProgress *found);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEARCH_RANDOM_H
-#define SEARCH_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -10,5 +9,3 @@ static inline uint32_t random_of(uint64_t *state, uint32_t limit)
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)((*state >> 33) % limit);
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEARCH_SEARCH_H
-#define SEARCH_SEARCH_H
+#pragma once
 
 /* Finds the order of a placement's passes (`order auto`). The zero-bubble papers schedule one chunk per rank with
    hand-made heuristics (Qi et al., ICLR 2024, section 3). This search takes any placement in which a stage of a pipe is
@@ -15,5 +14,3 @@ void search_order(Schedule *schedule, const SearchTask *task, const SearchContro
 /* The memory that one microbatch takes on all stages of one pipe that the rank holds, if an F takes `forward`; of
    several pipes, the largest. If every rank has at least this much, an order exists. */
 int64_t search_least_memory(const Schedule *schedule, uint32_t rank, int64_t forward);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEARCH_SEARCH_LIST_H
-#define SEARCH_SEARCH_LIST_H
+#pragma once
 
 /* List scheduling with a simulated clock. Whenever a rank is free, it takes the best pass that it can start now, or
    waits for a better one whose arrival time is known. */
@@ -47,5 +46,3 @@ bool search_list_run(SearchList *list, const SearchPolicy *policy, int64_t beat,
 /* Simulates the passes of `order` with all times, also of transfers, and fills in its cost and idle time. False: the
    cost is not smaller than `beat`, or the ranks deadlocked. */
 bool search_list_replay(SearchList *list, int64_t beat, SearchOrder *order);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEARCH_SEARCH_POLICY_H
-#define SEARCH_SEARCH_POLICY_H
+#pragma once
 
 /* Makes the policies that the search tries. A policy says how each rank chooses its next pass (search_list.h). Some
    policies come from a fixed list, some are random, and some are random changes of a given policy. */
@@ -36,5 +35,3 @@ void policy_random(PolicyMaker *maker, int64_t cost, SearchPolicy *policy);
 /* Makes one to three random changes to the policy, each on one, several or all ranks. `cost`: the cost of the best
    order that a policy has made so far; NEVER: there is none. */
 void policy_change(PolicyMaker *maker, int64_t cost, SearchPolicy *policy);
-
-#endif

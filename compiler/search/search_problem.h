@@ -1,5 +1,4 @@
-#ifndef SEARCH_SEARCH_PROBLEM_H
-#define SEARCH_SEARCH_PROBLEM_H
+#pragma once
 
 /* The input of the search: a placement, its times in whole ticks, and the memory of every rank. Times are integers so
    that the search finds the same order on every machine. */
@@ -76,5 +75,3 @@ static inline uint32_t search_node_of(const SearchProblem *problem, uint32_t ran
 {
     return problem->ranks[rank].first_node + chunk;
 }
-
-#endif

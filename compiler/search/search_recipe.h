@@ -1,5 +1,4 @@
-#ifndef SEARCH_SEARCH_RECIPE_H
-#define SEARCH_SEARCH_RECIPE_H
+#pragma once
 
 /* Finds the order of both streams of a recipe (program/recipe.h) that makes an F&B shortest: `overlap F&B
    auto`. */
@@ -38,5 +37,3 @@ RecipeFound recipe_search(const Recipe *start, const Costs *costs, uint64_t node
    recipe_published, so the result is never longer than that recipe. Communication gets `share` of every `whole`
    multiprocessors; both 0: the device chooses. */
 RecipeFound recipe_shortest(uint32_t components, uint16_t share, uint16_t whole, const Costs *costs);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SEARCH_SEARCH_SEED_H
-#define SEARCH_SEARCH_SEED_H
+#pragma once
 
 /* Orders made by the rules of published schedules, for any placement. The search starts from those that memory allows
    and that do not deadlock, so its result is never worse than they are. */
@@ -18,5 +17,3 @@ typedef enum SeedResult {
     SEED_NONE,  /* no order has this index */
 } SeedResult;
 SeedResult seed_make(SeedMaker *maker, uint32_t number, SearchOrder *order);
-
-#endif

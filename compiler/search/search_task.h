@@ -1,5 +1,4 @@
-#ifndef SEARCH_SEARCH_TASK_H
-#define SEARCH_SEARCH_TASK_H
+#pragma once
 
 /* What a search of orders gets and reports: its task, its progress, and how it is stopped. */
 
@@ -40,5 +39,3 @@ typedef struct SearchControl {
     void (*progress)(void *context, const SearchProgress *progress); /* called from time to time; NULL: no reports */
     void *context;
 } SearchControl;
-
-#endif

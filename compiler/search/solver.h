@@ -1,5 +1,4 @@
-#ifndef SEARCH_SOLVER_H
-#define SEARCH_SOLVER_H
+#pragma once
 
 /* A SAT solver: CaDiCaL (Biere et al., CaDiCaL 2.0, CAV 2024), if it was installed when dpc was built. It decides
    whether there are values of boolean variables with which every clause has a true literal. */
@@ -25,5 +24,3 @@ void solver_add(Solver *solver, int literal);
 Answer solver_ask(Solver *solver, int assumed);
 /* The value of a variable. The last solver_ask must have returned ANSWER_YES. */
 bool solver_value(Solver *solver, int variable);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SOURCE_DIAG_H
-#define SOURCE_DIAG_H
+#pragma once
 
 /* Errors in a user's source. dpc collects them while it compiles and prints them together, with line, column, source
    line and caret. Until then positions are byte offsets. */
@@ -63,5 +62,3 @@ const DiagEntry *diag_entries(const Diagnostics *diagnostics, uint32_t *count);
 void diag_print(const Diagnostics *diagnostics, FILE *stream);
 /* What diag_print prints, in the arena. */
 const char *diag_text(const Diagnostics *diagnostics, Arena *arena);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SOURCE_RANK_ERRORS_H
-#define SOURCE_RANK_ERRORS_H
+#pragma once
 
 /* Errors in what is evaluated once per rank: the same error on many ranks becomes one diagnostic. */
 
@@ -33,5 +32,3 @@ typedef struct RankErrors {
 RankError *rank_error(RankErrors *errors, uint32_t rank, Span span, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void rank_errors_report(const RankErrors *errors, Diagnostics *diagnostics);
-
-#endif

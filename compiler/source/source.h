@@ -1,5 +1,4 @@
-#ifndef SOURCE_SOURCE_H
-#define SOURCE_SOURCE_H
+#pragma once
 
 /* The text of a file that the user wrote, and positions in it. */
 
@@ -40,5 +39,3 @@ uint32_t source_column(const Source *source, uint32_t offset);
 
 /* Whether the byte is a later byte of a UTF-8 character of several bytes. */
 static inline bool utf8_continues(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
-
-#endif

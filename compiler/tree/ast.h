@@ -1,5 +1,4 @@
-#ifndef TREE_AST_H
-#define TREE_AST_H
+#pragma once
 
 /* The tree of a .dps file. The grammar builds it, check resolves its names; place, expand and others evaluate it. The
    arena of the compilation owns it. */
@@ -250,5 +249,3 @@ Expression *expression_new(Arena *arena, ExpressionKind kind, Span span, Express
 
 /* Whether the name with this slot occurs in the expression; false for NULL. Only after check. */
 bool expression_mentions(const Expression *expression, uint32_t slot);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TREE_CHECK_H
-#define TREE_CHECK_H
+#pragma once
 
 /* Resolves the names of the tree to slots, and reports the errors that do not depend on the values of parameters.
    False: an error was reported, here or before. */
@@ -7,5 +6,3 @@
 #include "compiler/tree/ast.h"
 
 bool check(Ast *ast, Arena *arena, Diagnostics *diagnostics);
-
-#endif

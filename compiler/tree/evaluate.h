@@ -1,5 +1,4 @@
-#ifndef TREE_EVALUATE_H
-#define TREE_EVALUATE_H
+#pragma once
 
 /* The values of expressions: 64-bit integers, / and % as in C, comparisons and logic give 0 or 1. */
 
@@ -25,5 +24,3 @@ const char *values_help(const Ast *ast, const Expression *expression, const int6
 /* Adds this help to the diagnostic before it. Adds nothing if the expression has no names. */
 void values_explain(const Ast *ast, const Expression *expression, const int64_t *values, Arena *arena,
                     Diagnostics *diagnostics);
-
-#endif

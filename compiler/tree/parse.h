@@ -1,5 +1,4 @@
-#ifndef TREE_PARSE_H
-#define TREE_PARSE_H
+#pragma once
 
 /* From bytes to tokens to a tree. */
 
@@ -21,5 +20,3 @@ Token *read_tokens(const Source *source, Arena *arena, uint32_t *count);
 void dump_tokens(const Source *source, FILE *stream);
 /* Prints the tree as indented text, one item per line. */
 void dump_tree(const Ast *ast, FILE *stream);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TREE_RECIPE_H
-#define TREE_RECIPE_H
+#pragma once
 
 /* Resolves the names of a written recipe, `overlap F&B { ... }` or `overlap F&F { ... }`, and checks the recipe. */
 
@@ -7,5 +6,3 @@
 
 /* Fills in item->recipe.share and item->recipe.made from the streams, and reports what is wrong. */
 void recipe_read(Item *item, Diagnostics *diagnostics);
-
-#endif

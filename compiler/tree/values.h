@@ -1,5 +1,4 @@
-#ifndef TREE_VALUES_H
-#define TREE_VALUES_H
+#pragma once
 
 /* The names of a schedule file and their values, given in the file, on the command line, or by the program that uses
    libdps. */
@@ -56,5 +55,3 @@ bool item_evaluate(const Item *item, const Parameters *parameters, int64_t *valu
    evaluates the top-level `let` that depend on the rank. False: `fault` says why an expression has no value. */
 bool values_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Fault *fault);
 bool values_for_rank(const Ast *ast, uint32_t rank, int64_t *values, Fault *fault);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TIMES_COSTS_H
-#define TIMES_COSTS_H
+#pragma once
 
 /* The modelled costs of passes and messages: times in any one unit, sizes in bytes. --cost of dpc and dprun reads them.
    A cost file has one setting per line (base/settings.h). On the command line commas separate the settings.
@@ -156,5 +155,3 @@ uint32_t costs_checksum(const Costs *costs);
 double costs_seconds(const Costs *costs);
 /* The unit of time after a figure: " ms". "" if it is not given or has no name. */
 const char *costs_unit_text(const Costs *costs);
-
-#endif

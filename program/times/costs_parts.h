@@ -1,5 +1,4 @@
-#ifndef TIMES_COSTS_PARTS_H
-#define TIMES_COSTS_PARTS_H
+#pragma once
 
 /* Computes the times of stages from the times of a model's parts (parts.h). */
 
@@ -42,5 +41,3 @@ double costs_longest_put_off(const Costs *costs, uint32_t stages, const Recipe *
    `model_stages` stages to `stages`. `layers` of the result is costs_layers. `follows_recipe` is set if FB or FF of all
    stages follow from the recipe. The arena owns the memory. */
 Costs costs_of_parts(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TIMES_COSTS_RESOLVE_H
-#define TIMES_COSTS_RESOLVE_H
+#pragma once
 
 /* Costs as a schedule needs them: every stage has a time for every pass. What was not given for a stage is
    derived from what was given:
@@ -40,5 +39,3 @@ void costs_put_derived_json(const Costs *costs, uint32_t used, FILE *stream);
    not exist; an I or W for all stages has no effect; or the model has fewer layers than the schedule has stages. Then
    `text` says what does not fit. */
 bool costs_unused(const Costs *given, uint32_t stages, uint32_t ranks, char *text, size_t size);
-
-#endif

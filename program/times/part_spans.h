@@ -1,5 +1,4 @@
-#ifndef TIMES_PART_SPANS_H
-#define TIMES_PART_SPANS_H
+#pragma once
 
 /* When the components of a rank's stages ran in a step. Times are in ns of clock_nanoseconds. */
 
@@ -35,5 +34,3 @@ static inline void part_spans_note(PartSpans *spans, const PartSpan *span)
     spans->entries[spans->count] = *span;
     spans->entries[spans->count++].half = spans->half;
 }
-
-#endif

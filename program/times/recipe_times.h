@@ -1,5 +1,4 @@
-#ifndef TIMES_RECIPE_TIMES_H
-#define TIMES_RECIPE_TIMES_H
+#pragma once
 
 /* The modelled time of an F&B or F&F: two streams, each in its order, through all layers of a stage. Without a share in
    the recipe, every entry takes the time that its cost says. With a share, `share` of every `whole` multiprocessors are
@@ -63,5 +62,3 @@ double recipe_advance(RecipeClock *clock, const RecipeStep *step);
 RecipeTimes recipe_times(const Recipe *recipe, const Costs *costs, Arena *arena);
 /* Converts all times to another unit: multiplies them by `factor`. */
 void recipe_times_scale(RecipeTimes *times, double factor);
-
-#endif

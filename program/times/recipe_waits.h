@@ -1,5 +1,4 @@
-#ifndef TIMES_RECIPE_WAITS_H
-#define TIMES_RECIPE_WAITS_H
+#pragma once
 
 /* Where the compute stream waits inside an F&B or F&F, and for which entry. The times may be predicted or measured. */
 
@@ -18,5 +17,3 @@ typedef struct RecipeWait {
 /* Finds the waits that are longer than `least`, the earliest first, and returns their number. The arena owns
    *waits. */
 uint32_t recipe_waits(const Recipe *recipe, const RecipeTimes *times, double least, RecipeWait **waits, Arena *arena);
-
-#endif

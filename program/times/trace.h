@@ -1,5 +1,4 @@
-#ifndef TIMES_TRACE_H
-#define TIMES_TRACE_H
+#pragma once
 
 /* The one form of a trace, modelled (dpc --emit=trace) or measured (dprun --trace): a JSON object of Chrome trace
    events.
@@ -123,5 +122,3 @@ void trace_member(Mesh mesh, int member, unsigned lanes, FILE *stream);
 bool trace_step(const Program *program, Mesh mesh, int member, uint64_t step, uint64_t first_step,
                 const TraceTimes *times, FILE *stream);
 void trace_end(FILE *stream);
-
-#endif

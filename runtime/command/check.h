@@ -1,5 +1,4 @@
-#ifndef COMMAND_CHECK_H
-#define COMMAND_CHECK_H
+#pragma once
 
 /* Compares two runs to the bit: every loss, every norm, and the loss on held-out data. All NaNs are equal. The loss on
    held-out data is not compared if it is NaN or missing in one of the runs. The first run is recorded. The second is
@@ -31,5 +30,3 @@ Observer check_compare(Check *check);
 /* Writes the result: with `json` one JSON object, otherwise one line if the runs are equal and nothing if they differ.
    STATUS_BAD_INPUT, with both numbers: the runs differ. */
 Status check_tell(const Check *check, bool json, FILE *stream, Error *error);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef COMMAND_OPTIONS_H
-#define COMMAND_OPTIONS_H
+#pragma once
 
 /* The command line of dprun. */
 
@@ -28,5 +27,3 @@ Status options_parse(int argc, char **argv, Arena *arena, CommandLine *line, Err
 /* Returns how to load the program of the command line, or its reference on one rank. */
 LoadOptions options_loading(const CommandLine *line, bool reference);
 void options_help(FILE *stream);
-
-#endif

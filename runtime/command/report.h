@@ -1,5 +1,4 @@
-#ifndef COMMAND_REPORT_H
-#define COMMAND_REPORT_H
+#pragma once
 
 /* What dprun prints while it runs: header, progress and results as text, or as JSON for programs. */
 
@@ -40,5 +39,3 @@ void report_open(Report *report, const CommandLine *line, atomic_bool *stop, Obs
    (`status`), prints no results and returns `status`; a process without rank 0 only returns `status`.
    STATUS_RUN_FAILED also if standard output could not be written, unless its reader has closed the pipe. */
 Status report_close(Report *report, Status status, Error *error);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef DEVICE_CPU_H
-#define DEVICE_CPU_H
+#pragma once
 
 /* Internals of the CPU device. It computes in float32. oneDNN's generated kernels do matrix products, GELU, and the
    softmax of attention and of the cross-entropy. Plain loops do the rest; most of it is bound by memory. */
@@ -87,5 +86,3 @@ Status cpu_fill(Device *, NumberKind, size_t, double, void *, Error *);
 Status cpu_accumulate(Device *, size_t, const void *, void *, Error *);
 Status cpu_sum_of_squares(Device *, size_t, const void *, double *, Error *);
 Status cpu_adamw(Device *, const AdamW *, size_t, void *, void *, void *, void *, void *, Error *);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef DEVICE_CPU_DNNL_H
-#define DEVICE_CPU_DNNL_H
+#pragma once
 
 /* oneDNN with the interface of version 3.0. For oneDNN 2.x, this header defines the functions of 3.0 that the CPU
    device uses, by functions of 2.x. In 2.x a memory descriptor is a structure, not a handle that has to be freed, and a
@@ -58,7 +57,5 @@ static inline dnnl_status_t dnnl_softmax_forward_primitive_desc_create(
     return status != dnnl_success ? status
                                   : dnnl_primitive_desc_create(described, &operation, attributes, engine, NULL);
 }
-
-#endif
 
 #endif

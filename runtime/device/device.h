@@ -1,5 +1,4 @@
-#ifndef DEVICE_DEVICE_H
-#define DEVICE_DEVICE_H
+#pragma once
 
 /* A device computes. It is a table of functions, chosen by name when the program starts. "cpu" computes in float with
    oneDNN. "oracle" computes in double in plain loops; it is slow, and every other device is tested against it. "cuda"
@@ -240,5 +239,3 @@ Status device_kernel(Device *device, const KernelShape *shape, const Kernel **ke
 
 /* The implementations; those of GPUs are in the plug-in dprun-cuda.so. */
 extern const DeviceTable device_cpu, device_oracle;
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef DEVICE_GROUP_H
-#define DEVICE_GROUP_H
+#pragma once
 
 /* Expert parallelism: the experts of a layer are divided among the members of a group. Each member holds an equal
    number of consecutive experts, and has tokens of its own. Dispatch sends the rows of tokens to the members that hold
@@ -88,5 +87,3 @@ GroupExchange *group_make_exchange(const GroupExchange *fields);
 #define GROUP_OPERATION(name, OPERANDS) EXCHANGE(name);
 #define OPERAND(effect, type, name)
 #include "runtime/device/operations.def"
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef DEVICE_OPERATION_H
-#define DEVICE_OPERATION_H
+#pragma once
 
 /* Operations as data. When a stage is opened, each component of the stage appends the operations of its passes to
    lists; a device runs a list. operations.def defines each kind: what it computes, reads, writes and adds to. */
@@ -132,5 +131,3 @@ Status op_run_one(Device *device, const Op *op, const OpMemory *memory, Error *e
 #define OPERATION_HEAD(function, name)                                                                  \
     Status function(UNUSED Device *device, UNUSED const Op *op, UNUSED const struct name##_operands *o, \
                     UNUSED Error *error)
-
-#endif

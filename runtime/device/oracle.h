@@ -1,5 +1,4 @@
-#ifndef DEVICE_ORACLE_H
-#define DEVICE_ORACLE_H
+#pragma once
 
 /* Internals of the oracle device: it computes every operation in double, in plain loops, by its definition. It is slow,
    and is used for finite differences and for comparison with other devices. */
@@ -17,5 +16,3 @@
 /* c[m, n] += a[m, k] b[k, n]. c is row-major. Element (i, j) of a is a[i * a_row + j * a_column]; likewise for b. */
 void oracle_product(Device *device, size_t m, size_t n, size_t k, const double *a, size_t a_row, size_t a_column,
                     const double *b, size_t b_row, size_t b_column, double *c);
-
-#endif

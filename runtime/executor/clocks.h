@@ -1,5 +1,4 @@
-#ifndef EXECUTOR_CLOCKS_H
-#define EXECUTOR_CLOCKS_H
+#pragma once
 
 /* One clock for all ranks. The ranks of one machine read the same clock (if their time namespaces differ, they count as
    several machines). If there are several machines, every rank asks rank 0 for the time many times. All ranks of a
@@ -25,5 +24,3 @@ Status clocks_compare(World *world, bool computes, ClockSample *sample, uint32_t
 /* Converts a time of a rank's own clock to rank 0's clock, by interpolation between two comparisons. compared[1] may be
    all zero; then only the first one is used. */
 int64_t clock_common(const ClockSample compared[2], int64_t own);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef EXECUTOR_EXCHANGE_H
-#define EXECUTOR_EXCHANGE_H
+#pragma once
 
 /* Runs the instructions of a rank that communicate: messages between two ranks, and sums of weight gradients over the
    copies of a stage. It needs only communicators. */
@@ -29,5 +28,3 @@ typedef struct Exchange {
 static inline bool exchange_has(uint8_t opcode) { return opcode >= OP_SEND_FORWARD && opcode <= OP_WAIT_REDUCE; }
 
 Status exchange_run(const Exchange *exchange, const Instruction *instruction, Error *error);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef EXECUTOR_EXECUTOR_H
-#define EXECUTOR_EXECUTOR_H
+#pragma once
 
 /* Runs a proven program on one rank. It walks the rank's instructions, calls the host's stage functions for passes and
    updates, moves messages between ranks, and notes when each instruction ended. The host is the code that uses the
@@ -237,5 +236,3 @@ size_t executor_middles(const Executor *executor);
 /* For measurements between runs: the bytes of a message, and the pointer to the block of a message slot. */
 size_t executor_message_bytes(const Executor *executor);
 void **executor_block(Executor *executor, uint32_t slot);
-
-#endif

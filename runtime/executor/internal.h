@@ -1,5 +1,4 @@
-#ifndef EXECUTOR_INTERNAL_H
-#define EXECUTOR_INTERNAL_H
+#pragma once
 
 /* The inside of an executor, for the files in runtime/executor. */
 
@@ -64,5 +63,3 @@ Status executor_take_memory(Executor *executor, Error *error);
 Status executor_enqueue(Executor *executor, Error *error);
 /* Records timing event `number`, whose time goes to clock[number]. Does nothing unless the device only enqueues. */
 Status executor_mark(Executor *executor, size_t number, Error *error);
-
-#endif

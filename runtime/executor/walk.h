@@ -1,5 +1,4 @@
-#ifndef EXECUTOR_WALK_H
-#define EXECUTOR_WALK_H
+#pragma once
 
 /* Walks over the instructions of one rank. The executor uses it, and so do dps_step and dps_next of libdps. A walk says
    which instruction comes next, records this position for watchers, and adds it to the message of a failure. The caller
@@ -61,5 +60,3 @@ Status walk_failed(const Walk *walk, size_t place, Status status, Error *error);
 /* The peer of the message (SEND or RECEIVE) that the WAIT at `place` waits for; -1 if the instruction there is no
    WAIT. */
 int walk_awaited(const Instruction *instructions, size_t place);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LAUNCHER_FATAL_H
-#define LAUNCHER_FATAL_H
+#pragma once
 
 /* Reports a fault, an abort or a call of exit within a library. Most often the cause is that memory has run out under a
    limit (ulimit -v). dprun then prints which rank was at which instruction, and exits with STATUS_RUN_FAILED. */
@@ -17,5 +16,3 @@ void fatal_over(void);
    runs on a stack of its own and does not return, because oneDNN's kernels use the stack pointer for other purposes. */
 Status fatal_run(const Progress *progress, const ProgressWords *words, Status (*work)(void *rank, Error *error),
                  void *rank, Error *error);
-
-#endif

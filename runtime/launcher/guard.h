@@ -1,5 +1,4 @@
-#ifndef LAUNCHER_GUARD_H
-#define LAUNCHER_GUARD_H
+#pragma once
 
 /* A rank that is killed cannot report its position, and MPI does not report it either. So the process that mpirun
    started is only a guard: its child does all the work, and writes its position to a page of memory that both share. */
@@ -16,5 +15,3 @@
    and such a signal or SIGKILL then killed the child. `expected_member`: the member to name if the child dies before it
    knows its own. */
 bool guard_begin(const ProgressWords *words, int expected_member, Progress **progress, Status *status);
-
-#endif

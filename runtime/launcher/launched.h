@@ -1,5 +1,4 @@
-#ifndef LAUNCHER_LAUNCHED_H
-#define LAUNCHER_LAUNCHED_H
+#pragma once
 
 /* What the environment and the system say about the processes that mpirun (or srun) has started together. */
 
@@ -19,5 +18,3 @@ void launched_missing(LaunchedName *name, const void *context, char *text, size_
 /* Waits until mpirun (or srun) has read everything that this process has printed, at most two seconds. Standard output
    and error are pipes to mpirun; if it ends a run, it drops what is still in these pipes. */
 void launched_await_reader(void);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LAUNCHER_MEMORY_H
-#define LAUNCHER_MEMORY_H
+#pragma once
 
 /* How much memory the ranks of a machine can still use: the free memory of the machine, and what is free under the
    memory limit of each control group (container, job of a batch system) that the ranks are in. */
@@ -35,5 +34,3 @@ MemoryNeed memory_need(const MemoryPools *pools, uint64_t bytes);
 /* The first pool that is too small for the needs of all its ranks; *bytes is the sum of these needs. NULL: there is
    enough memory. */
 const MemoryPool *memory_shortage(const MemoryPools *pools, const MemoryNeed *needs, uint32_t ranks, uint64_t *bytes);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LAUNCHER_SIGNALS_H
-#define LAUNCHER_SIGNALS_H
+#pragma once
 
 /* SIGINT, SIGTERM and SIGUSR1: once steps run, the first signal ends the run after the current step. A second SIGINT or
    SIGTERM, if it comes 0.3 seconds later or more, ends the process at once. */
@@ -14,5 +13,3 @@ void signals_begin(atomic_bool *stop, bool processes);
 /* From now on the first signal ends the run after a step. Before this call a signal ends the process at once; but under
    mpirun it sets *stop from the beginning. */
 void signals_end_steps(void);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LAUNCHER_WATCHDOG_H
-#define LAUNCHER_WATCHDOG_H
+#pragma once
 
 /* Runs ranks as threads of this process and watches them. The first failure ends all ranks. They also end if no rank
    has made progress for the time of the deadline. */
@@ -29,5 +28,3 @@ typedef struct RankThreads {
    returned. *stuck: whether a rank did not return within a second after a failure; its thread then still uses the
    ranks, their progress and the program. */
 Status watchdog_run(const RankThreads *threads, bool *stuck, Error *error);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef MODEL_COMPONENT_H
-#define MODEL_COMPONENT_H
+#pragma once
 
 /* A component is a part of a stage with its own F, I and W. To add one: a row in program/parts.h, a file that
    defines its ComponentKind, and an entry in a ModelSpec (spec.h).
@@ -112,5 +111,3 @@ size_t component_round(size_t elements);
 
 extern const ComponentKind component_embedding, component_attention, component_mlp, component_head;
 extern const ComponentKind component_rows, component_perceptron, component_squared_error; /* more are in experts.h */
-
-#endif

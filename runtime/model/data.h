@@ -1,5 +1,4 @@
-#ifndef MODEL_DATA_H
-#define MODEL_DATA_H
+#pragma once
 
 /* Training data. */
 
@@ -25,5 +24,3 @@ struct Dataset {
 /* windows of a text as int32: the inputs are bytes, the target of each is the byte after it */
 extern const DataSource data_text;
 extern const DataSource data_noise; /* inputs and targets are rows of normally distributed floats */
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef MODEL_EXPERTS_H
-#define MODEL_EXPERTS_H
+#pragma once
 
 /* The second half of a layer with experts: y = x + shared(n) + sum of gate * expert(n) over the token's experts,
    n = norm(x) (DeepSeek-V3, arXiv 2412.19437, section 2.1.2). Its components form a block and run in this order:
@@ -85,5 +84,3 @@ void experts_send_rows(const Component *component, const ExpertsFrame *frame, in
                        OpList *list);
 
 extern const ComponentKind component_router, component_dispatch, component_shared, component_experts, component_combine;
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef MODEL_MODEL_H
-#define MODEL_MODEL_H
+#pragma once
 
 /* What the stages of a pipeline compute. A model's layers are divided into stages. A stage is a list of components
    (embedding, attention, MLP, head, ...), each with its own F, I and W.
@@ -290,5 +289,3 @@ Windows held_out_windows(uint64_t windows, uint32_t microbatch_size, uint64_t nu
 void dataset_held_out(const Dataset *dataset, Windows windows, void *inputs, void *targets);
 /* Entropy of single bytes of the training part, in nats; 0 for mlp. */
 double dataset_byte_entropy(const Dataset *dataset);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef MODEL_RANDOM_H
-#define MODEL_RANDOM_H
+#pragma once
 
 /* Counter-based random numbers: a number depends only on its key and its index. */
 
@@ -33,5 +32,3 @@ static inline float random_normal(uint64_t key, uint64_t index)
                         (int32_t)(bits >> 48);
     return (float)(2 * sum - 4 * 0xffff) * (1 / 75674.0f); /* 2 * 65536 / sqrt(3) */
 }
-
-#endif

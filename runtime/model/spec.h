@@ -1,5 +1,4 @@
-#ifndef MODEL_SPEC_H
-#define MODEL_SPEC_H
+#pragma once
 
 /* A built-in model. To add one: a file that defines its ModelSpec, and a row in MODEL_LIST. */
 
@@ -43,5 +42,3 @@ MODEL_LIST
 #undef MODEL
 
 extern const ModelSpec *const models[]; /* NULL-terminated */
-
-#endif

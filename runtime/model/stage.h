@@ -1,5 +1,4 @@
-#ifndef MODEL_STAGE_H
-#define MODEL_STAGE_H
+#pragma once
 
 /* Internals of a stage: its components in order, each with its part of the stage's buffers. A block is a component
    together with the components that continue it (ComponentKind.continues). For each two consecutive blocks, the stash
@@ -92,5 +91,3 @@ Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, bool fi
    `first` and the component does not join the one before it. Only for a stage whose parts are timed (Stage.times).
    Does nothing if the component has no such pass. */
 void stage_note_time(const Stage *stage, size_t index, int pass, bool first, int64_t begun);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SIMULATOR_COMPONENTS_H
-#define SIMULATOR_COMPONENTS_H
+#pragma once
 
 /* Notes in Simulator.components when the components of a simulated pass ran, for a trace. If Simulator.components is
    NULL, the functions note nothing. */
@@ -26,5 +25,3 @@ void components_note_pass(const Simulator *simulator, uint32_t stage, StageCost 
    there is none, or if nothing is noted. */
 int64_t components_note_outside(const Simulator *simulator, uint32_t stage, StageCost cost, uint8_t half,
                                 int64_t begun);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SIMULATOR_PAIR_H
-#define SIMULATOR_PAIR_H
+#pragma once
 
 /* The operations of an F&B or F&F, in the order in which a rank of a real run issues them when it walks the merged list
    of both halves (runtime/model/overlap.c). A component that computes is one operation. A component that communicates
@@ -42,5 +41,3 @@ typedef struct PairWalk {
 PairWalk pair_walk(const PairOrder *order, uint32_t first_layers, uint32_t second_layers, bool weights);
 /* Writes the next operation; false: there is none. */
 bool pair_next(PairWalk *walk, PairOp *op);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef SIMULATOR_SIMULATOR_H
-#define SIMULATOR_SIMULATOR_H
+#pragma once
 
 /* A host of the executor whose passes take the time that the costs say and compute nothing. Sums of gradients take no
    time, as in the timelines that dpc predicts (dpc compare --replicas adds their time).
@@ -64,5 +63,3 @@ size_t simulator_flights(const Simulator *simulator, const Instruction *instruct
 size_t simulator_spans_most(const Simulator *simulator, const Instruction *pass);
 /* Which costs affect the times of the program, as bits 1 << StageCost. */
 uint32_t simulator_costs_used(const Program *program);
-
-#endif

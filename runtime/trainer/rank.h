@@ -1,5 +1,4 @@
-#ifndef TRAINER_RANK_H
-#define TRAINER_RANK_H
+#pragma once
 
 /* The internal structures and functions of the trainer. */
 
@@ -394,5 +393,3 @@ void profile_step(Rank *rank, double makespan);
 bool profile_is_long_enough(const Rank *rank);
 /* Measures transfers and writes the costs to `stream` on rank 0. A collective of all ranks. */
 Status write_profile(Rank *rank, FILE *stream, Error *error);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TRAINER_TRAINER_H
-#define TRAINER_TRAINER_H
+#pragma once
 
 /* Trains a model with a proven program: data, weights, optimizer, evaluation on held-out data, and the files that a run
    reads and writes. It is a host of the executor (runtime/executor). With RunOptions.simulated the simulator takes the
@@ -165,5 +164,3 @@ Status session_run(Session *session, Error *error);
 /* False: a rank's thread did not return from a pass. It still uses its memory, so nothing was freed, and the process
    should end by _exit. */
 bool session_close(Session *session);
-
-#endif

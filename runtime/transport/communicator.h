@@ -1,5 +1,4 @@
-#ifndef TRANSPORT_COMMUNICATOR_H
-#define TRANSPORT_COMMUNICATOR_H
+#pragma once
 
 /* Communication among some members of a world: point-to-point transfers of blocks, sums of buffers (all-reduce), and
    all-to-alls. A communicator knows members, blocks and bytes; it does not know opcodes, microbatches or schedules. It
@@ -121,5 +120,3 @@ Status communicator_no_memory(const World *world, int count, Error *error);
 Status communicator_overrun(const Communicator *communicator, const char *what, Error *error);
 /* Fails a connect with STATUS_RUN_FAILED: `transport` has no all-to-all for the memory of a GPU. */
 Status communicator_no_all_to_all(const char *transport, Error *error);
-
-#endif

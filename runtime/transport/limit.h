@@ -1,5 +1,4 @@
-#ifndef TRANSPORT_LIMIT_H
-#define TRANSPORT_LIMIT_H
+#pragma once
 
 /* A time limit for calls that wait for other processes and cannot be cancelled. When it passes, the process exits. */
 
@@ -25,5 +24,3 @@ void limit_end(Limit *limit);
 
 /* Initializes a condition variable. Its timed waits use the clock of clock_nanoseconds. */
 void condition_of_monotonic_clock(pthread_cond_t *condition);
-
-#endif

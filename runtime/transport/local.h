@@ -1,5 +1,4 @@
-#ifndef TRANSPORT_LOCAL_H
-#define TRANSPORT_LOCAL_H
+#pragma once
 
 /* A world whose members are threads of this process, and its communicators. */
 
@@ -178,5 +177,3 @@ bool local_all_to_all_prepare(LocalShared *shared, const CommunicatorConfig *con
 size_t local_all_to_all_bytes(const LocalShared *shared);
 Status local_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error);
 Status local_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Error *error);
-
-#endif

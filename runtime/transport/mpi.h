@@ -1,5 +1,4 @@
-#ifndef TRANSPORT_MPI_H
-#define TRANSPORT_MPI_H
+#pragma once
 
 /* A world whose members are MPI processes, and its communicators. Only mpi.c and the files mpi_*.c call MPI. They form
    a shared object of their own, dprun-mpi.so. */
@@ -160,5 +159,3 @@ void mpi_all_to_all_remove(const MpiCommunicator *side);
 Status mpi_all_to_alls_advance(MpiWorld *world, Error *error);
 Status mpi_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error);
 Status mpi_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Error *error);
-
-#endif

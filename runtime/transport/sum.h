@@ -1,5 +1,4 @@
-#ifndef TRANSPORT_SUM_H
-#define TRANSPORT_SUM_H
+#pragma once
 
 #include <stddef.h>
 #include <string.h>
@@ -50,5 +49,3 @@ static inline SumSlice sum_slice(size_t elements, int member, int count)
 /* How many elements are enough to hold one slice from each of `count` members, for buffers of up to `elements`
    elements. */
 static inline size_t sum_slices_room(size_t elements, int count) { return elements + 2 * SUM_LINE * (size_t)count; }
-
-#endif

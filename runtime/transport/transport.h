@@ -1,5 +1,4 @@
-#ifndef TRANSPORT_TRANSPORT_H
-#define TRANSPORT_TRANSPORT_H
+#pragma once
 
 /* The registry of transports. A transport is a way in which the ranks of a run exchange blocks of memory and add up
    buffers. It opens a world (world.h), whose members then make communicators (communicator.h). */
@@ -41,5 +40,3 @@ const Transport *transport_for(bool processes, bool gpu);
 /* Loads what the transport needs, and opens its world: WorldTable.open, whose failures it returns. STATUS_RUN_FAILED if
    a library is missing or cannot be used; the error says which. */
 Status transport_open(const Transport *transport, const WorldConfig *config, World **members, Error *error);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TRANSPORT_WORLD_H
-#define TRANSPORT_WORLD_H
+#pragma once
 
 /* The participants of a run. A world has `size` members, numbered from 0. Each is a thread of this process, or a
    process. Its members gather small values in the host's memory, and abort the run together. A communicator
@@ -87,5 +86,3 @@ void world_init(World *world, const WorldTable *run, const WorldConfig *config, 
 Status world_no_answer(const World *world, int member, double seconds, Error *error);
 /* Writes the text that every member is told when this one aborts the run. */
 void world_ending(const World *world, const char *reason, char *text, size_t size);
-
-#endif

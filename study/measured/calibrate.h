@@ -1,5 +1,4 @@
-#ifndef MEASURED_CALIBRATE_H
-#define MEASURED_CALIBRATE_H
+#pragma once
 
 /* `dpc calibrate`: writes the times of passes and messages in traces as a cost file. */
 
@@ -18,5 +17,3 @@ Status calibrate(int count, char *const *paths, uint32_t fastest, const char *ou
    not 0. */
 Status calibrate_mapped(const char *map, int count, char *const *paths, uint32_t fastest, const char *output,
                         Arena *arena, Error *error);
-
-#endif

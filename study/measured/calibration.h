@@ -1,5 +1,4 @@
-#ifndef MEASURED_CALIBRATION_H
-#define MEASURED_CALIBRATION_H
+#pragma once
 
 /* The times of passes and messages in traces. Each trace gives the passes that it has: 1F1B gives F and B, ZB-H1 gives
    F, I and W, DualPipe gives F&Bs too. All samples of a pass have the same weight, whichever trace they are from. A
@@ -63,5 +62,3 @@ double samples_typical(const Samples *samples);
 
 /* The typical time of a pass of a stage. For a B that was not measured, the sum of I and W. NAN: not measured. */
 double calibration_pass(const Calibration *calibration, uint32_t stage, uint8_t kind);
-
-#endif

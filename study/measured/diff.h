@@ -1,5 +1,4 @@
-#ifndef MEASURED_DIFF_H
-#define MEASURED_DIFF_H
+#pragma once
 
 /* Compares a predicted and a measured timeline of one schedule. */
 
@@ -51,5 +50,3 @@ bool diff_inside(const Comparison *comparison, Arena *arena, InsidePair *result)
 
 /* The order in which one step of a trace ran, as the text of a .csv. */
 Source diff_order(const Trace *trace, uint32_t step, Arena *arena);
-
-#endif

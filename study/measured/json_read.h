@@ -1,5 +1,4 @@
-#ifndef MEASURED_JSON_READ_H
-#define MEASURED_JSON_READ_H
+#pragma once
 
 /* Reads JSON (RFC 8259) as a stream of tokens, in memory that does not grow with the file. The file may be
    compressed with gzip.
@@ -77,5 +76,3 @@ static inline bool json_is(const JsonReader *reader, const char *word)
 }
 /* The last token as a number; NAN if it is none. */
 double json_number(const JsonReader *reader);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef MEASURED_KINETO_COSTS_H
-#define MEASURED_KINETO_COSTS_H
+#pragma once
 
 /* `dpc calibrate --map` with a map of components: the times of a layer's components in traces of the PyTorch
    profiler, as a cost file and as a table. */
@@ -33,5 +32,3 @@ typedef struct ComponentTimes {
 
 /* The times of the components over all profiles together. `count` is at least 1. */
 ComponentTimes component_times(const KinetoProfile *profiles, int count, Arena *arena);
-
-#endif

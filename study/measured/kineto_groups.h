@@ -1,5 +1,4 @@
-#ifndef MEASURED_KINETO_GROUPS_H
-#define MEASURED_KINETO_GROUPS_H
+#pragma once
 
 /* Puts the kernels of a trace into groups: the kernels of each F&B or, without F&Bs, all kernels of a GPU. Part of
    kineto_profile. */
@@ -20,5 +19,3 @@ typedef struct Resolved {
 /* Makes the profile's groups, and counts the kernels in them that belong to no component. If groups are F&Bs, kernels
    outside of F&Bs are in no group. resolved: [kernel_count], for the trace's kernels, sorted by device and start. */
 void kineto_make_groups(KinetoProfile *profile, const Resolved *resolved, Arena *arena);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef MEASURED_KINETO_JOIN_H
-#define MEASURED_KINETO_JOIN_H
+#pragma once
 
 /* Finds the annotation in which a kernel was launched. Annotations are on the CPU's side only. So the kernel's launch
    is found by its correlation number, and the innermost annotation around the launch by the launch's time. Autograd
@@ -33,5 +32,3 @@ JoinRanges join_ranges(const KinetoTrace *trace, const KinetoMap *map, unsigned 
 /* The index of the innermost range around the launch; JOIN_NONE: there is none. If no range of the launch's thread
    contains the launch, those of the other threads of its process are searched. */
 uint32_t join_find(const JoinRanges *ranges, const KinetoLaunch *launch);
-
-#endif

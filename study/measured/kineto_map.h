@@ -1,5 +1,4 @@
-#ifndef MEASURED_KINETO_MAP_H
-#define MEASURED_KINETO_MAP_H
+#pragma once
 
 /* What the names in a trace of the PyTorch profiler mean. A map is a file of settings (base/settings.h):
 
@@ -73,5 +72,3 @@ static inline bool subject_communicates(unsigned subject)
 {
     return recipe_communicates[subject_entry(subject).component];
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef MEASURED_KINETO_PASSES_H
-#define MEASURED_KINETO_PASSES_H
+#pragma once
 
 /* Turns traces of the PyTorch profiler, one for each rank, into one trace of passes for dpc diff and dpc calibrate. A
    pass is an annotation that the map knows. It lasts from the start of the first kernel that was launched in it to the
@@ -15,5 +14,3 @@
    otherwise file i is of rank i. STATUS_BAD_INPUT: there are too many files, a file is wrong or has no pass, or a
    pattern of the map has no {microbatch}. */
 Status kineto_passes(const KinetoMap *map, int count, char *const *paths, Arena *arena, Trace *trace, Error *error);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef MEASURED_KINETO_PROFILE_H
-#define MEASURED_KINETO_PROFILE_H
+#pragma once
 
 /* Finds the times of the components of a layer in a trace of the PyTorch profiler. A kernel that was launched in the
    annotation of a component belongs to this component. If a stream has no kernel with such an annotation, and the map
@@ -60,5 +59,3 @@ Status kineto_profile(const KinetoTrace *trace, const KinetoMap *map, Arena *are
 uint32_t kineto_typical_group(const KinetoProfile *profile, Arena *arena);
 /* The spans of a group as two streams, in milliseconds from the start of the group. */
 RecipeTimes kineto_recipe_times(const KinetoProfile *profile, uint32_t group, Arena *arena);
-
-#endif

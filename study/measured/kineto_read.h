@@ -1,5 +1,4 @@
-#ifndef MEASURED_KINETO_READ_H
-#define MEASURED_KINETO_READ_H
+#pragma once
 
 /* Reads a trace of the PyTorch profiler (Kineto's Chrome form) as a stream. Keeps the kernels, their launches and the
    annotations, a few tens of bytes each. Times are in whole nanoseconds; if the trace gives its base time, they count
@@ -75,5 +74,3 @@ static inline void kernel_widen(int64_t *start, int64_t *end, const KinetoKernel
     *start = kernel->start < *start ? kernel->start : *start;
     *end = kernel->end > *end ? kernel->end : *end;
 }
-
-#endif

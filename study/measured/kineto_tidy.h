@@ -1,5 +1,4 @@
-#ifndef MEASURED_KINETO_TIDY_H
-#define MEASURED_KINETO_TIDY_H
+#pragma once
 
 /* The last step of kineto_read: brings what was read into order. */
 
@@ -9,5 +8,3 @@
    kernel that lasts into the next one of its stream is cut there. Counts what was cut, and kernels and launches that
    miss each other. */
 void kineto_tidy(KinetoTrace *trace, int64_t base);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef MEASURED_TRACE_ALIGN_H
-#define MEASURED_TRACE_ALIGN_H
+#pragma once
 
 /* The clocks of the ranks of a trace may differ: ranks on several machines, or a file for each rank whose times have an
    origin of their own. */
@@ -11,5 +10,3 @@
    A note says how far ranks were moved or, if no distance is right, which pass starts too early. Nothing changes if all
    passes start late enough, or too early by at most a microsecond, to which times in traces may be rounded. */
 void trace_align(Trace *trace, Arena *arena);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef MEASURED_TRACE_READ_H
-#define MEASURED_TRACE_READ_H
+#pragma once
 
 /* Reads a trace of dprun --trace or dpc --emit=trace (program/times/trace.h): its passes, its waits for messages, and
    the components and all-to-alls inside passes. All replicas run the same passes; only those of the first replica are
@@ -131,5 +130,3 @@ uint32_t *trace_steps_by_makespan(const Trace *trace, Arena *arena, uint32_t *co
 /* The number of the step of median makespan among those that trace_steps_by_makespan lists; of two middle ones, the
    shorter. */
 uint32_t trace_typical_step(const Trace *trace, Arena *arena);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_BALANCE_RANDOM_H
-#define TESTS_BALANCE_RANDOM_H
+#pragma once
 
 /* Random shapes and loads, the same in every run. */
 
@@ -50,5 +49,3 @@ static inline void random_loads(Random *random, uint32_t experts, double *loads)
                                : (below(random, 3) ? -log(uniform) : 0);
     }
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_BENCH_NO_CUDA_H
-#define TESTS_BENCH_NO_CUDA_H
+#pragma once
 
 /* A mock of CUDA for measuring the host's own code: launches do nothing, and nothing is asynchronous. Copies and fills
    are those of the host. */
@@ -201,5 +200,3 @@ const CudaRuntime *const cuda_runtime = &table;
 const CudaImage cuda_images[] = {IMAGE("product.bf16"),  IMAGE("attention.bf16"), IMAGE("layers.bf16"),
                                  IMAGE("training.bf16"), IMAGE("training.f32"),   IMAGE("hopper"),
                                  IMAGE("fused.bf16"),    {NULL, NULL, NULL}};
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_BENCH_NUMBERS_H
-#define TESTS_BENCH_NUMBERS_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,5 +24,3 @@ static inline const char *priority_of_bench(void)
 {
     return system("chrt -f 1 true 2>/dev/null") == 0 ? "chrt -f 1 " : "";
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_BENCH_OK_H
-#define TESTS_BENCH_OK_H
+#pragma once
 
 #include "base/status.h"
 
@@ -15,5 +14,3 @@
             exit(3);                             \
         }                                        \
     } while (0)
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_BENCH_PIPELINE_RUN_H
-#define TESTS_BENCH_PIPELINE_RUN_H
+#pragma once
 
 #include "runtime/command/options.h"
 #include "tests/exec/pipelines.h"
@@ -33,5 +32,3 @@ static inline void run_pipeline(const char *bench, uint32_t ranks, uint32_t micr
     }
     arena_free(&arena);
 }
-
-#endif

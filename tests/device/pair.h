@@ -1,5 +1,4 @@
-#ifndef TESTS_DEVICE_PAIR_H
-#define TESTS_DEVICE_PAIR_H
+#pragma once
 
 /* A device and the oracle, and tensors on both. */
 
@@ -95,5 +94,3 @@ static inline void kernels_for(KernelShape shape, const Kernel **kernels)
     for (int d = 0; d < DEVICES; d++) {              \
         OK(RUN_OP(devices[d], &error, __VA_ARGS__)); \
     }
-
-#endif

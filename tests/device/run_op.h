@@ -1,5 +1,4 @@
-#ifndef DEVICE_RUN_OP_H
-#define DEVICE_RUN_OP_H
+#pragma once
 
 /* Runs one operation at once, on given memory: RUN_OP(device, &error, linear_forward, with_kernel(kernel), x, w, bias,
    NULL, y). */
@@ -24,5 +23,3 @@ static inline Status run_op(Device *device, OpKind kind, Op op, const OpMemory *
 
 #define RUN_OP(device, error, name, shape, ...) \
     run_op(device, OPERATION_##name, shape, &(OpMemory){.name = {__VA_ARGS__}}, error)
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_DEVICE_WRONG_H
-#define TESTS_DEVICE_WRONG_H
+#pragma once
 
 /* Describes the errors of a matrix, to help find the cause: which rows and columns are wrong, by how much, and whether
    the wrong values are known: never written, zero, a multiple of the right value, or the value of another element. */
@@ -189,5 +188,3 @@ static inline void describe_wrong(const double *got, const double *expected, siz
     if (!wrong_say_multiple(&w))
         wrong_say_moved(&w);
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef EXEC_DIVIDED_H
-#define EXEC_DIVIDED_H
+#pragma once
 
 /* Runs dprun with a small model whose experts are divided among replicas, alone or under mpirun, and reads its
    output. */
@@ -110,5 +109,3 @@ static inline void assert_refused(const char *arguments, int status, const char 
     assert_int_equal(run_dprun("", arguments), status);
     assert_prints(text);
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef EXEC_PIPELINES_H
-#define EXEC_PIPELINES_H
+#pragma once
 
 /* Small programs made without the compiler: one or two pipes, one stage of each pipe per rank, first all F of all
    pipes, then all B. Every message has its own slot, which keeps the plan simple. */
@@ -133,5 +132,3 @@ static inline Program *pipeline_program(Arena *arena, uint32_t ranks, uint32_t p
     }
     return program;
 }
-
-#endif

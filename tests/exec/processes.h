@@ -1,5 +1,4 @@
-#ifndef EXEC_PROCESSES_H
-#define EXEC_PROCESSES_H
+#pragma once
 
 /* Runs dprun in processes of its own, alone or under mpirun: starts, watches and ends them, and reads their output. */
 
@@ -187,5 +186,3 @@ static inline int remove_folder(void **state)
     (void)state;
     return finish(start("rm -rf %s", folder));
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_EXEC_RUN_H
-#define TESTS_EXEC_RUN_H
+#pragma once
 
 /* Runs dprun within a test, as its main does: options, load, open, run, close. An error fails the test. */
 
@@ -60,5 +59,3 @@ static inline double gradient_difference(const float *x, const float *y, size_t 
     }
     return xx + yy > 0 ? 1 - 2 * xy / (xx + yy) : 0;
 }
-
-#endif

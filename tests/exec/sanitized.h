@@ -1,5 +1,4 @@
-#ifndef TESTS_EXEC_SANITIZED_H
-#define TESTS_EXEC_SANITIZED_H
+#pragma once
 
 /* SANITIZED: 1 in a build with a sanitizer, which is many times slower; otherwise 0. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -11,6 +10,4 @@
 #endif
 #ifndef SANITIZED
 #define SANITIZED 0
-#endif
-
 #endif

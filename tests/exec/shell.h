@@ -1,5 +1,4 @@
-#ifndef TESTS_EXEC_SHELL_H
-#define TESTS_EXEC_SHELL_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,5 +14,3 @@ __attribute__((format(printf, 1, 2))) static inline int shell(const char *format
     va_end(arguments);
     return system(command);
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef EXEC_TRAINING_H
-#define EXEC_TRAINING_H
+#pragma once
 
 /* Compiles schedules, trains a small model with them, and compares all numbers of two trainings to the bit. */
 
@@ -171,5 +170,3 @@ static inline void compile_program(const char *arguments, char program[static 20
     if (system(command) != 0)
         fail_msg("%s", command);
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_EXECUTOR_TOY_H
-#define TESTS_EXECUTOR_TOY_H
+#pragma once
 
 /* The smallest host of the executor, in plain C: it trains a chain of sparse linear layers, y[i] = w[i] x[i+1], one per
    stage. A rank is a thread. */
@@ -137,5 +136,3 @@ static void toy_close(Toy *toy)
     executor_disconnect(&toy->communicators);
     toy->world->run->close(toy->world);
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_LIBRARY_CHAIN_H
-#define TESTS_LIBRARY_CHAIN_H
+#pragma once
 
 /* A model for the tests that run ranks: a chain of sparse linear layers, y[i] = w[i] x[i+1], one per stage, in double
    precision. Passes read and write the slots that the instruction names. */
@@ -184,5 +183,3 @@ static inline void assert_weights(const Host *host, const Vector *weights)
         for (int i = 0; i < WIDTH; i++)
             assert_equal_numbers(host->slots[DPS_SLOT_WEIGHTS][c].of[i], weights[chunk.stage].of[i]);
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_LIBRARY_CLIENT_H
-#define TESTS_LIBRARY_CLIENT_H
+#pragma once
 
 /* For tests that use libdps as an outside program does: with dps.h and nothing else of the project. */
 
@@ -21,5 +20,3 @@ static inline dps_program *compiled(dps *d, const char *path, uint32_t ranks, ui
     assert_int_equal(status, DPS_OK);
     return program;
 }
-
-#endif

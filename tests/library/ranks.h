@@ -1,5 +1,4 @@
-#ifndef TESTS_LIBRARY_RANKS_H
-#define TESTS_LIBRARY_RANKS_H
+#pragma once
 
 /* Runs the ranks of a program as threads, with the chain (chain.h) as model. The library carries messages and sums
    gradients. `fail_at` of a Thread makes its rank fail at any call of its functions. */
@@ -201,5 +200,3 @@ static inline double total(const Thread *threads, int step)
         loss += threads[r].losses[step];
     return loss;
 }
-
-#endif

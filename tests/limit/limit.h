@@ -1,5 +1,4 @@
-#ifndef TESTS_LIMIT_H
-#define TESTS_LIMIT_H
+#pragma once
 
 /* Runs a command that must end in time. */
 
@@ -99,5 +98,3 @@ static inline int run_limited(char *const *command, time_t seconds, bool *late)
 }
 
 static inline int exit_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
-
-#endif

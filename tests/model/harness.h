@@ -1,5 +1,4 @@
-#ifndef TESTS_MODEL_HARNESS_H
-#define TESTS_MODEL_HARNESS_H
+#pragma once
 
 /* A stage or component with its own buffers, for tests of what stages compute. */
 
@@ -140,5 +139,3 @@ static inline void free_slots(Device *device, Slots *slots)
     free(slots->targets);
     free(slots->outputs);
 }
-
-#endif

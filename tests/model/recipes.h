@@ -1,5 +1,4 @@
-#ifndef TESTS_MODEL_RECIPES_H
-#define TESTS_MODEL_RECIPES_H
+#pragma once
 
 #include "program/recipe.h"
 
@@ -9,5 +8,3 @@
     {{RECIPE_ATTENTION, RECIPE_F}, {RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_W}, \
      {RECIPE_MLP, RECIPE_F}, {RECIPE_ATTENTION, RECIPE_B}, {RECIPE_ATTENTION, RECIPE_W}}
 // clang-format on
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_PARSE_FRONT_H
-#define TESTS_PARSE_FRONT_H
+#pragma once
 
 /* Runs the front of the compiler on a text, for tests: from bytes to a Schedule, or to the compiler's messages. */
 
@@ -107,5 +106,3 @@ static inline void assert_reports(const char *text, const char *const *parts)
 
 /* The head of a schedule of 2 ranks and 2 microbatches; `items` follow. */
 #define TWO "schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M microbatches;\n"
-
-#endif

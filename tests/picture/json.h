@@ -1,5 +1,4 @@
-#ifndef TESTS_PICTURE_JSON_H
-#define TESTS_PICTURE_JSON_H
+#pragma once
 
 /* Reads JSON in place: a value is a pointer to its start in the text. The functions fail the test at most mistakes in
    the part of the JSON that they read. */
@@ -103,5 +102,3 @@ static inline void json_text(const char *object, const char *name, char *text, s
     assert_true((size_t)(end - value) - 2 < size);
     snprintf(text, size, "%.*s", (int)(end - value) - 2, value + 1);
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_PICTURE_RUN_H
-#define TESTS_PICTURE_RUN_H
+#pragma once
 
 /* `run` runs a shell command with the dpc of this build and returns its output; `pictured` lists the schedules that the
    tests draw. */
@@ -49,5 +48,3 @@ static const char *const pictured[] = {
     "schedules/bitpipe.dps",
 };
 enum { PICTURED = sizeof pictured / sizeof *pictured };
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_PROGRAM_DAMAGE_H
-#define TESTS_PROGRAM_DAMAGE_H
+#pragma once
 
 /* Functions that damage programs (find, remove or insert an instruction), and a check of the message of
    program_verify. */
@@ -100,5 +99,3 @@ static inline void assert_faults_named(const Fault *faults, size_t count)
         arena_free(&arena);
     }
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_PROGRAM_GENERATOR_H
-#define TESTS_PROGRAM_GENERATOR_H
+#pragma once
 
 /* Generates well-formed programs of many shapes. A list scheduler repeatedly picks a random rank and a pass that is
    ready there. A message is added to the streams of both ranks at once, so the order of the picks proves that there is
@@ -341,5 +340,3 @@ static inline Program *copy_program(Arena *arena, const Program *program)
     }
     return copy;
 }
-
-#endif

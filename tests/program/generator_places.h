@@ -1,5 +1,4 @@
-#ifndef TESTS_PROGRAM_GENERATOR_PLACES_H
-#define TESTS_PROGRAM_GENERATOR_PLACES_H
+#pragma once
 
 /* Where the stages of generated programs are: the ranks of their copies, and the copy of each microbatch. */
 
@@ -110,5 +109,3 @@ static inline void place_stages(Generator *generator)
     for (uint32_t s = 0; s < shape->stages; s++)
         make_group(generator, s);
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_PROGRAM_GENERATOR_STREAMS_H
-#define TESTS_PROGRAM_GENERATOR_STREAMS_H
+#pragma once
 
 /* The state of the generator, and the streams of instructions that it writes: slots, messages, and waits for them. */
 
@@ -162,5 +161,3 @@ static inline void await(Generator *generator, Pass pass, bool forward)
         emit(generator, place_of(generator, pass).rank, OP_WAIT)->message = forward ? state->x : state->dy;
     *in_flight = false;
 }
-
-#endif

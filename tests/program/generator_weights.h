@@ -1,5 +1,4 @@
-#ifndef TESTS_PROGRAM_GENERATOR_WEIGHTS_H
-#define TESTS_PROGRAM_GENERATOR_WEIGHTS_H
+#pragma once
 
 /* The versions of the weights in generated programs, and the instructions that make them: sums and updates. */
 
@@ -112,5 +111,3 @@ static inline void use_weights(Generator *generator, Pass pass, Instruction *ins
                                ? weights->slots[slot_of_version(weights, pass_state(generator, pass)->version)]
                                : instruction->chunk;
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_PROGRAM_RANDOM_H
-#define TESTS_PROGRAM_RANDOM_H
+#pragma once
 
 /* Random numbers and random recipes. */
 
@@ -61,5 +60,3 @@ static inline void put_weights_off(Recipe *recipe, uint64_t *seed)
         recipe->entries[list][recipe->counts[list]++] = entry;
     }
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_PROGRAM_REPLAY_H
-#define TESTS_PROGRAM_REPLAY_H
+#pragma once
 
 /* Runs a program on numbers, as a runtime without any checks would, and tells whether the step is right. It shares no
    code with the verifier: a pass computes a hash of what its slots contain, empty slots contain garbage, messages are
@@ -445,5 +444,3 @@ static inline bool replay(const Program *program, uint64_t seed)
     arena_free(&arena);
     return good;
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_PROGRAM_SAME_H
-#define TESTS_PROGRAM_SAME_H
+#pragma once
 
 #include "program/program.h"
 
@@ -13,5 +12,3 @@ static inline bool same_instruction(const Instruction *a, const Instruction *b)
     return memcmp(&x, &y, sizeof x) == 0 && !a->second == !b->second &&
            (!a->second || same_instruction(a->second, b->second));
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_SEARCH_COMPONENT_COSTS_H
-#define TESTS_SEARCH_COMPONENT_COSTS_H
+#pragma once
 
 /* Random times of the components of a layer, for recipe_search. */
 
@@ -24,5 +23,3 @@ static inline Costs random_component_costs(uint64_t *seed, uint32_t components, 
                 costs.parts[c][pass] = (1 + random_below(seed, 100)) * (recipe_communicates[c] ? stretch : 1) / 8.0;
     return costs;
 }
-
-#endif

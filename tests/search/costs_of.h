@@ -1,5 +1,4 @@
-#ifndef TESTS_SEARCH_COSTS_OF_H
-#define TESTS_SEARCH_COSTS_OF_H
+#pragma once
 
 /* The costs of --cost F=...,I=...,W=...,comm=... */
 
@@ -14,5 +13,3 @@ static inline Costs costs_of(double forward, double input, double weight, double
     costs.latency = latency;
     return costs;
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_SEARCH_PLACEMENT_H
-#define TESTS_SEARCH_PLACEMENT_H
+#pragma once
 
 /* Schedules with a placement and no orders, as the place pass makes them; for tests and benches of the search. */
 
@@ -58,5 +57,3 @@ static const struct {
     {"14.6B", 16, 48, 11.347, 11.248, 8.132, 0.377, {0.1397, 0.0066}},
     {"28.3B", 32, 96, 10.419, 10.207, 7.715, 0.408, {0.1421, 0.0038}},
 };
-
-#endif

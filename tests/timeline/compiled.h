@@ -1,5 +1,4 @@
-#ifndef TESTS_TIMELINE_COMPILED_H
-#define TESTS_TIMELINE_COMPILED_H
+#pragma once
 
 /* Compiles schedule files; random numbers, the same in every run. */
 
@@ -24,5 +23,3 @@ static inline bool compiled(const char *path, int64_t ranks, int64_t microbatche
     assert_int_equal(source_read(path, arena, source, &error), STATUS_OK);
     return compile(c, &error) == STATUS_OK;
 }
-
-#endif

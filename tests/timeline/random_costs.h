@@ -1,5 +1,4 @@
-#ifndef TESTS_TIMELINE_RANDOM_COSTS_H
-#define TESTS_TIMELINE_RANDOM_COSTS_H
+#pragma once
 
 /* Random times of passes and messages, of all stages or of each; in some cases a B takes less time than an I and a W,
    or an F&B or F&F takes longer than its halves in turn. */
@@ -36,5 +35,3 @@ static inline Costs random_costs(uint64_t *seed, uint32_t stages, Arena *arena)
                 kind != COST_U && kind <= COST_FF && random_below(seed, 2) ? random_cost(seed, whole) : -1;
     return costs;
 }
-
-#endif

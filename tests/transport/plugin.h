@@ -1,5 +1,4 @@
-#ifndef TESTS_TRANSPORT_PLUGIN_H
-#define TESTS_TRANSPORT_PLUGIN_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -41,5 +40,3 @@ static inline bool link_plugin(char program[PATH_MAX], char link[PATH_MAX])
     free(target);
     return good;
 }
-
-#endif

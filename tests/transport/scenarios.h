@@ -1,5 +1,4 @@
-#ifndef TESTS_TRANSPORT_SCENARIOS_H
-#define TESTS_TRANSPORT_SCENARIOS_H
+#pragma once
 
 /* What the transports `local` and `mpi` must do, as seen by one rank. Most bodies run both on threads (local.c) and in
    processes (mpi.c). cmocka's assertions cannot be used in processes, so the bodies print what is wrong and return
@@ -663,5 +662,3 @@ static inline bool be_aborted(Communicator *everybody, int rank, int ranks)
     free(all);
     return true;
 }
-
-#endif
