@@ -11,12 +11,12 @@ const char *dps_rank_error(const dps_rank *rank) { return rank ? rank->error.tex
 
 /* --- opening --- */
 
-/* Gives the rank a copy of its instructions in which messages are posted early. False: out of memory. */
-static bool post_early(dps_rank *rank, const Program *program)
+/* Gives the rank a copy of its instructions in which messages are posted early. */
+static void post_early(dps_rank *rank, const Program *program)
 {
     const size_t bytes = rank->own.instruction_count * sizeof *rank->own.instructions;
     rank->own.instructions = memcpy(arena_allocate(&rank->arena, bytes), rank->own.instructions, bytes);
-    return rank_post_early(&rank->own, program->rank_count, &rank->arena);
+    rank_post_early(&rank->own, program->rank_count, &rank->arena);
 }
 
 static void make_actions(dps_rank *rank, const Program *program)
@@ -71,8 +71,8 @@ static Status open_body(dps *d, void *arguments)
     rank->own = program->ranks[opening->rank];
     rank->walk = (Walk){.program = program, .rank = opening->rank, .progress = &rank->progress};
     rank->walk.name = mesh_name((Mesh){(int)program->rank_count, 1}, (int)opening->rank);
-    if (options.post_early && !post_early(rank, program))
-        longjmp(d->exhausted, 1);
+    if (options.post_early)
+        post_early(rank, program);
     make_actions(rank, program);
     rank->arena.exhausted = NULL;
     d->rank = NULL;

@@ -33,11 +33,6 @@ static Status damaged(const Decoder *decoder, const char *what)
                      (size_t)(decoder->reader.next - decoder->bytes));
 }
 
-static Status no_memory(const Decoder *decoder)
-{
-    return error_set(decoder->error, STATUS_NO_MEMORY, "no memory for the program");
-}
-
 static inline uint32_t get_up_to(ByteReader *reader, uint32_t limit)
 {
     if (reader->next < reader->end && *reader->next < 0x80 && *reader->next <= limit && !reader->failed)
@@ -64,7 +59,7 @@ static Status get_text(Decoder *decoder, char **text)
         return damaged(decoder, "a name is cut off or contains a zero byte");
     *text = arena_text(decoder->arena, (const char *)decoder->reader.next, (size_t)length);
     decoder->reader.next += length;
-    return *text ? STATUS_OK : no_memory(decoder);
+    return STATUS_OK;
 }
 
 static inline void get_instruction(ByteReader *reader, Instruction *instruction, uint32_t *line)
@@ -102,8 +97,6 @@ static Status get_pipes(Decoder *decoder, Program *program)
     ByteReader *reader = &decoder->reader;
     program->pipe_count = get_count(decoder, PROGRAM_PIPES_MAX, PIPE_BYTES);
     program->pipes = arena_array(decoder->arena, program->pipe_count, sizeof *program->pipes);
-    if (!program->pipes)
-        return no_memory(decoder);
     for (uint32_t p = 0; p < program->pipe_count; p++) {
         Pipe *pipe = &program->pipes[p];
         pipe->microbatches = get_up_to(reader, PROGRAM_MICROBATCHES_MAX);
@@ -113,8 +106,6 @@ static Status get_pipes(Decoder *decoder, Program *program)
         if (pipe->microbatches > remaining(decoder) / VERSION_BYTES)
             return damaged(decoder, "the versions of a pipe are cut off");
         pipe->versions = arena_array(decoder->arena, pipe->microbatches, sizeof *pipe->versions);
-        if (!pipe->versions)
-            return no_memory(decoder);
         for (uint32_t m = 0; m < pipe->microbatches; m++)
             pipe->versions[m] = get_up_to(reader, PROGRAM_MICROBATCHES_MAX);
     }
@@ -144,8 +135,6 @@ static Status get_recipes(Decoder *decoder, Program *program)
     Recipes *recipes = &program->recipes;
     const uint32_t count = get_count(decoder, RECIPES_MAX + 1, RECIPE_BYTES);
     recipes->own = arena_array(decoder->arena, count, sizeof *recipes->own);
-    if (!recipes->own)
-        return no_memory(decoder);
     for (uint32_t i = 0; i < count && !reader->failed; i++) {
         ChunkRecipe *own = &recipes->own[i];
         const uint32_t first = get_up_to(reader, PROGRAM_CHUNKS_MAX), second = get_up_to(reader, PROGRAM_CHUNKS_MAX);
@@ -168,15 +157,11 @@ static Status get_groups(Decoder *decoder, Program *program)
     ByteReader *reader = &decoder->reader;
     program->group_count = get_count(decoder, PROGRAM_STAGES_MAX, GROUP_BYTES);
     program->groups = arena_array(decoder->arena, program->group_count, sizeof *program->groups);
-    if (!program->groups)
-        return no_memory(decoder);
     for (uint32_t g = 0; g < program->group_count && !reader->failed; g++) {
         Group *group = &program->groups[g];
         group->stage = (uint16_t)get_up_to(reader, PROGRAM_STAGES_MAX - 1);
         group->member_count = (uint16_t)get_count(decoder, PROGRAM_RANKS_MAX, MEMBER_BYTES);
         group->members = arena_array(decoder->arena, group->member_count, sizeof *group->members);
-        if (!group->members)
-            return no_memory(decoder);
         for (uint32_t m = 0; m < group->member_count; m++) {
             group->members[m].rank = (uint16_t)get_up_to(reader, PROGRAM_RANKS_MAX - 1);
             group->members[m].chunk = (uint8_t)get_up_to(reader, PROGRAM_CHUNKS_MAX - 1);
@@ -190,8 +175,6 @@ static Status get_rank(Decoder *decoder, RankProgram *rank)
     ByteReader *reader = &decoder->reader;
     rank->chunk_count = get_count(decoder, PROGRAM_CHUNKS_MAX, CHUNK_BYTES);
     rank->chunks = arena_array(decoder->arena, rank->chunk_count, sizeof *rank->chunks);
-    if (!rank->chunks)
-        return no_memory(decoder);
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         rank->chunks[c].pipe = (uint16_t)get_up_to(reader, PROGRAM_PIPES_MAX - 1);
         rank->chunks[c].stage = (uint16_t)get_up_to(reader, PROGRAM_STAGES_MAX - 1);
@@ -203,15 +186,12 @@ static Status get_rank(Decoder *decoder, RankProgram *rank)
     if (reader->failed)
         return damaged(decoder, "a rank's chunks or counts cannot be read");
     rank->instructions = arena_array(decoder->arena, rank->instruction_count, sizeof *rank->instructions);
-    if (!rank->instructions)
-        return no_memory(decoder);
     uint32_t line = 0;
     for (uint32_t i = 0; i < rank->instruction_count; i++) {
         Instruction *instruction = &rank->instructions[i];
         get_instruction(reader, instruction, &line);
         if (!reader->failed && opcode_is_pair(instruction->opcode)) {
-            if (!(instruction->second = arena_allocate(decoder->arena, sizeof *instruction->second)))
-                return no_memory(decoder);
+            instruction->second = arena_allocate(decoder->arena, sizeof *instruction->second);
             get_instruction(reader, instruction->second, &line);
             reader->failed |= opcode_is_pair(instruction->second->opcode);
         }
@@ -236,8 +216,6 @@ static Status get_program(Decoder *decoder, Program *program)
     TRY(get_groups(decoder, program));
     program->rank_count = get_count(decoder, PROGRAM_RANKS_MAX, RANK_BYTES);
     program->ranks = arena_array(decoder->arena, program->rank_count, sizeof *program->ranks);
-    if (!program->ranks)
-        return no_memory(decoder);
     for (uint32_t r = 0; r < program->rank_count; r++)
         TRY(get_rank(decoder, &program->ranks[r]));
     if (reader->failed)
@@ -266,8 +244,6 @@ Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program *
                          "the program's checksum is wrong: it is incomplete, or was changed after dpc wrote it; "
                          "compile the schedule again");
     Program *program = arena_allocate(arena, sizeof *program);
-    if (!program)
-        return no_memory(&decoder);
     TRY(get_program(&decoder, program));
     *decoded = program;
     return STATUS_OK;

@@ -7,25 +7,20 @@
 
 /* This file derives a forward-only program from a program. */
 
-Status derive_no_memory(Error *error) { return error_set(error, STATUS_NO_MEMORY, "no memory for the program"); }
-
 Program *derive_begin(const Program *program, Arena *arena)
 {
     Program *derived = arena_allocate(arena, sizeof *derived);
-    if (!derived)
-        return NULL;
     derived->schedule = arena_text(arena, program->schedule, strlen(program->schedule));
     derived->source = arena_text(arena, program->source, strlen(program->source));
     derived->stages = program->stages;
     derived->microbatches = program->microbatches;
-    return derived->schedule && derived->source ? derived : NULL;
+    return derived;
 }
 
 Status derive_slots(const Program *derived, RankProgram *rank, const Instruction *instructions, uint32_t count,
                     Arena *arena, Error *error)
 {
-    if (!slots_assign(derived, rank, instructions, count, arena))
-        return derive_no_memory(error);
+    slots_assign(derived, rank, instructions, count, arena);
     const SlotClass class = slots_exceeded(rank);
     if (class == SLOT_CLASSES)
         return STATUS_OK;
@@ -37,9 +32,7 @@ Status derive_slots(const Program *derived, RankProgram *rank, const Instruction
 static void *copy(Arena *arena, const void *array, size_t count, size_t size)
 {
     void *memory = arena_array(arena, count, size);
-    if (memory && count)
-        memcpy(memory, array, count * size);
-    return memory;
+    return count ? memcpy(memory, array, count * size) : memory;
 }
 
 /* Makes *kept, the instruction of a forward-only program that replaces `old`. False: `old` is dropped. WAITs are
@@ -57,25 +50,22 @@ static bool forward_only(const Instruction *old, Instruction *kept)
 static Status forward_only_rank(const Program *program, const RankProgram *rank, Arena *arena, RankProgram *derived,
                                 Error *error)
 {
-    Arena scratch = {.functions = arena->functions};
-    Instruction *kept = arena_array(&scratch, 2 * (size_t)rank->instruction_count, sizeof *kept);
+    Arena *const scratch = arena_scratch(arena);
+    Instruction *kept = arena_array(scratch, 2 * (size_t)rank->instruction_count, sizeof *kept);
     uint32_t count = 0;
-    for (uint32_t i = 0; kept && i < rank->instruction_count; i++)
+    for (uint32_t i = 0; i < rank->instruction_count; i++)
         for (const Instruction *half = &rank->instructions[i]; half; half = half->second)
             count += forward_only(half, &kept[count]);
     derived->chunk_count = rank->chunk_count;
     derived->chunks = copy(arena, rank->chunks, rank->chunk_count, sizeof *rank->chunks);
-    const Status status =
-        kept && derived->chunks ? derive_slots(program, derived, kept, count, arena, error) : derive_no_memory(error);
-    arena_free(&scratch);
+    const Status status = derive_slots(program, derived, kept, count, arena, error);
+    arena_free(scratch);
     return status;
 }
 
 Status program_forward_only(const Program *program, Arena *arena, Program **derived, Error *error)
 {
     Program *result = derive_begin(program, arena);
-    if (!result)
-        return derive_no_memory(error);
     result->forward_only = true;
     result->pipe_count = program->pipe_count;
     result->pipes = copy(arena, program->pipes, program->pipe_count, sizeof *program->pipes);
@@ -83,15 +73,11 @@ Status program_forward_only(const Program *program, Arena *arena, Program **deri
     result->groups = copy(arena, program->groups, program->group_count, sizeof *program->groups);
     result->rank_count = program->rank_count;
     result->ranks = arena_array(arena, program->rank_count, sizeof *result->ranks);
-    if (!result->pipes || !result->groups || !result->ranks)
-        return derive_no_memory(error);
     for (uint32_t p = 0; p < program->pipe_count; p++)
         result->pipes[p].versions = NULL;
     for (uint32_t g = 0; g < program->group_count; g++) {
         Group *group = &result->groups[g];
         group->members = copy(arena, group->members, group->member_count, sizeof *group->members);
-        if (!group->members)
-            return derive_no_memory(error);
     }
     for (uint32_t r = 0; r < program->rank_count; r++)
         TRY(forward_only_rank(result, &program->ranks[r], arena, &result->ranks[r], error));

@@ -51,7 +51,7 @@ static void place_messages(Stream *stream, uint32_t count)
             place_message(stream, i, half);
 }
 
-static bool post_early(RankProgram *rank, uint32_t ranks, Arena *scratch)
+static void post_early(RankProgram *rank, uint32_t ranks, Arena *scratch)
 {
     const uint32_t count = rank->instruction_count;
     Stream stream = {
@@ -63,9 +63,6 @@ static bool post_early(RankProgram *rank, uint32_t ranks, Arena *scratch)
         .next = arena_array(scratch, count, sizeof *stream.next),
         .old = arena_array(scratch, count, sizeof *stream.old),
     };
-    if (!rank->numbers || !stream.used || !stream.sent || !stream.received || !stream.first || !stream.last ||
-        !stream.next || !stream.old)
-        return false;
     memcpy(stream.old, rank->instructions, count * sizeof *stream.old);
     place_messages(&stream, count);
     uint32_t next = 0;
@@ -77,24 +74,18 @@ static bool post_early(RankProgram *rank, uint32_t ranks, Arena *scratch)
     }
     for (uint32_t i = 0; i < count; i++)
         rank->instructions[i] = stream.old[rank->numbers[i]];
-    return true;
 }
 
-bool rank_post_early(RankProgram *rank, uint32_t ranks, Arena *arena)
+void rank_post_early(RankProgram *rank, uint32_t ranks, Arena *arena)
 {
     rank->numbers = arena_array(arena, rank->instruction_count, sizeof *rank->numbers);
-    /* allocates nothing until `arena` has allocated for the last time: if `arena` is exhausted and jumps out, no
-       scratch memory is lost */
-    Arena scratch = {.functions = arena->functions};
-    const bool good = post_early(rank, ranks, &scratch);
-    arena_free(&scratch);
-    return good;
+    Arena *const scratch = arena_scratch(arena);
+    post_early(rank, ranks, scratch);
+    arena_free(scratch);
 }
 
-Status program_post_early(Program *program, Arena *arena, Error *error)
+void program_post_early(Program *program, Arena *arena)
 {
     for (uint32_t r = 0; r < program->rank_count; r++)
-        if (!rank_post_early(&program->ranks[r], program->rank_count, arena))
-            return error_set(error, STATUS_NO_MEMORY, "no memory for the program");
-    return STATUS_OK;
+        rank_post_early(&program->ranks[r], program->rank_count, arena);
 }

@@ -185,13 +185,16 @@ typedef struct Program {
     RankProgram *ranks;
 } Program;
 
+/* The functions below that take an arena jump to its `exhausted` if there is no memory (base/arena.h). Of all
+   functions only program_verify returns STATUS_NO_MEMORY. */
+
 /* --- prog.bin (encode.c, decode.c). Magic "DPSPROG\n", version, then varints, then the CRC-32 of all before it. --- */
 
 /* Writes prog.bin. Equal programs give equal bytes. False: out of memory. */
 bool program_encode(const Program *program, ByteWriter *writer);
 /* Decodes any bytes. STATUS_OK: *program is well-formed, and owned by the arena; it still has to be verified.
-   STATUS_BAD_INPUT: the bytes are no program of this version. STATUS_NO_MEMORY: out of memory. It never crashes, and
-   allocates no more than in proportion to `size`. */
+   STATUS_BAD_INPUT: the bytes are no program of this version. It never crashes, and allocates no more than in
+   proportion to `size`. */
 Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program **program, Error *error);
 
 /* --- verify*.c: run the program on labels instead of tensors, with every message an unbuffered rendezvous ---
@@ -231,7 +234,7 @@ void program_disassemble(const Program *program, FILE *stream);
 void program_describe_opcodes(FILE *stream);
 
 /* --- derive.c, reference.c: make programs from verified programs; the results pass program_verify too. The arena owns
-   *derived. STATUS_NO_MEMORY: out of memory --- */
+   *derived --- */
 
 /* The program without I, B, W, the messages of gradients, sums, NORM and updates: each F becomes a FORWARD_ONLY, also
    the F of an F&B. Slots are assigned anew, because far fewer are live at once. The result is not asynchronous, and has
@@ -255,8 +258,7 @@ Status program_reference(const Program *program, uint32_t replicas, uint32_t sha
    if no earlier instruction uses the slot), but not past another message with the same sender and receiver. All other
    instructions, also each WAIT, keep their order. Both ends of a message are posted no later than before, so no rank
    waits longer. If messages are handled strictly in the order of the stream, the result may hang, and program_verify
-   refuses it. Each rank then has `numbers`, owned by the arena. STATUS_NO_MEMORY: out of memory. Linear time. */
-Status program_post_early(Program *program, Arena *arena, Error *error);
-/* program_post_early for one rank of a program of `ranks` ranks. Overwrites the rank's instructions. False: out of
-   memory. But if `arena` is out of memory and arena->exhausted is set, it jumps there and does not return. */
-bool rank_post_early(RankProgram *rank, uint32_t ranks, Arena *arena);
+   refuses it. Each rank then has `numbers`, owned by the arena. Linear time. */
+void program_post_early(Program *program, Arena *arena);
+/* program_post_early for one rank of a program of `ranks` ranks. Overwrites the rank's instructions. */
+void rank_post_early(RankProgram *rank, uint32_t ranks, Arena *arena);

@@ -56,15 +56,14 @@ static void append(Line *line, Instruction instruction) { line->instructions[lin
 
 /* --- collecting the stages of the program --- */
 
-static bool find_copies(Line *line, Arena *arena, Arena *scratch)
+static void find_copies(Line *line, Arena *arena, Arena *scratch)
 {
     const Program *program = line->program;
     for (uint32_t s = 0; s < program->stages; s++)
         line->weights[s].copies = 1;
     for (uint32_t r = 0; r < program->rank_count; r++) {
         const uint32_t chunks = program->ranks[r].chunk_count;
-        if (!(line->copies[r] = arena_array(scratch, chunks, sizeof **line->copies)))
-            return false;
+        line->copies[r] = arena_array(scratch, chunks, sizeof **line->copies);
         for (uint32_t c = 0; c < chunks; c++)
             line->copies[r][c].next_weight = NOBODY;
     }
@@ -74,12 +73,9 @@ static bool find_copies(Line *line, Arena *arena, Arena *scratch)
         copies->count = line->weights[group->stage].copies = group->member_count;
         copies->of = arena_array(arena, program->microbatches, sizeof *copies->of);
         copies->sharded_of = arena_array(arena, program->microbatches, sizeof *copies->sharded_of);
-        if (!copies->of || !copies->sharded_of)
-            return false;
         for (uint32_t m = 0; m < group->member_count; m++)
             line->copies[group->members[m].rank][group->members[m].chunk].place = m;
     }
-    return true;
 }
 
 /* A microbatch uses the copy that runs its F. */
@@ -127,8 +123,8 @@ static void note_passes(Line *line, uint32_t r)
         }
 }
 
-/* Allocates the tables of `line` and notes which copy of each stage runs each microbatch. False: out of memory. */
-static bool survey(Line *line, Arena *arena, Arena *scratch)
+/* Allocates the tables of `line` and notes which copy of each stage runs each microbatch. */
+static void survey(Line *line, Arena *arena, Arena *scratch)
 {
     const Program *program = line->program;
     const size_t passes = (size_t)program->stages * program->microbatches;
@@ -141,12 +137,9 @@ static bool survey(Line *line, Arena *arena, Arena *scratch)
     line->copies = arena_array(scratch, program->rank_count, sizeof *line->copies);
     line->result->copies = arena_array(arena, program->stages, sizeof *line->result->copies);
     line->instructions = arena_array(scratch, instructions, sizeof *line->instructions);
-    if (!line->visits || !line->weights || !line->copies || !line->result->copies || !line->instructions ||
-        !find_copies(line, arena, scratch))
-        return false;
+    find_copies(line, arena, scratch);
     for (uint32_t r = 0; r < program->rank_count; r++)
         note_passes(line, r);
-    return true;
 }
 
 /* --- passes on the one rank --- */
@@ -270,15 +263,13 @@ static bool add(Line *line, uint32_t rank, const Instruction *instruction)
     return true;
 }
 
-static Status asynchronous(Line *line, Arena *scratch, Error *error)
+static void asynchronous(Line *line, Arena *scratch)
 {
     const Program *program = line->program;
     /* [rank] its next instruction or second half */
     const Instruction **half = arena_array(scratch, program->rank_count, sizeof *half);
     /* [rank] the index of the instruction that comes after the one of `half` */
     uint32_t *next = arena_array(scratch, program->rank_count, sizeof *next);
-    if (!half || !next)
-        return derive_no_memory(error);
     for (uint32_t r = 0; r < program->rank_count; r++)
         half[r] = &program->ranks[r].instructions[next[r]++];
     for (uint32_t ended = 0; ended < program->rank_count;) {
@@ -289,15 +280,13 @@ static Status asynchronous(Line *line, Arena *scratch, Error *error)
             ended += half[r]->opcode == OP_END;
         }
     }
-    return STATUS_OK;
 }
 
 static Status fill_in(Line *line, Arena *arena, Arena *scratch, Error *error)
 {
-    if (!survey(line, arena, scratch))
-        return derive_no_memory(error);
+    survey(line, arena, scratch);
     if (line->program->asynchronous)
-        TRY(asynchronous(line, scratch, error));
+        asynchronous(line, scratch);
     else
         synchronous(line);
     append(line, instruction_blank(OP_END, line->lines[OP_END]));
@@ -307,43 +296,36 @@ static Status fill_in(Line *line, Arena *arena, Arena *scratch, Error *error)
 Status program_reference(const Program *program, uint32_t replicas, uint32_t shards, Arena *arena, Program **derived,
                          Error *error)
 {
-    if (replicas > 1 && !(program = derive_mesh(program, replicas, arena)))
-        return derive_no_memory(error);
+    if (replicas > 1)
+        program = derive_mesh(program, replicas, arena);
     if (program->stages > PROGRAM_CHUNKS_MAX)
         return error_set(error, STATUS_BAD_INPUT, "%u stages: a reference on one rank can hold at most %d",
                          program->stages, PROGRAM_CHUNKS_MAX);
     Program *result = derive_begin(program, arena);
-    if (!result)
-        return derive_no_memory(error);
     result->pipe_count = result->rank_count = 1;
     result->pipes = arena_array(arena, 1, sizeof *result->pipes);
     result->groups = arena_array(arena, 0, sizeof *result->groups);
     result->ranks = arena_array(arena, 1, sizeof *result->ranks);
-    if (!result->pipes || !result->groups || !result->ranks)
-        return derive_no_memory(error);
     result->pipes[0].microbatches = program->microbatches;
     RankProgram *rank = &result->ranks[0];
     rank->chunk_count = program->stages;
     rank->chunks = arena_array(arena, program->stages, sizeof *rank->chunks);
-    if (!rank->chunks)
-        return derive_no_memory(error);
     for (uint32_t s = 0; s < program->stages; s++)
         rank->chunks[s].stage = (uint16_t)s;
     result->asynchronous = program->asynchronous;
-    if (program->pipes[0].versions &&
-        !(result->pipes[0].versions = arena_array(arena, program->microbatches, sizeof(uint32_t))))
-        return derive_no_memory(error);
+    if (program->pipes[0].versions)
+        result->pipes[0].versions = arena_array(arena, program->microbatches, sizeof(uint32_t));
     for (uint32_t p = 0; result->pipes[0].versions && p < program->pipe_count; p++)
         memcpy(result->pipes[0].versions + program->pipes[p].first, program->pipes[p].versions,
                program->pipes[p].microbatches * sizeof(uint32_t));
-    Arena scratch = {0};
+    Arena *const scratch = arena_scratch(arena);
     Line line = {.program = program,
                  .result = result,
                  .replicas = replicas,
                  .shards = shards,
                  .each = program->microbatches / replicas};
-    const Status status = fill_in(&line, arena, &scratch, error);
-    arena_free(&scratch);
+    const Status status = fill_in(&line, arena, scratch, error);
+    arena_free(scratch);
     *derived = result;
     return status == STATUS_OK && program->forward_only ? program_forward_only(result, arena, derived, error) : status;
 }

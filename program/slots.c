@@ -200,23 +200,21 @@ static int chunk_of_stage(const RankProgram *rank, uint32_t pipe, uint32_t stage
     return CHUNK_ELSEWHERE;
 }
 
-static bool open_chunks(Allocator *allocator, Arena *scratch)
+static void open_chunks(Allocator *allocator, Arena *scratch)
 {
     const RankProgram *rank = allocator->rank;
     allocator->chunks = arena_array(scratch, rank->chunk_count, sizeof *allocator->chunks);
-    for (uint32_t c = 0; allocator->chunks && c < rank->chunk_count; c++) {
+    for (uint32_t c = 0; c < rank->chunk_count; c++) {
         ChunkSlots *chunk = &allocator->chunks[c];
         const Chunk *at = &rank->chunks[c];
         const uint32_t microbatches = allocator->program->pipes[at->pipe].microbatches;
         chunk->previous = chunk_of_stage(rank, at->pipe, at->stage - 1u);
         chunk->next = chunk_of_stage(rank, at->pipe, at->stage + 1u);
-        if (!(chunk->held = arena_array(scratch, microbatches, sizeof *chunk->held)))
-            return false;
+        chunk->held = arena_array(scratch, microbatches, sizeof *chunk->held);
         for (uint32_t m = 0; m < microbatches; m++)
             /* no message is there yet; the first stage never has an INPUT, the last stage never a DOUTPUT */
             chunk->held[m][CONTENT_INPUT] = chunk->held[m][CONTENT_DOUTPUT] = SLOT_NONE;
     }
-    return allocator->chunks;
 }
 
 /* Counts the uses of each version. A microbatch uses the version that its pipe names; if the pipe names none, the
@@ -238,7 +236,7 @@ static void count_uses(Allocator *allocator, const Instruction *instructions, ui
         allocator->chunks[c].versions.newest = 0;
 }
 
-static bool open_versions(Allocator *allocator, const Instruction *instructions, uint32_t count, Arena *scratch)
+static void open_versions(Allocator *allocator, const Instruction *instructions, uint32_t count, Arena *scratch)
 {
     for (uint32_t i = 0; i < count; i++)
         allocator->chunks[instructions[i].chunk].versions.last += instructions[i].opcode == OP_ASYNC_UPDATE;
@@ -249,15 +247,12 @@ static bool open_versions(Allocator *allocator, const Instruction *instructions,
         versions->uses = arena_array(scratch, versions->last + 1, sizeof *versions->uses);
         versions->slots = arena_array(scratch, versions->last + 1, sizeof *versions->slots);
         versions->free.slots = arena_array(scratch, versions->last + 1, sizeof *versions->free.slots);
-        if (!versions->used || !versions->uses || !versions->slots || !versions->free.slots)
-            return false;
         versions->slots[0] = (uint16_t)c;
     }
     count_uses(allocator, instructions, count);
-    return true;
 }
 
-static bool open_allocator(Allocator *allocator, const Instruction *instructions, uint32_t count, Arena *arena,
+static void open_allocator(Allocator *allocator, const Instruction *instructions, uint32_t count, Arena *arena,
                            Arena *scratch)
 {
     RankProgram *rank = allocator->rank;
@@ -272,11 +267,10 @@ static bool open_allocator(Allocator *allocator, const Instruction *instructions
     allocator->receiving = arena_array(scratch, (size_t)count + seconds, sizeof *allocator->receiving);
     /* each instruction takes at most one slot of a class, an F&B or F&F two */
     for (int class = 0; class < SLOT_WEIGHTS; class ++)
-        if (!(allocator->free[class].slots = arena_array(scratch, (size_t)count + seconds, sizeof(uint16_t))))
-            return false;
-    return rank->instructions && allocator->next_second && allocator->sent && allocator->receiving &&
-           open_chunks(allocator, scratch) &&
-           (!allocator->program->asynchronous || open_versions(allocator, instructions, count, scratch));
+        allocator->free[class].slots = arena_array(scratch, (size_t)count + seconds, sizeof(uint16_t));
+    open_chunks(allocator, scratch);
+    if (allocator->program->asynchronous)
+        open_versions(allocator, instructions, count, scratch);
 }
 
 /* --- the run --- */
@@ -321,20 +315,17 @@ static void assign_all(Allocator *allocator, const Instruction *instructions, ui
         put(allocator, &instructions[i]);
 }
 
-bool slots_assign(const Program *program, RankProgram *rank, const Instruction *instructions, uint32_t count,
+void slots_assign(const Program *program, RankProgram *rank, const Instruction *instructions, uint32_t count,
                   Arena *arena)
 {
-    Arena scratch = {.functions = arena->functions};
+    Arena *const scratch = arena_scratch(arena);
     Allocator allocator = {.program = program, .rank = rank};
-    const bool good = open_allocator(&allocator, instructions, count, arena, &scratch);
-    if (good) {
-        rank->slots[SLOT_WEIGHTS] = rank->chunk_count;
-        assign_all(&allocator, instructions, count);
-        /* each held activation has one stash slot, from its F to the end of its B or W */
-        rank->peak_activations = program->forward_only ? 0 : rank->slots[SLOT_STASH];
-    }
-    arena_free(&scratch);
-    return good;
+    open_allocator(&allocator, instructions, count, arena, scratch);
+    rank->slots[SLOT_WEIGHTS] = rank->chunk_count;
+    assign_all(&allocator, instructions, count);
+    /* each held activation has one stash slot, from its F to the end of its B or W */
+    rank->peak_activations = program->forward_only ? 0 : rank->slots[SLOT_STASH];
+    arena_free(scratch);
 }
 
 SlotClass slots_exceeded(const RankProgram *rank)

@@ -15,8 +15,8 @@
    its WAIT, the rank gets one slot more. So a rank seldom waits for a slow receiver. The WAITs of the remaining sends
    come after the last pass, message, U or REDUCE.
 
-   Counts above PROGRAM_SLOTS_MAX do not fit into a program; the caller checks them. False: out of memory. */
-bool slots_assign(const Program *program, RankProgram *rank, const Instruction *instructions, uint32_t count,
+   Counts above PROGRAM_SLOTS_MAX do not fit into a program; the caller checks them. */
+void slots_assign(const Program *program, RankProgram *rank, const Instruction *instructions, uint32_t count,
                   Arena *arena);
 
 /* A class of which the rank has more than PROGRAM_SLOTS_MAX slots; SLOT_CLASSES: there is none. */

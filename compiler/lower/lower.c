@@ -140,11 +140,9 @@ static bool lower_rank(const Schedule *schedule, uint32_t r, const Source *sourc
     const size_t of_action = schedule->asynchronous ? 3 : 1;
     const size_t most = of_action * order->count + 3 * (size_t)rank->chunk_count + 2;
     Instruction *instructions = arena_array(scratch, most, sizeof *instructions);
-    const bool good = slots_assign(program, rank, instructions,
-                                   lower_order(schedule, r, source, posts, instructions, instructions + most), arena);
+    slots_assign(program, rank, instructions,
+                 lower_order(schedule, r, source, posts, instructions, instructions + most), arena);
     arena_free(scratch);
-    if (!good)
-        arena_exhausted(arena);
     const SlotClass class = slots_exceeded(rank);
     if (class == SLOT_CLASSES)
         return true;

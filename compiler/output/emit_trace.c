@@ -96,10 +96,9 @@ static void replay_rank(Replay *replay)
     }
 }
 
-/* A copy of the program as dprun runs it, with messages posted early. NULL: there is no memory for it. */
+/* A copy of the program as dprun runs it, with messages posted early. */
 static Program *as_run(const Program *program, Arena *arena)
 {
-    Error error;
     Program *copy = arena_allocate(arena, sizeof *copy);
     *copy = *program;
     copy->ranks = arena_array(arena, program->rank_count, sizeof *copy->ranks);
@@ -109,14 +108,13 @@ static Program *as_run(const Program *program, Arena *arena)
         copy->ranks[r].instructions = arena_array(arena, own->instruction_count, sizeof *own->instructions);
         memcpy(copy->ranks[r].instructions, own->instructions, own->instruction_count * sizeof *own->instructions);
     }
-    return program_post_early(copy, arena, &error) == STATUS_OK ? copy : NULL;
+    program_post_early(copy, arena);
+    return copy;
 }
 
 void emit_trace(const Picture *picture, Arena *arena, FILE *stream)
 {
     const Program *program = as_run(picture->program, arena);
-    if (!program)
-        arena_exhausted(arena);
     const Costs *costs = picture->times->costs;
     const double seconds = costs_seconds(costs);
     const Mesh mesh = {.ranks = (int)program->rank_count, .replicas = 1};

@@ -48,9 +48,9 @@ Status program_derive(Program *program, const LoadOptions *options, Arena *arena
         TRY(program_verify(forward, error));
     }
     if (!options->in_order)
-        TRY(program_post_early(program, arena, error));
+        program_post_early(program, arena);
     if (!options->in_order && forward != program)
-        TRY(program_post_early(forward, arena, error));
+        program_post_early(forward, arena);
     *loaded = (LoadedProgram){.program = options->forward_only ? forward : program,
                               .forward = forward,
                               .replicas = options->reference ? 1 : replicas,

@@ -40,7 +40,7 @@ static Program *assigned(const Program *program, Arena *arena)
         Instruction *instructions = arena_array(arena, from->instruction_count, sizeof *instructions);
         const uint32_t count = stripped(from, instructions, arena);
         again->ranks[r] = (RankProgram){.chunk_count = from->chunk_count, .chunks = from->chunks};
-        assert_true(slots_assign(again, &again->ranks[r], instructions, count, arena));
+        slots_assign(again, &again->ranks[r], instructions, count, arena);
         assert_int_equal(slots_exceeded(&again->ranks[r]), SLOT_CLASSES);
     }
     return again;
@@ -103,7 +103,7 @@ TEST(a_send_has_two_passes_of_time)
         instructions[2 * m].microbatch = instructions[2 * m + 1].microbatch = m;
     }
     instructions[2 * MICROBATCHES] = instruction_blank(OP_END, 0);
-    assert_true(slots_assign(&program, &rank, instructions, 2 * MICROBATCHES + 1, &arena));
+    slots_assign(&program, &rank, instructions, 2 * MICROBATCHES + 1, &arena);
     assert_int_equal(rank.slots[SLOT_MESSAGE], 3);
     assert_int_equal(rank.instruction_count, 3 * MICROBATCHES + 1);
     static const Opcode begins[] = {OP_FORWARD_ONLY, OP_SEND_FORWARD, OP_FORWARD_ONLY, OP_SEND_FORWARD,
@@ -129,7 +129,7 @@ TEST(more_slots_than_a_program_can_name_are_counted)
             instructions[m] = instruction_blank(OP_FORWARD, 1);
             instructions[m].microbatch = m;
         }
-        assert_true(slots_assign(&program, &rank, instructions, microbatches, &arena));
+        slots_assign(&program, &rank, instructions, microbatches, &arena);
         assert_int_equal(rank.slots[SLOT_CONTEXT], microbatches);
         assert_int_equal(slots_exceeded(&rank), microbatches > PROGRAM_SLOTS_MAX ? SLOT_CONTEXT : SLOT_CLASSES);
         arena_free(&arena);
