@@ -67,7 +67,7 @@ static bool take_costs(Compilation *c)
     return true;
 }
 
-Status compile(Compilation *c, Error *error)
+Status compile_order(Compilation *c, Error *error)
 {
     Arena *const arena = c->arena;
     Diagnostics *const diagnostics = c->diagnostics = diag_new(arena, c->source);
@@ -115,12 +115,23 @@ Status compile(Compilation *c, Error *error)
     }
     REACHED(c, FORM_COMMS);
     PASS(prove_messages(schedule, table, arena, diagnostics));
+    return STATUS_OK;
+}
+
+Status compile(Compilation *c, Error *error)
+{
+    TRY(compile_order(c, error));
+    Arena *const arena = c->arena;
+    Diagnostics *const diagnostics = c->diagnostics;
+    Schedule *const schedule = &c->schedule;
+    PassTable *const table = &c->table;
+    PASS(prove_channels(schedule, table, arena, diagnostics));
     if (schedule->has_messages)
         passes_take_sends(schedule, table, arena);
 
     /* proven schedule → program */
     PASS(c->program = lower(schedule, c->source, arena, diagnostics));
-    const Status proven = prove_program(schedule, c->program, arena, diagnostics, error);
+    const Status proven = prove_program(schedule, table, c->program, arena, diagnostics, error);
     if (proven == STATUS_NO_MEMORY)
         arena_exhausted(arena);
     TRY(proven);

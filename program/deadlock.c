@@ -155,7 +155,6 @@ static bool find_deadlock(Verifier *verifier, Arena *arena, Deadlock *deadlock)
             deadlock->waits[deadlock->count++] = (Wait){r, verifier->ranks[r].next, on, POSITION_NOWHERE};
             break;
         }
-    deadlock->runs_buffered = deadlock->cycle && verifier_runs_buffered(verifier->program);
     return true;
 }
 
@@ -200,8 +199,6 @@ static void describe(const Program *program, const Deadlock *deadlock, Error *er
         append_wait(program, &waits[cycle + i], "\n  besides, ", error);
     if (others > SHOWN_MAX)
         append(error, "\n  besides, %u more", others - SHOWN_MAX);
-    if (deadlock->runs_buffered)
-        append(error, "\n  it would run if each link buffered one message; no transport has to");
 }
 
 Status verifier_explain_deadlock(Verifier *verifier, Arena *arena, Deadlock *deadlock)

@@ -29,7 +29,6 @@ typedef struct Deadlock {
     /* the number of waiting ranks, including those of the cycle. Without a cycle: the number of ranks that wait for a
        rank that has ended */
     uint32_t count;
-    bool runs_buffered; /* there is a cycle, and the program runs if each link between two ranks buffers one message */
 } Deadlock;
 
 /* Finds the shortest cycle of ranks that wait for each other; of several shortest cycles, the one that contains the

@@ -3,8 +3,7 @@
 /* Runs all ranks symbolically: slots hold labels instead of data. A rank runs until it blocks: at a SEND or RECEIVE
    until the other end arrives, at a REDUCE until all copies of the stage arrive, at a NORM until all ranks arrive. The
    last rank to arrive applies the effects for all, and makes the others runnable at their next instruction. So a
-   program that is accepted needs no buffered messages. (Only verifier_runs_buffered gives each link a buffer for one
-   message.) Whether a program is accepted does not depend on the order in which ranks run: each message pairs one fixed
+   program that is accepted needs no buffered messages. Whether a program is accepted does not depend on the order in which ranks run: each message pairs one fixed
    SEND with one fixed RECEIVE. */
 
 void verifier_resume(Verifier *verifier, uint32_t rank)
@@ -98,15 +97,4 @@ Status program_verify(const Program *program, Error *error)
     const Status status = program_verify_deadlock(program, &arena, &deadlock, error);
     arena_free(&arena);
     return status;
-}
-
-bool verifier_runs_buffered(const Program *program)
-{
-    Error ignored;
-    Verifier verifier = {.program = program, .error = &ignored};
-    bool good = verifier_prepare(&verifier) == STATUS_OK;
-    verifier.links = good ? arena_array(&verifier.arena, program->rank_count, sizeof *verifier.links) : NULL;
-    good = verifier.links && run(&verifier) == STATUS_OK && verifier.ended == program->rank_count;
-    arena_free(&verifier.arena);
-    return good;
 }

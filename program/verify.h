@@ -89,14 +89,6 @@ typedef struct Place {
     uint8_t *passes;
 } Place;
 
-/* The buffer for messages from one rank to another. It holds at most one message, which was sent and not received
-   yet. */
-typedef struct Link {
-    uint32_t to;
-    uint64_t label; /* of the message; 0: the buffer is empty */
-    struct Link *next;
-} Link;
-
 typedef struct Verifier {
     const Program *program;
     Error *error;
@@ -104,7 +96,6 @@ typedef struct Verifier {
     Place *places; /* [pipe * stages + stage] */
     RankState *ranks;
     uint32_t *reduce_arrivals; /* [group] */
-    Link **links; /* [sender]: a list of buffers, one for each receiver so far; NULL: every message is a rendezvous */
     uint32_t norm_arrivals, ended;
     uint32_t *runnable; /* a stack of ranks */
     uint32_t runnable_count;
@@ -116,10 +107,6 @@ Status verifier_prepare(Verifier *verifier);
 /* Explains why no rank can continue; the arena owns the result. STATUS_BAD_INPUT, or STATUS_NO_MEMORY if out of
    memory. */
 Status verifier_explain_deadlock(Verifier *verifier, Arena *arena, Deadlock *deadlock);
-/* Whether the program passes its verification if one message from each rank to each other rank is buffered. False also
-   if out of memory. */
-bool verifier_runs_buffered(const Program *program);
-
 /* The label of the content that a slot operand of the instruction names. It is a slot's word without its state. */
 uint64_t verifier_label(const ChunkState *chunk, const Instruction *instruction, const Operand *operand);
 
@@ -172,8 +159,7 @@ Status verifier_arrive_at_end(Verifier *verifier, uint32_t rank);
 /* --- verify_messages.c --- */
 
 /* Blocks the rank at its SEND or RECEIVE. If the other end has arrived, exchanges the message, and both ranks become
-   runnable. With buffers (Verifier.links), uses the link's buffer instead, if it is empty (SEND) or full (RECEIVE).
-   Refuses the program if the peer is not the rank that holds the other stage, or if the two ends name different
+   runnable. Refuses the program if the peer is not the rank that holds the other stage, or if the two ends name different
    contents. */
 Status verifier_arrive_at_message(Verifier *verifier, uint32_t rank, const Instruction *instruction);
 

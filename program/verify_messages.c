@@ -1,7 +1,6 @@
 #include "program/verify.h"
 
-/* This file verifies messages. Each message is a rendezvous; but if Verifier.links is set, each link from one rank to
-   another buffers one message. */
+/* This file verifies messages. Each message is a rendezvous. */
 
 const Operand *verifier_message(const Instruction *instruction)
 {
@@ -20,42 +19,6 @@ static Status refuse_message(const Verifier *verifier, uint32_t rank, bool sends
                            verifier_word_text(verifier, theirs, their_text), where);
 }
 
-static Link *link_between(Verifier *verifier, uint32_t from, uint32_t to)
-{
-    Link **place = &verifier->links[from];
-    while (*place && (*place)->to != to)
-        place = &(*place)->next;
-    if (!*place && (*place = arena_allocate(&verifier->arena, sizeof **place)))
-        **place = (Link){.to = to};
-    return *place;
-}
-
-/* Puts a message into its link's buffer (SEND), or takes it out (RECEIVE). If the buffer is full (SEND) or empty
-   (RECEIVE), the rank blocks, and tries again when the other end has used the buffer. */
-static Status use_buffer(Verifier *verifier, uint32_t rank, const Instruction *instruction, const Operand *operand)
-{
-    RankState *state = &verifier->ranks[rank], *other = &verifier->ranks[instruction->peer];
-    const bool sends = operand->kind == OPERAND_POST_SEND;
-    const uint32_t peer = instruction->peer;
-    Link *link = sends ? link_between(verifier, rank, peer) : link_between(verifier, peer, rank);
-    if (!link)
-        return error_set(verifier->error, STATUS_NO_MEMORY, "no memory to verify the program's messages");
-    const uint64_t mine = state->labels[operand->slot];
-    if (sends != !link->label)
-        return STATUS_OK;
-    if (!sends && link->label != mine)
-        return refuse_message(verifier, rank, sends, mine, link->label, "buffered");
-    link->label = sends ? mine : 0;
-    verifier_apply_operands(state, instruction);
-    verifier_resume(verifier, rank);
-    const Instruction *theirs = &other->program->instructions[other->next];
-    if (other->blocked && verifier_message(theirs) && theirs->peer == rank) {
-        other->blocked = false;
-        verifier->runnable[verifier->runnable_count++] = peer;
-    }
-    return STATUS_OK;
-}
-
 Status verifier_arrive_at_message(Verifier *verifier, uint32_t rank, const Instruction *instruction)
 {
     RankState *state = &verifier->ranks[rank];
@@ -68,8 +31,6 @@ Status verifier_arrive_at_message(Verifier *verifier, uint32_t rank, const Instr
         return verifier_refuse(verifier, rank, "its peer must be rank %u, which runs stage %u%s", owner, neighbour,
                                there->homes ? " for this microbatch" : "");
     state->blocked = true;
-    if (verifier->links)
-        return use_buffer(verifier, rank, instruction, operand);
     const uint32_t peer = instruction->peer;
     RankState *other = &verifier->ranks[peer];
     if (!other->blocked)

@@ -1,6 +1,7 @@
 /* The program dpc: takes a schedule from source to program, and runs the other commands. */
 
 #include "compiler/command/advise.h"
+#include "compiler/command/check.h"
 #include "compiler/command/compare.h"
 #include "compiler/command/fit.h"
 #include "compiler/command/format.h"
@@ -422,6 +423,20 @@ static Status run_compare(const Options *options, Arena *arena, Error *error)
                : status;
 }
 
+static Status run_check(const Options *options, Arena *arena, Error *error)
+{
+    CheckedOrder *orders = arena_array(arena, (size_t)options->input_count, sizeof *orders);
+    keep_freed_memory();
+    const Status status = check_orders(options, arena, options->json ? NULL : stdout, stderr, orders, error);
+    if (status != STATUS_OK && status != STATUS_BAD_INPUT)
+        return status;
+    if (options->json)
+        check_put_json(options, orders, stdout);
+    else
+        check_put_text(options, orders, arena, stdout);
+    return status;
+}
+
 /* Runs dpc advise. The first ctrl-C ends the trials, and a second one ends dpc. */
 static Status run_advise(const Options *options, Arena *arena, Error *error)
 {
@@ -460,6 +475,8 @@ static Status obey(Job *job, int argc, char **argv, Error *error)
         return run_compare(options, arena, error);
     else if (options->command == COMMAND_ADVISE)
         return run_advise(options, arena, error);
+    else if (options->command == COMMAND_CHECK)
+        return run_check(options, arena, error);
     else if (options->command == COMMAND_FIT)
         return fit(options, arena, &job->compilation.diagnostics, stdout, error);
     else if (options->command == COMMAND_DIFF)

@@ -71,12 +71,12 @@ static Status parse_allow(const char *text, Options *options, Error *error)
     return STATUS_OK;
 }
 
-/* The commands that argv[1] may name; "": a compilation, which has no command word. Those up to "fit" are in the order
+/* The commands that argv[1] may name; "": a compilation, which has no command word. Those up to "check" are in the order
    of enum Command. `show` means --emit=text; fmt and balance have command lines of their own. */
-static const char *const commands[] = {"",    "compare", "advise", "diff",    "calibrate",
-                                       "fit", "show",    "fmt",    "balance", NULL};
+static const char *const commands[] = {"",      "compare", "advise", "diff",    "calibrate", "fit",
+                                       "check", "show",    "fmt",    "balance", NULL};
 /* The commands whose options are in the table of options, in the order of enum Command. */
-static const char *const own_commands[] = {"", "compare", "advise", "diff", "calibrate", "fit", NULL};
+static const char *const own_commands[] = {"", "compare", "advise", "diff", "calibrate", "fit", "check", NULL};
 
 /* Reports a command line that lacks something or has too many files; `usage`: a right command line. */
 static Status missing(const char *what, const char *usage, Error *error)
@@ -199,6 +199,10 @@ static Status check_inputs(const Options *options, Arena *arena, Error *error)
                                         : "calibrate TRACE..., with --map FILE if they are of the PyTorch profiler",
                            error);
         return STATUS_OK;
+    case COMMAND_CHECK:
+        if (options->input_count < 1)
+            return missing("no orders given", "check FILE.csv ...", error);
+        return check_schedules(options, arena, error);
     default:
         if (options->word && options->input_count != 1)
             return missing(options->input_count ? "give one schedule" : "no schedule given",
@@ -342,6 +346,18 @@ TAKE(prove)
     return STATUS_OK;
 }
 
+TAKE(channels)
+{
+    Channels *channels = &((Parsed *)target)->options.channels;
+    (void)option, (void)arena;
+    const int found = find_name(channel_names, CHANNEL_MODELS, value, strlen(value));
+    if (found < 0)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--channels %s: no such model; there are rendezvous, rank, pair, edge and kind", value);
+    *channels = (Channels)found;
+    return STATUS_OK;
+}
+
 TAKE(sweep)
 {
     Options *options = &((Parsed *)target)->options;
@@ -363,6 +379,7 @@ enum {
     DIFF = 1 << COMMAND_DIFF,
     CALIBRATE = 1 << COMMAND_CALIBRATE,
     FIT = 1 << COMMAND_FIT,
+    CHECK = 1 << COMMAND_CHECK,
 };
 
 #define FIELD(name) .field = offsetof(Parsed, name)
@@ -372,16 +389,16 @@ enum {
 static const Option rows[] = {
     {"o", "FILE", option_text, FIELD(options.output), FOR(COMPILE | CALIBRATE),
      .help = "writes the program that dprun executes; dpc calibrate writes the costs"},
-    {"ranks", "N", take_ranks, FIELD(number), FOR(COMPILE | COMPARE | ADVISE | DIFF), .least = 1, .most = INT64_MAX,
+    {"ranks", "N", take_ranks, FIELD(number), FOR(COMPILE | COMPARE | ADVISE | DIFF | CHECK), .least = 1, .most = INT64_MAX,
      .help = "ranks, instead of the file's own number"},
     {"stages", "N", option_count, FIELD(options.stages), FOR(COMPARE), .least = 1, .most = PROGRAM_STAGES_MAX,
      .excludes = "ranks", .because = "compares schedules at the same number of stages, not of ranks",
      .help = "every schedule cuts the model into so many stages"},
-    {"microbatches", "N", take_microbatches, FIELD(number), FOR(COMPILE | COMPARE | ADVISE | DIFF), .least = 1,
-     .most = INT64_MAX, .help = "microbatches of a step, all pipes together"},
-    {"D", "NAME=VALUE", take_definition, FOR(COMPILE | COMPARE | ADVISE | DIFF | FIT),
+    {"microbatches", "N", take_microbatches, FIELD(number), FOR(COMPILE | COMPARE | ADVISE | DIFF | CHECK),
+     .least = 1, .most = INT64_MAX, .help = "microbatches of a step, all pipes together"},
+    {"D", "NAME=VALUE", take_definition, FOR(COMPILE | COMPARE | ADVISE | DIFF | FIT | CHECK),
      .help = "another parameter of the file; between the files of dpc compare it is for the next one only"},
-    {"cost", "NAME=VALUE,...", take_costs, FOR(COMPILE | COMPARE | ADVISE | DIFF),
+    {"cost", "NAME=VALUE,...", take_costs, FOR(COMPILE | COMPARE | ADVISE | DIFF | CHECK),
      .help = "modelled times: F, I, W, B, FB (an F&B), FF (an F&F), U (an update), F[3] (of stage 3), comm (of a "
              "message), ...; or @FILE, a file of lines NAME = VALUE; may be repeated, the last value counts"},
     {"slot-bytes", "NAME=N,...", take_slot_bytes, FOR(COMPILE | COMPARE | ADVISE),
@@ -416,12 +433,14 @@ static const Option rows[] = {
     {"prove", "SECONDS[:FILE]", take_prove, FOR(COMPILE),
      .help = "asks a SAT solver for at most so many seconds whether an order of this placement, these costs and this "
              "memory is shorter; if one is found, writes it to FILE (.csv)"},
-    {"sweep", "NAME=A..B,...", take_sweep, FOR(COMPILE), .excludes = "o emit explain dump prove",
+    {"sweep", "NAME=A..B,...", take_sweep, FOR(COMPILE | CHECK), .excludes = "o emit explain dump prove",
      .because = "only proves",
      .help = "proves every combination that the file admits; NAME is ranks, microbatches or a parameter; "
              "A..B..STEP has a step, A..4*ranks ends at a multiple of the ranks. Over parameters alone it finds "
              "the best value"},
-    {"json", NULL, option_flag, FIELD(options.json), FOR(COMPARE | ADVISE), .help = "JSON instead of a table"},
+    {"channels", "MODEL", take_channels, FOR(CHECK),
+     .help = "the verdict under one model of channels: rendezvous, rank, pair, edge or kind"},
+    {"json", NULL, option_flag, FIELD(options.json), FOR(COMPARE | ADVISE | CHECK), .help = "JSON instead of a table"},
     {"help", NULL, NULL, .help = "prints this"},
     {"version", NULL, NULL, .help = "prints the version"},
     {.name = NULL},
@@ -451,6 +470,8 @@ static const OptionTable table = {
         "                                               --map of components of layers or of stages\n"
         "       dpc fit [-D NAME=VALUE] FILE.dps        makespan, bubble and peak as formulas in the ranks, the\n"
         "                                               microbatches and the costs, and where they hold\n"
+        "       dpc check [options] FILE...             which communicators the messages of orders (.csv) need, so\n"
+        "                                               that none are swapped and no ranks deadlock\n"
         "       dpc balance --replicas R --gpus N [options] LOADS.csv\n"
         "                                               replicas of experts placed on GPUs; dpc balance --help\n",
     .after =
@@ -467,7 +488,7 @@ void command_line_help(FILE *stream) { options_print_help(&table, stream); }
 /* The command that argv[1] names; COMMAND_COMPILE for `show`, and if argv[1] names no command. */
 static Command command_of(int argc, char **argv)
 {
-    for (Command command = COMMAND_COMPARE; argc > 1 && command <= COMMAND_FIT; command++)
+    for (Command command = COMMAND_COMPARE; argc > 1 && command <= COMMAND_CHECK; command++)
         if (strcmp(argv[1], commands[command]) == 0)
             return command;
     return COMMAND_COMPILE;
@@ -497,6 +518,7 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
                     .costs = costs_unit,
                     .program = argv[0],
                     .seconds = ADVISE_SECONDS,
+                    .channels = CHANNEL_MODELS,
                     .cost_texts = arena_array(arena, (size_t)argc, sizeof *options->cost_texts)},
     };
     parsed.options.inputs = parsed.inputs;

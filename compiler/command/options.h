@@ -5,6 +5,7 @@
 #include "compiler/command/sweep.h"
 #include "compiler/lower/memory.h"
 #include "compiler/output/emit.h"
+#include "compiler/prove/channels.h"
 #include "compiler/schedule/timeline.h"
 #include "base/status.h"
 
@@ -32,6 +33,7 @@ typedef enum Command {
     COMMAND_DIFF,
     COMMAND_CALIBRATE, /* writes the costs that the inputs show; the inputs are traces */
     COMMAND_FIT,       /* fits formulas to one input */
+    COMMAND_CHECK,     /* says under which channels each input is safe */
 } Command;
 
 enum { OUTPUTS_MAX = 64 };
@@ -48,7 +50,8 @@ typedef struct Options {
     /* compare: number of stages of every schedule; 0: they have the same number of ranks instead */
     int64_t stages;
     int64_t replicas;    /* compare, advise: replicas of the pipeline that sum gradients; 0: sums are not counted */
-    bool json;           /* compare, advise */
+    bool json;           /* compare, advise, check */
+    Channels channels;   /* check; CHANNEL_MODELS: all */
     const char *program; /* argv[0] */
     bool allow_async, allow_naive; /* advise */
     int64_t seconds;               /* advise: limit for all trials together */

@@ -6,8 +6,6 @@
 
 enum { POSTED = UINT32_MAX };
 
-static bool is_send(const Action *action) { return action->kind == ACTION_SEND_F || action->kind == ACTION_SEND_B; }
-
 static const uint8_t durations[ACTION_KINDS] = {[ACTION_F] = 1, [ACTION_B] = 2, [ACTION_I] = 1, [ACTION_W] = 1};
 
 typedef struct RankRun {
@@ -52,7 +50,7 @@ static bool is_sending(const Run *run, const Copies *copies)
 {
     for (uint32_t i = 0; i < copies->count; i++) {
         const Action *action = next_action(run, copies->homes[i].rank);
-        if (action && is_send(action))
+        if (action && action_is_send(action))
             return true;
     }
     return false;
@@ -177,7 +175,7 @@ static void post_alone(Run *run, uint32_t rank, uint32_t chunk)
 {
     const Order *order = &run->schedule->orders[rank];
     uint32_t position = run->ranks[rank].last[chunk];
-    while (position < order->count && is_send(&order->actions[position]))
+    while (position < order->count && action_is_send(&order->actions[position]))
         position++;
     post(run, rank, position, chunk);
 }

@@ -1,10 +1,8 @@
+#include "compiler/prove/channels.h"
 #include "compiler/prove/prove.h"
 
-#include "program/deadlock.h"
-
 /* Proves that no rank waits forever. In prove_order a rank waits for passes, of other ranks or later in its own order,
-   and for the U on the other copies of a stage; in prove_program it waits for the other ends of messages and for these
-   U. */
+   and for the U on the other copies of a stage; in prove_program also for the other ends of messages. */
 
 enum { TEXT = 48 };
 
@@ -79,58 +77,24 @@ bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena,
 
 /* --- the program --- */
 
-/* The position, in the rank's order, of the message or U from which instruction `at` was made. (A rank waits only at
-   messages and U.) A message becomes one instruction; a U becomes several, the last of which is ASYNC_UPDATE. The
-   program has messages and U in the same sequence as the order, so counting them finds the action. Returns the order's
-   count if the order has too few. */
-static uint32_t action_of(const Schedule *schedule, const Program *program, uint32_t rank, uint32_t at)
+Status prove_program(const Schedule *schedule, const PassTable *table, const Program *program, Arena *arena,
+                     Diagnostics *diagnostics, Error *error)
 {
-    const Order *order = &schedule->orders[rank];
-    uint32_t halts = 0, position = 0;
-    for (uint32_t i = 0; i < at && i < program->ranks[rank].instruction_count; i++) {
-        const uint8_t opcode = program->ranks[rank].instructions[i].opcode;
-        halts += opcode_is_post(opcode) || opcode == OP_ASYNC_UPDATE;
-    }
-    for (; position < order->count; position++) {
-        const Action *action = &order->actions[position];
-        if (action->kind >= ACTION_U && halts-- == 0)
-            break;
-    }
-    return position;
-}
-
-/* Replaces the instructions of the deadlock cycle by the actions that they were made from. False: there is no cycle, or
-   action_of finds no action for an instruction. */
-static bool find_actions(const Schedule *schedule, const Program *program, Deadlock *deadlock)
-{
-    bool good = deadlock->cycle > 0;
-    for (uint32_t i = 0; i < deadlock->cycle; i++) {
-        Wait *wait = &deadlock->waits[i];
-        wait->at = action_of(schedule, program, wait->rank, wait->at);
-        wait->until = action_of(schedule, program, wait->on, wait->until);
-        good = good && wait->at < schedule->orders[wait->rank].count && wait->until < schedule->orders[wait->on].count;
-    }
-    return good;
-}
-
-Status prove_program(const Schedule *schedule, const Program *program, Arena *arena, Diagnostics *diagnostics,
-                     Error *error)
-{
-    Deadlock deadlock;
-    const Status status = program_verify_deadlock(program, arena, &deadlock, error);
-    if (status == STATUS_OK)
+    Deadlock of_program;
+    const Status status = program_verify_deadlock(program, arena, &of_program, error);
+    if (status == STATUS_OK || status == STATUS_NO_MEMORY)
         return status;
-    /* the failure is a bug of dpc: reported here, before dprun fails */
-    if (!find_actions(schedule, program, &deadlock)) {
+    ChannelVerdict verdicts[CHANNEL_MODELS];
+    const Channels safe = channels_judge_all(schedule, table, arena, verdicts);
+    if (verdicts[0].safety != DEADLOCKS) { /* a bug of dpc: reported here, before dprun fails */
         error_prefix(error, "internal error, the compiled program does not pass its verification: ");
         return status;
     }
     *error->text = 0;
-    report(schedule, &deadlock, diagnostics);
-    if (deadlock.runs_buffered)
-        diag_help(diagnostics,
-                  "the order would run if each link buffered one message, but a transport need not have buffers: "
-                  "dpc accepts only an order that runs without them");
+    report(schedule, &verdicts[0].deadlock, diagnostics);
+    if (safe < CHANNEL_MODELS)
+        diag_help(diagnostics, "the order needs %s (%s in dpc check); dpc compiles only an order that runs without",
+                  channel_words[safe], channel_names[safe]);
     diag_help(diagnostics,
               "move an action that is waited for to an earlier place in the order of its rank; or leave out all "
               "SEND and RECV: dpc then places them so that the order runs");

@@ -1,3 +1,4 @@
+#include "compiler/prove/channels.h"
 #include "compiler/prove/prove.h"
 
 enum { TEXT = 48 };
@@ -24,9 +25,6 @@ typedef struct MessageTable {
     uint32_t **sent[2], **received[2];
 } MessageTable;
 
-static bool is_send(const Action *action) { return action->kind == ACTION_SEND_F || action->kind == ACTION_SEND_B; }
-static bool is_gradient(const Action *action) { return action->kind == ACTION_SEND_B || action->kind == ACTION_RECV_B; }
-
 /* The stage that computes the value of a message, and the stage that needs it. False: one of them is not a stage of the
    pipe. */
 static bool message_stages(const PlacedPipe *pipe, const Action *message, uint32_t *producer, uint32_t *consumer)
@@ -36,8 +34,8 @@ static bool message_stages(const PlacedPipe *pipe, const Action *message, uint32
     if (message->stage >= pipe->stages || (upwards ? message->stage + 1u >= pipe->stages : message->stage == 0))
         return false;
     const uint32_t other = upwards ? message->stage + 1u : message->stage - 1u;
-    *producer = is_send(message) ? message->stage : other;
-    *consumer = is_send(message) ? other : message->stage;
+    *producer = action_is_send(message) ? message->stage : other;
+    *consumer = action_is_send(message) ? other : message->stage;
     return true;
 }
 
@@ -47,7 +45,8 @@ static uint32_t *message_entry(const Schedule *schedule, const MessageTable *mes
     uint32_t producer, consumer;
     if (!message_stages(pipe, message, &producer, &consumer))
         return NULL;
-    uint32_t **of = is_send(message) ? messages->sent[is_gradient(message)] : messages->received[is_gradient(message)];
+    uint32_t **of = action_is_send(message) ? messages->sent[action_is_gradient(message)]
+                                            : messages->received[action_is_gradient(message)];
     return &of[message->pipe][pass_index(pipe, producer, message->microbatch)];
 }
 
@@ -73,7 +72,7 @@ static bool check_message(const Schedule *schedule, const PassTable *table, Mess
                    message->stage, pipe->replicated ? " for this microbatch" : "", home);
         return false;
     }
-    const uint32_t other = is_send(message) ? consumer : producer;
+    const uint32_t other = action_is_send(message) ? consumer : producer;
     if (stage_home(pipe, other, message->microbatch).rank == rank) {
         diag_error(diagnostics, message->span, "rank %u has %s, but stage %u is on this rank too: remove the message",
                    rank, TEXT_OF(message), other);
@@ -87,17 +86,17 @@ static bool check_message(const Schedule *schedule, const PassTable *table, Mess
     }
     *entry = position;
     const size_t mine = pass_index(pipe, message->stage, message->microbatch);
-    const uint32_t pass = (is_gradient(message) ? table->backward : table->forward)[message->pipe][mine];
+    const uint32_t pass = (action_is_gradient(message) ? table->backward : table->forward)[message->pipe][mine];
     if (pass == POSITION_NONE) {
         diag_error(diagnostics, message->span, "rank %u has %s, but the order has no backwards", rank,
                    TEXT_OF(message));
         diag_help(diagnostics, "remove the messages of gradients, or add the backwards");
         return false;
     }
-    if (is_send(message) ? position < pass : position > pass) {
+    if (action_is_send(message) ? position < pass : position > pass) {
         diag_error(diagnostics, message->span,
-                   is_send(message) ? "rank %u: %s sends the result of %s, which comes later"
-                                    : "rank %u: %s comes after %s, which needs it",
+                   action_is_send(message) ? "rank %u: %s sends the result of %s, which comes later"
+                                           : "rank %u: %s comes after %s, which needs it",
                    rank, TEXT_OF(message), TEXT_OF(&schedule->orders[rank].actions[pass]));
         return false;
     }
@@ -133,53 +132,30 @@ static bool check_pass(const Schedule *schedule, const MessageTable *messages, u
     return good;
 }
 
-/* Checks that, for each sending and receiving rank, the k-th message sent is the k-th one received. False: it reported
-   an error. */
-static bool check_channels(const Schedule *schedule, const MessageTable *messages, Arena *arena,
-                           Diagnostics *diagnostics)
+/* Fills in the other ends of all messages, and the RECVs of the passes. */
+static void take_ends(const Schedule *schedule, const MessageTable *messages, PassTable *table, Arena *arena)
 {
-    /* [rank][position] of a SEND: how many messages the rank has sent to the same rank before. The second round counts
-       the RECV from each rank in the same way, and compares the two numbers of each message. */
-    uint32_t **number = arena_array(arena, schedule->ranks, sizeof *number);
-    uint32_t *counts = arena_array(arena, schedule->ranks, sizeof *counts);
-    for (int receiving = 0; receiving < 2; receiving++)
-        for (uint32_t r = 0; r < schedule->ranks; r++) {
-            const Order *order = &schedule->orders[r];
-            for (uint32_t q = 0; q < schedule->ranks; q++)
-                counts[q] = 0;
-            if (!receiving)
-                number[r] = arena_array(arena, order->count, sizeof **number);
-            for (uint32_t i = 0; i < order->count; i++) {
-                const Action *action = &order->actions[i];
-                if (!action_is_message(action) || is_send(action) == receiving)
-                    continue;
-                if (!receiving) {
-                    number[r][i] = counts[action->peer]++;
-                    continue;
-                }
-                Action send = *action;
-                const bool gradient = is_gradient(action);
-                send.kind = gradient ? ACTION_SEND_B : ACTION_SEND_F;
-                send.stage = (uint16_t)(gradient ? action->stage + 1 : action->stage - 1);
-                const uint32_t place = *message_entry(schedule, messages, &send);
-                if (number[action->peer][place] == counts[action->peer]++)
-                    continue;
-                char here[TEXT], there[TEXT];
-                action_text(schedule, action, here, sizeof here);
-                action_text(schedule, &send, there, sizeof there);
-                diag_error(diagnostics, action->span,
-                           "rank %u receives %s as message %u from rank %u, but rank %u sends %s as message %u", r,
-                           here, counts[action->peer], action->peer, action->peer, there,
-                           number[action->peer][place] + 1);
-                diag_note(diagnostics, schedule->orders[action->peer].actions[place].span, "%s is here", there);
-                diag_help(diagnostics, "messages from one rank to another arrive in the order in which they are sent");
-                return false;
+    table->ends = arena_array(arena, schedule->ranks, sizeof *table->ends);
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        const Order *order = &schedule->orders[r];
+        table->ends[r] = arena_array(arena, order->count, sizeof **table->ends);
+        for (uint32_t i = 0; i < order->count; i++) {
+            Action end = order->actions[i]; /* the message that is looked for */
+            if (action_is_message(&end)) {
+                const bool upwards = end.kind == ACTION_SEND_F || end.kind == ACTION_RECV_B;
+                end.stage = (uint16_t)(upwards ? end.stage + 1 : end.stage - 1);
+                end.kind = action_is_send(&end) ? (uint8_t)(end.kind + 1) : (uint8_t)(end.kind - 1);
+            } else {
+                end.kind = end.kind == ACTION_F ? ACTION_RECV_F : ACTION_RECV_B;
             }
+            const bool receives = order->actions[i].kind != ACTION_W && order->actions[i].kind != ACTION_U;
+            const uint32_t *position = receives ? message_entry(schedule, messages, &end) : NULL;
+            table->ends[r][i] = position ? *position : POSITION_NONE;
         }
-    return true;
+    }
 }
 
-bool prove_messages(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics)
+bool prove_messages(const Schedule *schedule, PassTable *table, Arena *arena, Diagnostics *diagnostics)
 {
     MessageTable messages;
     for (int gradient = 0; gradient < 2; gradient++) {
@@ -204,5 +180,20 @@ bool prove_messages(const Schedule *schedule, const PassTable *table, Arena *are
                 else if (passes && !action_is_message(action))
                     good = check_pass(schedule, &messages, r, action, diagnostics) && good;
             }
-    return good && check_channels(schedule, &messages, arena, diagnostics);
+    if (good)
+        take_ends(schedule, &messages, table, arena);
+    return good;
+}
+
+bool prove_channels(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics)
+{
+    const ChannelVerdict swap = channels_swap(schedule, table, CHANNELS_EDGE, arena);
+    if (swap.safety == SAFE)
+        return true;
+    const Action *sent = &schedule->orders[swap.sender].actions[swap.sent];
+    diag_error(diagnostics, schedule->orders[swap.receiver].actions[swap.received].span, "%s",
+               channel_verdict_text(schedule, &swap, arena));
+    diag_note(diagnostics, sent->span, "%s is here", TEXT_OF(sent));
+    diag_help(diagnostics, "messages from one rank to another arrive in the order in which they are sent");
+    return false;
 }

@@ -26,12 +26,16 @@ bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena,
 
 /* Proves the communication in the orders, derived or written by hand: every value that another rank needs is sent
    once, after the pass that computes it, and received once, before the pass that needs it; there is no other
-   message; and both ends of each directed pair of ranks agree on the order of its messages. */
-bool prove_messages(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics);
+   message. Fills in the table's `ends`. */
+bool prove_messages(const Schedule *schedule, PassTable *table, Arena *arena, Diagnostics *diagnostics);
+
+/* Proves that both ends of each directed pair of ranks agree on the order of its messages: no swap under CHANNELS_EDGE
+   (channels.h). */
+bool prove_channels(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics);
 
 /* Verifies the program that was made of the schedule. Above all: if every rank runs its instructions strictly one after
    the other, and each send waits for its receive and each receive for its send, all ranks finish. If they would
    deadlock, returns STATUS_BAD_INPUT with a diagnostic. Any other failure is a bug of the compiler, and `error` says
    so. */
-Status prove_program(const Schedule *schedule, const Program *program, Arena *arena, Diagnostics *diagnostics,
-                     Error *error);
+Status prove_program(const Schedule *schedule, const PassTable *table, const Program *program, Arena *arena,
+                     Diagnostics *diagnostics, Error *error);

@@ -22,6 +22,9 @@ typedef struct PassTable {
        `backward` unless passes_take_sends has been called: then outputs are sent as soon as they are computed */
     uint32_t **forward_sent, **backward_sent;
     Updates **updates; /* [rank][chunk] */
+    /* [rank][position], set by prove_messages. Of a message: the position of its other end in the order of its peer; of
+       a pass: that of the RECV of its input. POSITION_NONE: the pass receives nothing */
+    uint32_t **ends;
 } PassTable;
 
 static inline size_t pass_index(const PlacedPipe *pipe, uint32_t stage, uint32_t microbatch)

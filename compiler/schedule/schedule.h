@@ -160,6 +160,15 @@ uint32_t chunk_microbatch(const Schedule *schedule, uint32_t rank, uint32_t chun
 void chunk_microbatches_text(const Schedule *schedule, uint32_t rank, uint32_t chunk, char *text, size_t size);
 
 static inline bool action_is_message(const Action *action) { return action->kind > ACTION_U; }
+static inline bool action_is_send(const Action *action)
+{
+    return action->kind == ACTION_SEND_F || action->kind == ACTION_SEND_B;
+}
+/* Whether a message has a gradient; else it has activations. */
+static inline bool action_is_gradient(const Action *message)
+{
+    return message->kind == ACTION_SEND_B || message->kind == ACTION_RECV_B;
+}
 
 /* The kind of a pass as the costs know it. If an F&B puts some weight gradients off, its I counts as a B: it computes
    the other weight gradients. */

@@ -33,7 +33,7 @@ compare() {
 { dpc --help; dpc balance --help; dpc fmt 2>&1 || :; } | options_in >"$work/program"
 options_of dpc.1 >"$work/page"
 compare dpc.1 "dpc --help"
-for command in compare advise diff calibrate fit; do
+for command in compare advise diff calibrate fit check; do
     dpc $command --explain x 2>&1 | sed 's/takes no --explain//' | options_in >"$work/program"
     options_of dpc.1 "$(echo $command | tr a-z A-Z)" >"$work/page"
     compare dpc.1 "dpc $command"

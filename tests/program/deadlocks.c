@@ -24,9 +24,9 @@ TEST(a_cycle_of_two_is_shown)
 {
     Arena arena = {0};
     Program *program = both_send_first(&arena);
-    assert_refused(program, "deadlock: 2 ranks wait for each other|"
-                            "\n  rank 0, instruction|SEND_F|(generated.dps:|waits for rank 1\n  rank 1|waits for rank 0"
-                            "|\n  it would run if each link buffered one message");
+    assert_refused(program,
+                   "deadlock: 2 ranks wait for each other|"
+                   "\n  rank 0, instruction|SEND_F|(generated.dps:|waits for rank 1\n  rank 1|waits for rank 0");
     arena_free(&arena);
 }
 
@@ -40,7 +40,6 @@ TEST(a_cycle_is_returned_with_instructions)
     assert_int_equal(program_verify_deadlock(program, &arena, &deadlock, &error), STATUS_BAD_INPUT);
     assert_int_equal(deadlock.cycle, 2);
     assert_int_equal(deadlock.count, 2);
-    assert_true(deadlock.runs_buffered);
     for (uint32_t r = 0; r < 2; r++) {
         const Wait *wait = &deadlock.waits[r];
         assert_int_equal(wait->rank, r);
@@ -150,8 +149,6 @@ TEST(reductions_in_different_orders_are_a_deadlock)
     Error error = {""};
     Deadlock deadlock;
     assert_int_equal(program_verify_deadlock(program, &arena, &deadlock, &error), STATUS_BAD_INPUT);
-    assert_false(deadlock.runs_buffered); /* buffers for messages do not help against a deadlock of sums */
-    assert_null(strstr(error.text, "buffered"));
     /* rank 0 waits at its REDUCE of group 0 for the second REDUCE of rank 1; rank 1 waits at its REDUCE of group 1 for
        the second REDUCE of rank 0 */
     for (uint32_t r = 0; r < 2; r++) {

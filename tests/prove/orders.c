@@ -309,12 +309,13 @@ static bool accepts(const char *text)
     const bool derived = good && !schedule.has_messages;
     if (derived)
         communicate(&schedule, &table, &arena);
-    good = good && prove_messages(&schedule, &table, &arena, diagnostics);
+    good = good && prove_messages(&schedule, &table, &arena, diagnostics) &&
+           prove_channels(&schedule, &table, &arena, diagnostics);
     if (good) {
         Program *program = lower(&schedule, &source, &arena, diagnostics);
         assert_non_null(program);
         Error error = {""};
-        good = prove_program(&schedule, program, &arena, diagnostics, &error) == STATUS_OK;
+        good = prove_program(&schedule, &table, program, &arena, diagnostics, &error) == STATUS_OK;
         if (*error.text)
             fail_msg("%s\n%s", error.text, text);
         if (good) {

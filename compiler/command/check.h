@@ -1,0 +1,27 @@
+#ifndef COMMAND_CHECK_H
+#define COMMAND_CHECK_H
+
+/* dpc check: under which channels an order with messages is safe. */
+
+#include "compiler/command/options.h"
+#include "compiler/prove/channels.h"
+
+typedef struct CheckedOrder {
+    const char *path;
+    const Schedule *schedule;
+    /* why the order is wrong under any channels; NULL: it has verdicts */
+    const char *refused;
+    ChannelVerdict verdicts[CHANNEL_MODELS];
+    Channels weakest;  /* the strictest model that is SAFE; CHANNEL_MODELS: none is */
+    SweepResult swept; /* with --sweep: dpc places the messages, so what is proven is safe under all models */
+} CheckedOrder;
+
+/* Checks each input: fills in orders[options->input_count]. With --sweep, prints each sweep on `sweeps`, its failures on
+   `errors`, and a progress bar there; NULL: prints nothing. STATUS_BAD_INPUT: some order is refused or not safe. */
+Status check_orders(const Options *options, Arena *arena, FILE *sweeps, FILE *errors, CheckedOrder *orders,
+                    Error *error);
+
+void check_put_text(const Options *options, const CheckedOrder *orders, Arena *arena, FILE *stream);
+void check_put_json(const Options *options, const CheckedOrder *orders, FILE *stream);
+
+#endif
