@@ -57,8 +57,8 @@ double compilation_prompt_makespan(const Compilation *compilation);
    compiled orders hold there. */
 Gap compilation_gap(const Compilation *compilation, double makespan);
 
-/* Runs the passes of `compile` up to the order with its messages, which match (prove_messages); whether the ranks run them
-   without a swap or a deadlock is not proven yet. */
+/* Runs the passes of `compile` up to the order with its messages, each of which has two ends (prove_messages). Whether
+   the ranks run them without a swap or a deadlock is not proven yet. */
 Status compile_order(Compilation *compilation, Error *error);
 /* Runs all passes. STATUS_OK: the program exists and is verified. STATUS_BAD_INPUT: the diagnostics say why, or
    `error` if there is no position to point at. STATUS_BAD_USAGE: `parameters` sets a name that the source does not

@@ -3,8 +3,8 @@
 /* Runs all ranks symbolically: slots hold labels instead of data. A rank runs until it blocks: at a SEND or RECEIVE
    until the other end arrives, at a REDUCE until all copies of the stage arrive, at a NORM until all ranks arrive. The
    last rank to arrive applies the effects for all, and makes the others runnable at their next instruction. So a
-   program that is accepted needs no buffered messages. Whether a program is accepted does not depend on the order in which ranks run: each message pairs one fixed
-   SEND with one fixed RECEIVE. */
+   program that is accepted needs no buffered messages. Whether a program is accepted does not depend on the order in
+   which ranks run: each message pairs one fixed SEND with one fixed RECEIVE. */
 
 void verifier_resume(Verifier *verifier, uint32_t rank)
 {

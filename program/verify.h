@@ -159,8 +159,8 @@ Status verifier_arrive_at_end(Verifier *verifier, uint32_t rank);
 /* --- verify_messages.c --- */
 
 /* Blocks the rank at its SEND or RECEIVE. If the other end has arrived, exchanges the message, and both ranks become
-   runnable. Refuses the program if the peer is not the rank that holds the other stage, or if the two ends name different
-   contents. */
+   runnable. Refuses the program if the peer is not the rank that holds the other stage, or if the two ends name
+   different contents. */
 Status verifier_arrive_at_message(Verifier *verifier, uint32_t rank, const Instruction *instruction);
 
 /* --- verify.c --- */
