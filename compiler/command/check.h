@@ -16,8 +16,9 @@ typedef struct CheckedOrder {
     SweepResult swept; /* with --sweep: dpc places the messages, so what is proven is safe under all models */
 } CheckedOrder;
 
-/* Checks each input: fills in orders[options->input_count]. With --sweep, prints each sweep on `sweeps`, its failures on
-   `errors`, and a progress bar there; NULL: prints nothing. STATUS_BAD_INPUT: some order is refused or not safe. */
+/* Checks each input: fills in orders[options->input_count]. With --sweep, prints each sweep on `sweeps`, and its
+   failures and a progress bar on `errors`; NULL: prints nothing. STATUS_BAD_INPUT: some order is refused or not
+   safe. */
 Status check_orders(const Options *options, Arena *arena, FILE *sweeps, FILE *errors, CheckedOrder *orders,
                     Error *error);
 

@@ -71,8 +71,8 @@ static Status parse_allow(const char *text, Options *options, Error *error)
     return STATUS_OK;
 }
 
-/* The commands that argv[1] may name; "": a compilation, which has no command word. Those up to "check" are in the order
-   of enum Command. `show` means --emit=text; fmt and balance have command lines of their own. */
+/* The commands that argv[1] may name; "": a compilation, which has no command word. Those up to "check" are in the
+   order of enum Command. `show` means --emit=text; fmt and balance have command lines of their own. */
 static const char *const commands[] = {"",      "compare", "advise", "diff",    "calibrate", "fit",
                                        "check", "show",    "fmt",    "balance", NULL};
 /* The commands whose options are in the table of options, in the order of enum Command. */
@@ -389,8 +389,8 @@ enum {
 static const Option rows[] = {
     {"o", "FILE", option_text, FIELD(options.output), FOR(COMPILE | CALIBRATE),
      .help = "writes the program that dprun executes; dpc calibrate writes the costs"},
-    {"ranks", "N", take_ranks, FIELD(number), FOR(COMPILE | COMPARE | ADVISE | DIFF | CHECK), .least = 1, .most = INT64_MAX,
-     .help = "ranks, instead of the file's own number"},
+    {"ranks", "N", take_ranks, FIELD(number), FOR(COMPILE | COMPARE | ADVISE | DIFF | CHECK),
+     .least = 1, .most = INT64_MAX, .help = "ranks, instead of the file's own number"},
     {"stages", "N", option_count, FIELD(options.stages), FOR(COMPARE), .least = 1, .most = PROGRAM_STAGES_MAX,
      .excludes = "ranks", .because = "compares schedules at the same number of stages, not of ranks",
      .help = "every schedule cuts the model into so many stages"},

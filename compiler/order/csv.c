@@ -5,6 +5,7 @@
 #include "program/program.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The version of the weights that a cell names: 0F3v1 says that microbatch 3 uses version 1. */
@@ -24,6 +25,8 @@ typedef struct Reader {
     Span plain;     /* position of the last F that names no version; plain.end == 0: there is none */
     bool explained; /* the error in the current cell has been reported */
     bool listed;    /* the list of valid cells has been printed */
+    bool folded;    /* Primus' text: chunk 1 of rank r is stage 2 * rows - 1 - r, not rows + r */
+    uint32_t rows;
     bool good;
 } Reader;
 
@@ -58,7 +61,10 @@ static void help_cell(Reader *reader, const char *cell)
     const char *const rest = cell + digits + letters;
     const bool is_pass =
         letters == 1 && *rest && !rest[strspn(rest, "0123456789")] && (!digits || islower((unsigned char)cell[digits]));
-    if (strchr(cell, '"'))
+    if (source_is_primus(reader->source))
+        diag_help(reader->diagnostics,
+                  "a row is Rank 0: and its cells, as (F|microbatch|chunk), of F, B, W, BW, SF, RF, SB and RB");
+    else if (strchr(cell, '"'))
         diag_help(reader->diagnostics, "a cell in quotes begins and ends with one: \"0F0\",\"0F1\"");
     else if (*cell != '(' && strpbrk(cell, " ,;\t"))
         diag_help(reader->diagnostics, "cells are separated by commas: 0F0,0F1,0B0");
@@ -157,6 +163,95 @@ static bool cell(Reader *reader, Order *order)
     return true;
 }
 
+/* --- Primus' text: "Rank 0: (F|0|0),(SF|0|0)", with the microbatch and the chunk of the rank in each cell --- */
+
+/* The kind of the cell that begins at the "(" `text`, and its end. ACTION_KINDS: it is no pass or message that dpc
+   knows. */
+static uint8_t primus_cell(const char *text, uint32_t numbers[2], const char **end)
+{
+    static const char *const names[ACTION_KINDS] = {"F", "BW", "B", "W", "", "SF", "RF", "SB", "RB"};
+    const size_t length = strspn(text + 1, "FBWSR");
+    uint8_t kind = 0;
+    while (kind < ACTION_KINDS && (strlen(names[kind]) != length || memcmp(names[kind], text + 1, length) != 0))
+        kind++;
+    *end = text + 1 + length;
+    for (int i = 0; i < 2; i++) {
+        if (!length || **end != '|' || !isdigit((unsigned char)(*end)[1]))
+            return ACTION_KINDS;
+        const unsigned long value = strtoul(*end + 1, (char **)end, 10);
+        numbers[i] = value < PROGRAM_MICROBATCHES_MAX ? (uint32_t)value : PROGRAM_MICROBATCHES_MAX;
+    }
+    return *(*end)++ == ')' && numbers[0] < PROGRAM_MICROBATCHES_MAX && numbers[1] < PROGRAM_CHUNKS_MAX ? kind
+                                                                                                        : ACTION_KINDS;
+}
+
+static uint32_t primus_rank(const Reader *reader, uint32_t stage)
+{
+    return reader->folded && stage >= reader->rows ? 2 * reader->rows - 1 - stage : stage % reader->rows;
+}
+
+/* The text does not say where a second chunk stands. In a V, chunk 1 of rank 0 is the last stage, which sends no
+   activations. */
+static void primus_place(Reader *reader)
+{
+    const char *const text = reader->source->text, *const row = text + strcspn(text, "\n");
+    uint32_t numbers[2], most = 0;
+    bool messages = false, onwards = false;
+    const char *end;
+    for (const char *at = text; (at = strchr(at, '(')); at++) {
+        const uint8_t kind = primus_cell(at, numbers, &end);
+        if (kind == ACTION_KINDS)
+            continue;
+        most = numbers[1] > most ? numbers[1] : most;
+        messages = messages || kind > ACTION_U;
+        onwards = onwards || (at < row && kind == ACTION_SEND_F && numbers[1] == 1);
+    }
+    reader->folded = most == 1 && !onwards;
+    if (most == 0 || messages || reader->rows == 1)
+        return;
+    diag_error(reader->diagnostics, (Span){0, 1}, "without messages this text does not say which stages chunks are");
+    diag_help(reader->diagnostics, "print the table with its messages: SF, RF, SB and RB");
+    reader->good = false;
+}
+
+static bool primus(Reader *reader, Order *order)
+{
+    uint32_t numbers[2];
+    const uint32_t rank = reader->schedule->ranks;
+    const char *const begin = reader->next, *end = begin;
+    if (strncmp(begin, "(O|", 3) == 0 || strncmp(begin, "(R|", 3) == 0)
+        return true; /* offload and reload of activations */
+    Action action = {.kind = *begin == '(' ? primus_cell(begin, numbers, &end) : ACTION_KINDS};
+    if (action.kind == ACTION_KINDS || end != reader->end)
+        return false;
+    const uint32_t stage =
+        reader->folded && numbers[1] == 1 ? 2 * reader->rows - 1 - rank : numbers[1] * reader->rows + rank;
+    if (stage >= PROGRAM_STAGES_MAX)
+        return false;
+    action.stage = (uint16_t)stage;
+    action.microbatch = numbers[0];
+    action.span = span_of(reader, begin, reader->end);
+    const bool upwards = action.kind == ACTION_SEND_F || action.kind == ACTION_RECV_B;
+    if (action_is_message(&action) && primus_rank(reader, upwards ? stage + 1 : stage - 1) == rank)
+        return true; /* it hands a value to the next chunk of the same rank */
+    order_append(order, reader->arena, &action);
+    reader->schedule->has_messages |= action_is_message(&action);
+    return true;
+}
+
+/* Skips "Rank 3: ", if this is row 3. */
+static bool primus_row(Reader *reader)
+{
+    uint32_t rank;
+    if (!take(reader, "Rank ") || !number(reader, PROGRAM_RANKS_MAX, &rank) || rank != reader->schedule->ranks ||
+        !take(reader, ":"))
+        return false;
+    take(reader, " ");
+    return true;
+}
+
+/* --- */
+
 /* Whether a cell is one that PyTorch needs and dpc does not: 2UNSHARD and the like are about weights that PyTorch
    shards and gradients that it reduces, 3WAIT_SEND_F0 about the buffer of a message that was sent. */
 static bool passed_over(const char *begin, const char *end)
@@ -182,14 +277,18 @@ static bool passed_over(const char *begin, const char *end)
 static uint32_t row(Reader *reader, uint32_t at, uint32_t end, Order *order)
 {
     CsvCell read = {.last = false};
-    while (!read.last) {
+    const bool of_primus = source_is_primus(reader->source);
+    for (bool first = of_primus; !read.last; first = false) {
         at = csv_cell(reader->source, at, end, &read);
         reader->next = reader->source->text + read.span.begin;
         reader->end = reader->source->text + read.span.end;
         reader->explained = false;
         if (read.fault)
             diag_error(reader->diagnostics, read.span, "rank %u: %s", reader->schedule->ranks, read.fault);
-        else if (reader->next == reader->end || passed_over(reader->next, reader->end) || cell(reader, order))
+        else if (of_primus && (!first || primus_row(reader)) && (reader->next == reader->end || primus(reader, order)))
+            continue;
+        else if (!of_primus &&
+                 (reader->next == reader->end || passed_over(reader->next, reader->end) || cell(reader, order)))
             continue;
         else if (!reader->explained)
             bad_cell(reader, read.span);
@@ -214,6 +313,9 @@ static void read_rows(Reader *reader)
         reader->good = false;
         return;
     }
+    reader->rows = rows;
+    if (source_is_primus(reader->source))
+        primus_place(reader);
     schedule->orders = arena_array(reader->arena, rows, sizeof *schedule->orders);
     for (uint32_t next, at = 0; schedule->ranks < rows; schedule->ranks++, at = next) {
         Order *order = &schedule->orders[schedule->ranks];

@@ -5,10 +5,12 @@
 
 #include <string.h>
 
+bool source_is_primus(const Source *source) { return strncmp(source->text, "Rank ", 5) == 0; }
+
 bool source_is_order(const Source *source)
 {
     const char *dot = strrchr(source->path, '.');
-    return dot && strcmp(dot, ".csv") == 0;
+    return (dot && strcmp(dot, ".csv") == 0) || source_is_primus(source);
 }
 
 Status source_read(const char *path, Arena *arena, Source *source, Error *error)

@@ -21,8 +21,10 @@ typedef struct Source {
     uint32_t line_count;
 } Source;
 
-/* Whether the source is an order, not a schedule: the path ends in .csv. */
+/* Whether the source is an order, not a schedule: the path ends in .csv, or the text is in the form of Primus. */
 bool source_is_order(const Source *source);
+/* Whether the text begins as Primus prints an order: "Rank 0: ". */
+bool source_is_primus(const Source *source);
 
 /* Reads a file and finds its lines. */
 Status source_read(const char *path, Arena *arena, Source *source, Error *error);
