@@ -133,8 +133,8 @@ typedef struct dps_diagnostic {
 } dps_diagnostic;
 
 /* The number of diagnostics of the last call: the errors that it found in a source, in source order, each followed by
-   its notes. 0 if the call succeeded, if its error has no position in a source, and always after dps_load, dps_compare
-   and dps_advise; then only dps_error describes the error. The texts live as long as that of dps_error. */
+   its notes. 0 if the call succeeded, if its error has no position in a source, and always after dps_load, dps_compare,
+   dps_advise and dps_check; then only dps_error describes the error. The texts live as long as that of dps_error. */
 size_t dps_diagnostic_count(const dps *d);
 dps_status dps_get_diagnostic(const dps *d, size_t index, dps_diagnostic *diagnostic);
 
@@ -541,6 +541,13 @@ dps_status dps_render(dps *d, const dps_prediction *prediction, dps_format forma
    says why. DPS_BAD_INPUT: a file is wrong. Free the text with dps_release. */
 dps_status dps_compare(dps *d, const char *const *paths, size_t count, const dps_options *options, char **json,
                        size_t *length);
+
+/* Returns what `dpc check --json` prints: for each order (a .csv, or in the form of Primus) or schedule the verdict
+   under each model of channels, with the reason beside it, and the strictest model that is safe. The result is DPS_OK
+   also if an order is not safe, or wrong in itself; then it has "refused". DPS_BAD_INPUT: a file cannot be read. Free
+   the text with dps_release. */
+dps_status dps_check(dps *d, const char *const *paths, size_t count, const dps_options *options, char **json,
+                     size_t *length);
 
 enum { DPS_ADVISE_SECONDS = 60, DPS_ALLOW_ASYNC = 1, DPS_ALLOW_NAIVE = 2 };
 

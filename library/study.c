@@ -1,8 +1,9 @@
-/* Calls on several schedules: compare and advise. */
+/* Calls on several schedules: compare, advise and check. */
 
 #include "library/internal.h"
 
 #include "compiler/command/advise.h"
+#include "compiler/command/check.h"
 #include "compiler/command/compare.h"
 #include "compiler/command/trial.h"
 
@@ -92,6 +93,24 @@ dps_status dps_compare(dps *d, const char *const *paths, size_t count, const dps
 {
     Request request = {.paths = paths, .count = count, .options = options, .json = json, .length = length};
     return CALL(d, compare_body, &request, NEEDED(paths), RESULT(json));
+}
+
+static Status check_body(dps *d, void *arguments)
+{
+    const Request *request = arguments;
+    Options options;
+    TRY(take_request(d, request, &options));
+    CheckedOrder *orders = arena_array(&d->working, request->count, sizeof *orders);
+    TRY(check_orders(&options, &d->working, NULL, NULL, orders, &d->error));
+    check_put_json(&options, orders, &d->working, text_begin(d));
+    return give_text(d, request);
+}
+
+dps_status dps_check(dps *d, const char *const *paths, size_t count, const dps_options *options, char **json,
+                     size_t *length)
+{
+    Request request = {.paths = paths, .count = count, .options = options, .json = json, .length = length};
+    return CALL(d, check_body, &request, NEEDED(paths), RESULT(json));
 }
 
 static Status advise_body(dps *d, void *arguments)

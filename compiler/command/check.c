@@ -32,7 +32,6 @@ Status check_orders(const Options *options, Arena *arena, FILE *sweeps, FILE *er
 {
     Compilation *compilations = arena_array(arena, (size_t)options->input_count, sizeof *compilations);
     Source *sources = arena_array(arena, (size_t)options->input_count, sizeof *sources);
-    bool safe = true;
     for (int i = 0; i < options->input_count; i++) {
         CheckedOrder *checked = &orders[i];
         TRY(source_read(options->inputs[i], arena, &sources[i], error));
@@ -40,10 +39,17 @@ Status check_orders(const Options *options, Arena *arena, FILE *sweeps, FILE *er
             .arena = arena, .source = &sources[i], .parameters = &options->parameters, .costs = &options->costs};
         *checked = (CheckedOrder){.path = sources[i].path};
         TRY(check_order(options, &compilations[i], sweeps, errors, checked, error));
-        const Channels asked = options->channels < CHANNEL_MODELS ? options->channels : CHANNELS_KIND;
-        safe = safe && !checked->refused && checked->weakest <= asked;
     }
-    return safe ? STATUS_OK : STATUS_BAD_INPUT;
+    return STATUS_OK;
+}
+
+bool check_is_safe(const Options *options, const CheckedOrder *orders)
+{
+    const Channels asked = options->channels < CHANNEL_MODELS ? options->channels : CHANNELS_KIND;
+    bool safe = true;
+    for (int i = 0; i < options->input_count; i++)
+        safe = safe && !orders[i].refused && orders[i].weakest <= asked;
+    return safe;
 }
 
 /* --- output --- */
@@ -90,10 +96,14 @@ static void put_action(const CheckedOrder *checked, uint32_t rank, uint32_t posi
     put_text(text, stream);
 }
 
-/* The two messages or the cycle of a verdict that is not SAFE. */
-static void put_detail(const CheckedOrder *checked, Channels channels, FILE *stream)
+/* The two messages or the cycle of a verdict that is not SAFE, and its words. */
+static void put_detail(const CheckedOrder *checked, Channels channels, Arena *arena, FILE *stream)
 {
     const ChannelVerdict *verdict = &checked->verdicts[channels];
+    if (verdict->safety == SAFE)
+        return;
+    fprintf(stream, ", \"%s_why\": ", channel_names[channels]);
+    put_text(channel_verdict_text(checked->schedule, verdict, arena), stream);
     if (verdict->safety == SWAPS) {
         fprintf(stream, ", \"%s_swap\": {\"message\": %u, \"sender\": %u, \"sent\": ", channel_names[channels],
                 verdict->number, verdict->sender);
@@ -113,7 +123,7 @@ static void put_detail(const CheckedOrder *checked, Channels channels, FILE *str
     }
 }
 
-void check_put_json(const Options *options, const CheckedOrder *orders, FILE *stream)
+void check_put_json(const Options *options, const CheckedOrder *orders, Arena *arena, FILE *stream)
 {
     fputs("{\"orders\": [", stream);
     for (int i = 0; i < options->input_count; i++) {
@@ -130,12 +140,13 @@ void check_put_json(const Options *options, const CheckedOrder *orders, FILE *st
         for (Channels channels = 0; !checked->refused && channels < CHANNEL_MODELS; channels++) {
             fprintf(stream, ", \"%s\": \"%s\"", channel_names[channels],
                     safety_names[checked->verdicts[channels].safety]);
-            put_detail(checked, channels, stream);
+            put_detail(checked, channels, arena, stream);
         }
         if (!checked->refused && checked->weakest == CHANNEL_MODELS)
-            fputs(", \"weakest\": null", stream);
+            fputs(", \"weakest\": null, \"needs\": null", stream);
         else if (!checked->refused)
-            fprintf(stream, ", \"weakest\": \"%s\"", channel_names[checked->weakest]);
+            fprintf(stream, ", \"weakest\": \"%s\", \"needs\": \"%s\"", channel_names[checked->weakest],
+                    channel_words[checked->weakest]);
         putc('}', stream);
     }
     fputs("]}\n", stream);

@@ -17,12 +17,14 @@ typedef struct CheckedOrder {
 } CheckedOrder;
 
 /* Checks each input: fills in orders[options->input_count]. With --sweep, prints each sweep on `sweeps`, and its
-   failures and a progress bar on `errors`; NULL: prints nothing. STATUS_BAD_INPUT: some order is refused or not
-   safe. */
+   failures and a progress bar on `errors`; NULL: prints nothing. STATUS_BAD_INPUT: a file cannot be read. */
 Status check_orders(const Options *options, Arena *arena, FILE *sweeps, FILE *errors, CheckedOrder *orders,
                     Error *error);
 
+/* Whether no order is refused, and all are safe under the model that is asked for; without one: under any model. */
+bool check_is_safe(const Options *options, const CheckedOrder *orders);
+
 void check_put_text(const Options *options, const CheckedOrder *orders, Arena *arena, FILE *stream);
-void check_put_json(const Options *options, const CheckedOrder *orders, FILE *stream);
+void check_put_json(const Options *options, const CheckedOrder *orders, Arena *arena, FILE *stream);
 
 #endif

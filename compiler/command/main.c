@@ -427,14 +427,12 @@ static Status run_check(const Options *options, Arena *arena, Error *error)
 {
     CheckedOrder *orders = arena_array(arena, (size_t)options->input_count, sizeof *orders);
     keep_freed_memory();
-    const Status status = check_orders(options, arena, options->json ? NULL : stdout, stderr, orders, error);
-    if (status != STATUS_OK && status != STATUS_BAD_INPUT)
-        return status;
+    TRY(check_orders(options, arena, options->json ? NULL : stdout, stderr, orders, error));
     if (options->json)
-        check_put_json(options, orders, stdout);
+        check_put_json(options, orders, arena, stdout);
     else
         check_put_text(options, orders, arena, stdout);
-    return status;
+    return check_is_safe(options, orders) ? STATUS_OK : STATUS_BAD_INPUT;
 }
 
 /* Runs dpc advise. The first ctrl-C ends the trials, and a second one ends dpc. */

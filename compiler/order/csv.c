@@ -190,7 +190,7 @@ static uint32_t primus_rank(const Reader *reader, uint32_t stage)
     return reader->folded && stage >= reader->rows ? 2 * reader->rows - 1 - stage : stage % reader->rows;
 }
 
-/* The text does not say where a second chunk stands. In a V, chunk 1 of rank 0 is the last stage, which sends no
+/* The text does not say which stage a second chunk is. In a V, chunk 1 of rank 0 is the last stage, which sends no
    activations. */
 static void primus_place(Reader *reader)
 {

@@ -6,7 +6,7 @@ enum { TEXT = 48 };
 
 const char *const channel_names[CHANNEL_MODELS] = {"rendezvous", "rank", "pair", "edge", "kind"};
 const char *const channel_words[CHANNEL_MODELS] = {
-    "no channels of its own",
+    "nothing more than sends that wait for their receives",
     "sends that do not wait for their receives",
     "a communicator for each pair of ranks",
     "a communicator for each directed pair of ranks, as torch makes with pipeline_per_edge_p2p",

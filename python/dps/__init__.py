@@ -14,13 +14,14 @@ import pathlib
 from ._balance import Balance, balance
 from ._errors import Diagnostic, Error, ScheduleError, SystemFailure, UsageError
 from ._library import library as _c
-from ._study import advise, compare
+from ._orders import deepspeed_order
+from ._study import advise, check, compare
 from ._program import Chunk, Instruction, Prediction, Program, Rank, RankPrediction, compile, load
 
 __version__ = _c.dps_version().decode()
 __all__ = ["Balance", "Chunk", "Diagnostic", "Error", "Instruction", "Prediction", "Program", "Rank", "RankPrediction",
-           "ScheduleError", "SystemFailure", "UsageError", "advise", "balance", "compare", "compile",
-           "load", "schedule", "schedules"]
+           "ScheduleError", "SystemFailure", "UsageError", "advise", "balance", "check",
+           "compare", "compile", "deepspeed_order", "load", "schedule", "schedules"]
 
 
 def _schedule_folder():

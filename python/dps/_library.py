@@ -172,6 +172,8 @@ FUNCTIONS = {
     "dps_render": (c_int, [c_void_p, c_void_p, c_int, c_uint32, POINTER(c_void_p), POINTER(c_size_t)]),
     "dps_compare": (c_int, [c_void_p, POINTER(c_char_p), c_size_t, POINTER(Options), POINTER(c_void_p),
                             POINTER(c_size_t)]),
+    "dps_check": (c_int, [c_void_p, POINTER(c_char_p), c_size_t, POINTER(Options), POINTER(c_void_p),
+                          POINTER(c_size_t)]),
     "dps_advise": (c_int, [c_void_p, POINTER(c_char_p), c_size_t, POINTER(Options), c_uint32, c_uint32,
                            POINTER(c_void_p), POINTER(c_size_t)]),
     "dps_balance": (c_int, [c_void_p, POINTER(Experts), POINTER(Placement)]),

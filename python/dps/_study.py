@@ -1,4 +1,4 @@
-"""Compares several schedules, and finds the best one."""
+"""Compares several schedules, finds the best one, and checks orders of other programs."""
 
 import ctypes
 import json
@@ -36,6 +36,14 @@ def compare(paths, *, ranks=None, microbatches=None, params=None, costs=None, sl
     `costs` then needs "gradients", the bytes of a stage's gradient."""
     options = _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, replicas=replicas)
     return _ask("dps_compare", paths, options)
+
+
+def check(paths, *, ranks=None, microbatches=None, params=None, costs=None):
+    """Says which communicators the messages of orders need (a list of paths, or one path): what `dpc check --json`
+    prints, as a dict. Its "orders" is a list with a dict for each order. "rendezvous", "rank", "pair", "edge" and
+    "kind" are models of channels; each is "safe", "swaps" or "deadlocks", with the reason in "edge_why". "weakest" is
+    the strictest model that is safe. An order that is wrong under all models has "refused" instead."""
+    return _ask("dps_check", paths, _options(ranks, microbatches, params, costs, None, None))
 
 
 def advise(ranks, microbatches, *, paths=(), params=None, costs=None, slot_bytes=None, memory_limit=None, replicas=None,

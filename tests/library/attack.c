@@ -216,6 +216,8 @@ static dps_status render(dps *d)
 }
 static dps_status compare(dps *d) { return without_text(d, MAY_FAIL(dps_compare(d, paths, 3, &sizes, &text, NULL))); }
 
+static dps_status check(dps *d) { return without_text(d, MAY_FAIL(dps_check(d, paths, 3, &sizes, &text, NULL))); }
+
 /* The advice is the same whenever there is enough memory: memory changes no candidate's result. */
 static dps_status advise(dps *d)
 {
@@ -305,10 +307,9 @@ static dps_status step(dps *d) { return run_threads(d, PUSH); }
 static dps_status next(dps *d) { return run_threads(d, PULL); }
 
 typedef dps_status Call(dps *d);
-static Call *const all_calls[] = {new_session, compile,     search,       compile_order, compile_wrong,
-                                  load,        load_file,   encode,       save,          forward_half,
-                                  predict,     render,      compare,      advise,        balance,
-                                  open_rank,   new_threads, join_threads, step,          next};
+static Call *const all_calls[] = {new_session, compile, search,       compile_order, compile_wrong, load,    load_file,
+                                  encode,      save,    forward_half, predict,       render,        compare, advise,
+                                  balance,     check,   open_rank,    new_threads,   join_threads,  step,    next};
 
 static void make_objects(dps *d)
 {
@@ -471,6 +472,9 @@ TEST(null_is_refused)
         SESSION(dps_compare(d, holes + 1, 1, NULL, &text, NULL)),
         SESSION(dps_compare(d, paths, 1, &hole, &text, NULL)),
         SESSION(dps_compare(d, paths, 1, NULL, NULL, NULL)),
+        WORDLESS(dps_check(NULL, paths, 1, NULL, &text, NULL)),
+        SESSION(dps_check(d, NULL, 1, NULL, &text, NULL)),
+        SESSION(dps_check(d, paths, 1, NULL, NULL, NULL)),
         WORDLESS(dps_advise(NULL, paths, 1, &sizes, 1, 0, &text, NULL)),
         SESSION(dps_advise(d, NULL, 1, &sizes, 1, 0, &text, NULL)),
         SESSION(dps_advise(d, holes + 1, 1, &sizes, 1, 0, &text, NULL)),

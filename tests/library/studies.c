@@ -1,4 +1,4 @@
-/* dps_compare and dps_advise, which run several schedules. */
+/* dps_compare, dps_advise and dps_check, which run several schedules. */
 
 #include "tests/library/client.h"
 
@@ -37,6 +37,10 @@ TEST(schedules_are_compared)
     assert_int_equal(dps_advise(d, right, 2, &sizes, 600, 0, &json, NULL), DPS_OK);
     assert_non_null(strstr(json, "\"rows\": ["));
     assert_non_null(strstr(json, "dpc --ranks 2 --microbatches 4"));
+    dps_release(d, json);
+    assert_int_equal(dps_check(d, wrong, 2, NULL, &json, NULL), DPS_OK);
+    assert_non_null(strstr(json, "\"weakest\": \"rendezvous\""));
+    assert_non_null(strstr(json, "\"refused\": \"README.md:3:1: error: "));
     dps_release(d, json);
     assert_int_equal(dps_compare(d, wrong, 2, NULL, &json, NULL), DPS_BAD_INPUT);
     assert_null(json);

@@ -344,6 +344,39 @@ class Studies(unittest.TestCase):
         self.assertRaisesRegex(dps.UsageError, "replicas must be a whole number from 1 to 4294967295, not 0",
                                dps.compare, paths, replicas=0)
 
+    def test_check(self):
+        """An order whose messages swap, one of DeepSpeed's instructions, and a wrong one."""
+        one, two = "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1", "1RECV_F1,1RECV_F0,1F0,1B0,1SEND_B0,1F1"
+        orders = {"swapped.csv": f"{one}\n{two},1B1,1SEND_B1\n", "short.csv": f"{one}\n{two}\n"}
+
+        def instruction(name, buffer):
+            return type(name, (), {"buffer_id": buffer, "__repr__": lambda self: name})()
+
+        class Steps(list):
+            def steps(self):
+                return [[instruction(*pair) for pair in self]]
+
+        first = [("LoadMicroBatch", 0), ("ForwardPass", 0), ("SendActivation", 0), ("ForwardPass", 1),
+                 ("RecvGrad", 0), ("SendActivation", 1), ("BackwardPass", 0), ("RecvGrad", 1), ("BackwardPass", 1)]
+        last = [(name, buffer) for buffer in (0, 1)
+                for name in ("RecvActivation", "ForwardPass", "BackwardPass", "SendGrad")]
+        orders["deepspeed.csv"] = dps.deepspeed_order([Steps(first), Steps(last)])
+        self.assertEqual(orders["deepspeed.csv"].split()[0], "0F0,0SEND_F0,0F1,0RECV_B0,0SEND_F1,0B0,0RECV_B1,0B1")
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [pathlib.Path(folder) / name for name in orders]
+            for path, text in zip(paths, orders.values()):
+                path.write_text(text)
+            swapped, short, deepspeed = dps.check(paths)["orders"]
+        self.assertEqual((swapped["kind"], swapped["weakest"]), ("swaps", None))
+        self.assertIn("message 1 from rank 0 to rank 1 is sent as 0SEND_F0", swapped["kind_why"])
+        self.assertIn("rank 1 never runs 1B1", short["refused"])
+        self.assertEqual((deepspeed["rendezvous"], deepspeed["weakest"]), ("safe", "rendezvous"))
+        self.assertEqual(dps.check(dps.schedule("1f1b"), ranks=3)["orders"][0]["weakest"], "rendezvous")
+        self.assertRaisesRegex(dps.ScheduleError, "comes before a forward", dps.deepspeed_order,
+                               [Steps([("BackwardPass", 0)])])
+        self.assertRaisesRegex(dps.ScheduleError, "CommitP2P is none of", dps.deepspeed_order,
+                               [Steps([("CommitP2P", 0)])])
+
     def test_advise(self):
         found = dps.advise(2, 4, costs="F=1,I=1,W=1,comm=0.1", allow="async", seconds=600)
         makespans = [round(row["makespan"], 6) for row in found["rows"]]

@@ -11,6 +11,7 @@ docs/pytorch.md explains all of it.
 """
 
 from ._batch import Whole
+from ._check import check
 from ._dualpipe import DualPipe, DualPipeV, run_backward, set_p2p_tensor_dtype, set_p2p_tensor_shapes
 from ._failure import PipelineError
 from ._memory import ChunkMemory
@@ -19,4 +20,4 @@ from ._start import start
 from ._store import WeightGradStore
 
 __all__ = ["ChunkMemory", "DualPipe", "DualPipeV", "Pipeline", "PipelineError", "WeightGradStore", "Whole",
-           "run_backward", "set_p2p_tensor_dtype", "set_p2p_tensor_shapes", "start"]
+           "check", "run_backward", "set_p2p_tensor_dtype", "set_p2p_tensor_shapes", "start"]

@@ -12,6 +12,7 @@ import tempfile
 import unittest
 import unittest.mock
 
+import dps
 import dps.torch
 from launch import launch
 from test_torch import Ranks
@@ -112,6 +113,40 @@ class Torch(Ranks):
         """Torch's schedules give the same gradients as those of dps."""
         first, _ = self.run_ranks("torch_schedules.py", 2)
         self.assertGreaterEqual(first.count(": equal"), 4, first)
+
+
+class Checked(unittest.TestCase):
+    @unittest.skipUnless(importlib.util.find_spec("torch.distributed.pipelining"),
+                         "this PyTorch has no torch.distributed.pipelining")
+    def test_deferred_receives(self):
+        """PyTorch's ZBV order trains wrongly with receives that are deferred, and rightly without."""
+        import torch
+        from torch import distributed
+        from torch.distributed.pipelining import PipelineStage, schedules
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+        self.addCleanup(distributed.destroy_process_group)
+
+        def made(kind, **options):
+            stages = [PipelineStage(torch.nn.Linear(2, 2), s, 4, torch.device("cpu")) for s in (0, 3)]
+            return kind(stages, 4, loss_fn=torch.nn.functional.mse_loss, **options)
+
+        zbv, dual = schedules.ScheduleZBVZeroBubble, schedules.ScheduleDualPipeV
+        self.assertEqual(dps.torch.check(made(zbv))["weakest"], "rendezvous")
+        self.assertRaisesRegex(dps.UsageError, "there is no 'port'", dps.torch.check, made(zbv), "port")
+        try:
+            deferred = made(zbv, defer_pp_recv=True)
+        except TypeError:
+            self.skipTest("this PyTorch does not defer receives")
+        self.assertRaisesRegex(dps.ScheduleError, "ScheduleZBVZeroBubble: swaps with edge: message 3 from rank 0 to "
+                               r"rank 1 is sent as 0SEND_F2 \(activations\)", dps.torch.check, deferred)
+        self.assertEqual(dps.torch.check(made(dual, defer_pp_recv=True))["weakest"], "edge")
+        self.assertRaisesRegex(dps.ScheduleError, "deadlocks with pair", dps.torch.check,
+                               made(dual, defer_pp_recv=True), "pair")
+        stage = PipelineStage(torch.nn.Linear(2, 2), 0, 2, torch.device("cpu"))
+        self.assertRaisesRegex(dps.UsageError, "has no order with messages", dps.torch.check,
+                               schedules.ScheduleGPipe(stage, 2))
 
 
 del Ranks  # it has no tests of its own, so unittest does not have to run it
