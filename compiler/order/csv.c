@@ -231,8 +231,7 @@ static bool primus(Reader *reader, Order *order)
     action.stage = (uint16_t)stage;
     action.microbatch = numbers[0];
     action.span = span_of(reader, begin, reader->end);
-    const bool upwards = action.kind == ACTION_SEND_F || action.kind == ACTION_RECV_B;
-    if (action_is_message(&action) && primus_rank(reader, upwards ? stage + 1 : stage - 1) == rank)
+    if (action_is_message(&action) && primus_rank(reader, (uint32_t)action_other_stage(&action)) == rank)
         return true; /* it hands a value to the next chunk of the same rank */
     order_append(order, reader->arena, &action);
     reader->schedule->has_messages |= action_is_message(&action);
@@ -579,8 +578,7 @@ static void complete_actions(Reader *reader)
             if (action->microbatch >= pipe->microbatches)
                 continue; /* the proofs report it */
             action->chunk = stage_home(pipe, action->stage, action->microbatch).chunk;
-            const bool upwards = action->kind == ACTION_SEND_F || action->kind == ACTION_RECV_B;
-            const uint32_t other = upwards ? action->stage + 1u : action->stage - 1u;
+            const uint32_t other = (uint32_t)action_other_stage(action);
             if (action_is_message(action) && other < pipe->stages)
                 action->peer = stage_home(pipe, other, action->microbatch).rank;
         }

@@ -367,8 +367,8 @@ static Traffic *count_traffic(const Explainer *x, uint32_t rank, uint32_t *count
         const Action *action = &order->actions[i];
         const PlacedPipe *pipe = &x->schedule->pipes[action->pipe];
         Traffic made = {.chunk = action->chunk, .other = action->peer, .count = 1};
-        made.way = action->kind == ACTION_SEND_F || action->kind == ACTION_SEND_B ? SENDS : RECEIVES;
-        made.gradients = action->kind == ACTION_SEND_B || action->kind == ACTION_RECV_B;
+        made.way = action_is_send(action) ? SENDS : RECEIVES;
+        made.gradients = action_is_gradient(action);
         if (!action_is_message(action)) {
             Dependence needed;
             if (!pass_dependence(x->schedule, &x->c->table, action, &needed) || needed.rank != rank)

@@ -147,11 +147,7 @@ static bool need_of(const Walk *walk, uint32_t rank, uint32_t position, uint32_t
         *need = (Need){passes ? PASSES : FIRST, mine ? rank : action->peer, mine ? position : ends[position]};
         return i < 2;
     }
-    /* a half of an F&B or F&F needs the inputs of both */
-    while (i == 0 && action->overlap && ends[position] == POSITION_NONE)
-        action = &walk->schedule->orders[rank].actions[++position];
-    if (i == 1 && action->overlap && ends[position] != POSITION_NONE)
-        position++, i--;
+    /* The halves of an F&B or F&F may be taken one by one: the sends of the first come after the second, too. */
     *need = (Need){DONE, rank, ends[position]};
     return i == 0 && ends[position] != POSITION_NONE;
 }

@@ -29,11 +29,9 @@ typedef struct MessageTable {
    pipe. */
 static bool message_stages(const PlacedPipe *pipe, const Action *message, uint32_t *producer, uint32_t *consumer)
 {
-    /* whether the other end of the message is the next stage, not the previous one */
-    const bool upwards = message->kind == ACTION_SEND_F || message->kind == ACTION_RECV_B;
-    if (message->stage >= pipe->stages || (upwards ? message->stage + 1u >= pipe->stages : message->stage == 0))
+    const uint32_t other = (uint32_t)action_other_stage(message);
+    if (message->stage >= pipe->stages || other >= pipe->stages)
         return false;
-    const uint32_t other = upwards ? message->stage + 1u : message->stage - 1u;
     *producer = action_is_send(message) ? message->stage : other;
     *consumer = action_is_send(message) ? other : message->stage;
     return true;
@@ -142,8 +140,7 @@ static void take_ends(const Schedule *schedule, const MessageTable *messages, Pa
         for (uint32_t i = 0; i < order->count; i++) {
             Action end = order->actions[i]; /* the message that is looked for */
             if (action_is_message(&end)) {
-                const bool upwards = end.kind == ACTION_SEND_F || end.kind == ACTION_RECV_B;
-                end.stage = (uint16_t)(upwards ? end.stage + 1 : end.stage - 1);
+                end.stage = (uint16_t)action_other_stage(&end);
                 end.kind = action_is_send(&end) ? (uint8_t)(end.kind + 1) : (uint8_t)(end.kind - 1);
             } else {
                 end.kind = end.kind == ACTION_F ? ACTION_RECV_F : ACTION_RECV_B;

@@ -169,6 +169,11 @@ static inline bool action_is_gradient(const Action *message)
 {
     return message->kind == ACTION_SEND_B || message->kind == ACTION_RECV_B;
 }
+/* The stage at the other end of a message; below 0 or too large: there is no such stage. */
+static inline int action_other_stage(const Action *message)
+{
+    return message->kind == ACTION_SEND_F || message->kind == ACTION_RECV_B ? message->stage + 1 : message->stage - 1;
+}
 
 /* The kind of a pass as the costs know it. If an F&B puts some weight gradients off, its I counts as a B: it computes
    the other weight gradients. */
