@@ -253,7 +253,7 @@ template <typename T> DEVICE void attention_delta_tile(const Attention &p, unsig
     const unsigned width = p.columns / p.heads;
     const size_t first = (size_t)tile * ATTENTION_DELTAS + threadIdx.x / 8, deltas = (size_t)p.rows * p.heads;
     float sum[GROUPS] = {};
-    by_alignment(width, [&](auto aligned) {
+    by_alignment(width, [&](bool aligned) {
         for (unsigned c = threadIdx.x % 8 * 8; c < width; c += 8 * 8) {
             float y[GROUPS][8], dy[GROUPS][8];
             UNROLL for (unsigned g = 0; g < GROUPS; g++)
@@ -261,8 +261,8 @@ template <typename T> DEVICE void attention_delta_tile(const Attention &p, unsig
                 const size_t which = first + g * AT_ONCE;
                 const unsigned end = which < deltas ? width : 0; /* beyond the last delta there are zeros */
                 /* a row's heads follow each other */
-                load8((const T *)p.y + which * width, c, end, aligned.value, y[g]);
-                load8((const T *)p.dy + which * width, c, end, aligned.value, dy[g]);
+                load8((const T *)p.y + which * width, c, end, aligned, y[g]);
+                load8((const T *)p.dy + which * width, c, end, aligned, dy[g]);
             }
             UNROLL for (unsigned g = 0; g < GROUPS; g++) UNROLL for (int i = 0; i < 8; i++) sum[g] +=
                 y[g][i] * dy[g][i];

@@ -13,10 +13,10 @@
 template <typename T, typename Visit> DEVICE void norm_row(const T *row, unsigned columns, Visit visit)
 {
     constexpr unsigned GROUPS = 4, STEP = 32 * 8;
-    by_alignment(columns, [&](auto aligned) {
+    by_alignment(columns, [&](bool aligned) {
         for (unsigned column = lane_of_warp() * 8; column < columns; column += GROUPS * STEP) {
             float v[GROUPS][8];
-            UNROLL for (unsigned g = 0; g < GROUPS; g++) load8(row, column + g * STEP, columns, aligned.value, v[g]);
+            UNROLL for (unsigned g = 0; g < GROUPS; g++) load8(row, column + g * STEP, columns, aligned, v[g]);
             UNROLL for (unsigned g = 0; g < GROUPS; g++) if (column + g * STEP < columns)
                 visit(column + g * STEP, v[g]);
         }
@@ -102,15 +102,15 @@ template <typename T> DEVICE void norm_backward_weight_tile(const Norm &p, unsig
     const unsigned column = tile * NORM_TILE_COLUMNS + part * 8;
     constexpr unsigned GROUPS = 4, STEP = TILE_THREADS / 4;
     float gain[8] = {}, shift[8] = {};
-    by_alignment(columns, [&](auto aligned) {
+    by_alignment(columns, [&](bool aligned) {
         for (unsigned first = lane; first < p.rows; first += GROUPS * STEP) {
             float x[GROUPS][8], d[GROUPS][8], mean[GROUPS], inverse[GROUPS];
             UNROLL for (unsigned g = 0; g < GROUPS; g++)
             {
                 const size_t row = first + g * STEP;
                 const unsigned end = row < p.rows ? columns : 0; /* beyond the last row there are zeros */
-                load8((const T *)p.x + row * columns, column, end, aligned.value, x[g]);
-                load8((const T *)p.dy + row * columns, column, end, aligned.value, d[g]);
+                load8((const T *)p.x + row * columns, column, end, aligned, x[g]);
+                load8((const T *)p.dy + row * columns, column, end, aligned, d[g]);
                 mean[g] = end ? p.statistics[2 * row] : 0;
                 inverse[g] = end ? p.statistics[2 * row + 1] : 0;
             }
@@ -142,34 +142,37 @@ template <typename T> DEVICE void norm_backward_weight_tile(const Norm &p, unsig
 /* ---- element by element ---- */
 
 /* Stores f(v, w) of the elements v of `from` and w of `other`, both of type From; NULL: zeros. A thread reads all that
-   it needs before it stores: the compiler cannot know whether both are the same memory. */
+   it needs before it stores: the compiler cannot know whether both are the same memory. WHOLE: no element of the tile
+   lies beyond the end. */
+template <bool WHOLE, typename From, typename To, typename F>
+DEVICE void elementwise_groups(const Elementwise &p, const void *from, const void *other, size_t first, F f)
+{
+    constexpr unsigned GROUPS = ELEMENTWISE_TILE / (TILE_THREADS * 8);
+    float v[GROUPS][8] = {}, w[GROUPS][8] = {};
+    UNROLL for (unsigned g = 0; g < GROUPS; g++)
+    {
+        const size_t i = first + g * TILE_THREADS * 8, count = WHOLE ? i + 8 : p.count;
+        if (from)
+            load8((const From *)from, i, count, i + 8 <= count, v[g]);
+        if (other)
+            load8((const From *)other, i, count, i + 8 <= count, w[g]);
+    }
+    UNROLL for (unsigned g = 0; g < GROUPS; g++)
+    {
+        const size_t i = first + g * TILE_THREADS * 8, count = WHOLE ? i + 8 : p.count;
+        UNROLL for (int e = 0; e < 8; e++) v[g][e] = f(v[g][e], w[g][e]);
+        store8((To *)p.to, i, count, i + 8 <= count, v[g]);
+    }
+}
+
 template <typename From, typename To, typename F>
 DEVICE void elementwise_tile(const Elementwise &p, const void *from, const void *other, unsigned tile, F f)
 {
-    constexpr unsigned GROUPS = ELEMENTWISE_TILE / (TILE_THREADS * 8);
     const size_t begin = (size_t)tile * ELEMENTWISE_TILE, first = begin + threadIdx.x * 8;
-    const auto visit = [&](auto whole) {
-        float v[GROUPS][8] = {}, w[GROUPS][8] = {};
-        UNROLL for (unsigned g = 0; g < GROUPS; g++)
-        {
-            const size_t i = first + g * TILE_THREADS * 8;
-            const bool aligned = whole.value || i + 8 <= p.count;
-            if (from)
-                load8((const From *)from, i, whole.value ? i + 8 : p.count, aligned, v[g]);
-            if (other)
-                load8((const From *)other, i, whole.value ? i + 8 : p.count, aligned, w[g]);
-        }
-        UNROLL for (unsigned g = 0; g < GROUPS; g++)
-        {
-            const size_t i = first + g * TILE_THREADS * 8;
-            UNROLL for (int e = 0; e < 8; e++) v[g][e] = f(v[g][e], w[g][e]);
-            store8((To *)p.to, i, whole.value ? i + 8 : p.count, whole.value || i + 8 <= p.count, v[g]);
-        }
-    };
     if (begin + ELEMENTWISE_TILE <= p.count)
-        visit(Constant<true>());
+        elementwise_groups<true, From, To>(p, from, other, first, f);
     else
-        visit(Constant<false>());
+        elementwise_groups<false, From, To>(p, from, other, first, f);
 }
 
 template <typename From, typename To> DEVICE void convert_tile(const Elementwise &p, unsigned tile)

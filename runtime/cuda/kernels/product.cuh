@@ -251,13 +251,13 @@ DEVICE void column_sum_tile(const T *matrix, float *sum, unsigned rows, unsigned
     constexpr unsigned GROUPS = 8, STEP = TILE_THREADS / 4;
     float *partial = (float *)shared, total[8] = {};
     const unsigned part = threadIdx.x % 4, lane = threadIdx.x / 4, column = strip * PRODUCT_SUM_COLUMNS + part * 8;
-    by_alignment(columns, [&](auto aligned) {
+    by_alignment(columns, [&](bool aligned) {
         for (unsigned first = lane; first < rows; first += GROUPS * STEP) {
             float v[GROUPS][8];
             UNROLL for (unsigned g = 0; g < GROUPS; g++)
             {
                 const size_t row = first + g * STEP;
-                load8(matrix + row * columns, column, row < rows ? columns : 0, aligned.value, v[g]);
+                load8(matrix + row * columns, column, row < rows ? columns : 0, aligned, v[g]);
             }
             UNROLL for (unsigned g = 0; g < GROUPS; g++) UNROLL for (int i = 0; i < 8; i++) total[i] += v[g][i];
         }
