@@ -82,8 +82,8 @@ template <typename T> DEVICE void load8(const T *row, size_t at, size_t length, 
         UNROLL for (unsigned i = 0; i < 8; i++) v[i] = !aligned && at + i < length ? to_float(row[at + i]) : 0;
 }
 
-/* Calls visit(whether rows of `length` elements are aligned), once with each constant, so that the choice is made once. A
-   loop that chose at each load would have one load in flight at a time. */
+/* Calls visit with a constant: whether rows of `length` elements are aligned. A loop that chose at each load would have
+   one load in flight at a time. */
 template <typename Visit> DEVICE void by_alignment(size_t length, Visit visit)
 {
     if (rows_are_aligned(length))
