@@ -14,7 +14,7 @@ import torch.distributed as dist
 import dps
 import dps.torch
 
-faulthandler.dump_traceback_later(60, exit=True)  # where it hangs
+faulthandler.dump_traceback_later(40, exit=True)  # where it hangs
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.backends.cuda.matmul.allow_tf32 = False
 
