@@ -294,7 +294,7 @@ static Status run(BoundList *list, Error *error)
     return STATUS_OK;
 }
 
-/* On an H100 a layer's F, I and W as one launch each take 0.87, 0.97 and 1.07 of their time in turn at products of
-   0.07, 1.1 and 4.3e9 operations, an F&B in one launch 0.55, 0.78, 0.92, 1.08 and 1.17 at 0.07, 1.1, 4.3, 17 and 137e9
-   (tests/gpu/results/2026-11-28.csv, fb.*). */
-const DeviceFusion cuda_fusion = {.small = 1e9, .small_pair = 8e9, .prepare = prepare, .bind = bind, .run = run};
+/* On an H100 a layer's F, I and W as one launch each take 1.29 of their time in turn at products of 7e7 operations
+   (less was not measured), an F&B in one launch 0.78, 0.96, 1.09 and 1.27 at 0.07, 1.1, 4.3 and 17e9
+   (tests/gpu/results/2026-11-28-attention.csv, fb.*). */
+const DeviceFusion cuda_fusion = {.small = 5e7, .small_pair = 1e9, .prepare = prepare, .bind = bind, .run = run};

@@ -228,8 +228,8 @@ static Attention attention_of(Device *device, const Kernel *kernel, int backward
     return a;
 }
 
-/* Launches a kernel with TMA and wgmma if the device is bfloat16 and the GPU and the shape allow it, else the portable kernel. A
-   fused launch has only its forward. */
+/* Launches a kernel with TMA and wgmma if the device is bfloat16 and the GPU and the shape allow it, else the portable
+   kernel. A fused launch has only its forward. */
 static Status attention(Device *device, int backward, const Attention *a, Error *error)
 {
     CudaDevice *cuda = cuda_of(device);

@@ -7,7 +7,7 @@
    warpgroup needs is on the diagonal, and all others are seen whole. That is the tile's block 0 for one warpgroup and
    block 1 for the other one, to which block 0 means nothing.
 
-   A stage has room for more than a block: behind the blocks in four successive stages are the tile's own rows, x1 and
+   A stage has room for more than a block: after the blocks in four successive stages come the tile's own rows, x1 and
    x2 of the two warpgroups. So these stages become empty only when the tile ends. */
 
 #include "attention_hopper.cuh"
@@ -224,8 +224,8 @@ DEVICE unsigned attention_turn(unsigned turn)
     return turn * gridDim.x + (turn % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
 }
 
-/* Computes this thread block's tiles: those of keys, then those of queries, each in a loop of its own. One loop for both
-   needs more registers than there are. */
+/* Computes this thread block's tiles: those of keys, then those of queries, each in a loop of its own. One loop for
+   both needs more registers than there are. */
 template <unsigned WIDTH>
 DEVICE void attention_backward_consume_all(const Attention &p, HopperRing &ring, char *scratch)
 {

@@ -254,9 +254,9 @@ KERNELS_ASSERT(sizeof(HopperAttention) == 2 * sizeof(TensorMap) + 128, "as above
 
 typedef enum ProductLayout { PRODUCT_FORWARD, PRODUCT_INPUT, PRODUCT_WEIGHT } ProductLayout;
 
-/* The arguments of cuTensorMapEncodeTiled that differ between matrices (operands of products, qkv and dy of attention). The
-   others are fixed: bfloat16, rank 2, element strides 1, no interleave, swizzle 128B, promotion to 256 bytes, zeros out
-   of bounds. */
+/* The arguments of cuTensorMapEncodeTiled that differ between matrices (operands of products, qkv and dy of
+   attention). The others are fixed: bfloat16, rank 2, element strides 1, no interleave, swizzle 128B, promotion to 256
+   bytes, zeros out of bounds. */
 typedef struct TensorMapShape {
     unsigned long long sizes[2]; /* elements of a row, and number of rows */
     unsigned long long pitch;    /* bytes from one row to the next */
@@ -524,7 +524,7 @@ KERNELS_BOTH Launch hopper_attention_launch(const Attention *p, unsigned multipr
 /* The shape of the tensor map of a matrix with `parts` times p->columns columns: 3 for qkv, 1 for dy. */
 KERNELS_BOTH TensorMapShape attention_map_shape(const Attention *p, unsigned parts, int backward)
 {
-    const unsigned columns = parts * p->columns, rows = (backward ? 1 : 2) * ATTENTION_TILE / 2;
+    const unsigned columns = parts * p->columns, rows = (backward ? 1u : 2u) * ATTENTION_TILE / 2;
     const TensorMapShape shape = {{columns, p->rows}, 2ull * columns, {64, rows}};
     return shape;
 }
