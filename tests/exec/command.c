@@ -375,11 +375,11 @@ TEST(test_interrupt_before_the_first_step)
 /* ctrl-Z and continue: a stopped run does not count as a standstill. */
 TEST(test_resumed)
 {
-    const pid_t child = start("exec %s --json --steps 1000000 --deadline 2 %s %s", dprun, small, program);
+    const pid_t child = start("exec %s --json --steps 1000000 --deadline 5 %s %s", dprun, small, program);
     await_step("\"step\":2,");
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         kill(child, SIGSTOP);
-        sleep(3);
+        sleep(6);
         kill(child, SIGCONT);
         usleep(200000);
     }
