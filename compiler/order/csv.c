@@ -25,9 +25,10 @@ typedef struct Reader {
     Span plain;     /* position of the last F that names no version; plain.end == 0: there is none */
     bool explained; /* the error in the current cell has been reported */
     bool listed;    /* the list of valid cells has been printed */
-    bool folded;    /* Primus' text: chunk 1 of rank r is stage 2 * rows - 1 - r, not rows + r */
-    uint32_t rows;
     bool good;
+    /* of Primus' text. folded: the stages form a V, so chunk 1 of rank r is stage 2 * rows - 1 - r, not rows + r */
+    bool folded;
+    uint32_t rows; /* number of ranks */
 } Reader;
 
 static uint32_t offset(const Reader *reader, const char *place) { return (uint32_t)(place - reader->source->text); }
@@ -165,8 +166,8 @@ static bool cell(Reader *reader, Order *order)
 
 /* --- Primus' text: "Rank 0: (F|0|0),(SF|0|0)", with the microbatch and the chunk of the rank in each cell --- */
 
-/* The kind of the cell that begins at the "(" `text`, and its end. ACTION_KINDS: it is no pass or message that dpc
-   knows. */
+/* Reads the cell whose "(" is at `text`. Returns its kind; ACTION_KINDS: dpc knows no such pass or message. `numbers`
+   gets its microbatch and its chunk, `end` where it ends. */
 static uint8_t primus_cell(const char *text, uint32_t numbers[2], const char **end)
 {
     static const char *const names[ACTION_KINDS] = {"F", "BW", "B", "W", "", "SF", "RF", "SB", "RB"};
@@ -231,7 +232,8 @@ static bool primus(Reader *reader, Order *order)
     action.stage = (uint16_t)stage;
     action.microbatch = numbers[0];
     action.span = span_of(reader, begin, reader->end);
-    if (action_is_message(&action) && primus_rank(reader, (uint32_t)action_other_stage(&action)) == rank)
+    const int other = action_is_message(&action) ? action_other_stage(&action) : -1;
+    if (other >= 0 && primus_rank(reader, (uint32_t)other) == rank)
         return true; /* it hands a value to the next chunk of the same rank */
     order_append(order, reader->arena, &action);
     reader->schedule->has_messages |= action_is_message(&action);

@@ -11,8 +11,8 @@
    In a pipe other than 0 they start with the pipe: p1:3F2. Cells that only PyTorch needs are skipped:
    <stage><UNSHARD|RESHARD|REDUCE_GRAD|WAIT_REDUCE_GRAD> and <stage><WAIT_SEND_F|WAIT_SEND_B><microbatch>.
 
-   Or in the text form of Primus (source_is_primus): the row of rank 0 begins with "Rank 0: ", and a cell names the
-   microbatch and the chunk of the rank, as (F|0|1). BW is a B, B an I; SF, RF, SB and RB are messages; O and R are
+   An order may also have the text form of Primus (source_is_primus): the row of rank 0 begins with "Rank 0: ", and a
+   cell names the microbatch and the chunk of the rank, as (F|0|1). BW is a B, B an I; SF, RF, SB and RB are messages; O and R are
    skipped. Chunk c of rank r is stage c * ranks + r or, with two chunks in a V, chunk 1 is stage 2 * ranks - 1 - r. */
 
 #include "compiler/schedule/schedule.h"
