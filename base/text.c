@@ -125,3 +125,5 @@ void json_put_text(const char *text, size_t length, FILE *stream)
     }
     putc('"', stream);
 }
+
+void json_put_string(const char *text, FILE *stream) { json_put_text(text, strlen(text), stream); }

@@ -35,3 +35,5 @@ void text_put_lines(const char *head, const char *lines, FILE *stream);
 /* Writes a JSON string with its quotes. A byte that is not UTF-8 becomes U+FFFD, and < is escaped, so that the string
    may be in the script of a page. */
 void json_put_text(const char *text, size_t length, FILE *stream);
+/* The same of a text that ends with a 0. */
+void json_put_string(const char *text, FILE *stream);

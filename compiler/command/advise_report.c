@@ -74,14 +74,12 @@ void advice_put_text(const Advice *advice, Arena *arena, FILE *stream)
 
 /* --- as JSON --- */
 
-static void put_text(const char *text, FILE *stream) { json_put_text(text, strlen(text), stream); }
-
 static void put_row(const Options *options, const CompareRow *row, Arena *arena, FILE *stream)
 {
     fputs("{\"schedule\": ", stream);
-    put_text(row->name, stream);
+    json_put_string(row->name, stream);
     fputs(", \"file\": ", stream);
-    put_text(row->path, stream);
+    json_put_string(row->path, stream);
     fputs(", \"parameters\": ", stream);
     compare_put_parameters(row, stream);
     fprintf(stream, ",\n   \"makespan\": %.17g, \"bound\": %.17g, \"gap\": %.17g, \"bubble_rate\": %.17g, \"memory\": ",
@@ -95,7 +93,7 @@ static void put_row(const Options *options, const CompareRow *row, Arena *arena,
             "\"copies\": %.17g, \"messages\": %" PRIu64 ",\n   \"command\": ",
             row->causes.imbalance, row->causes.order, row->causes.messages, (double)row->peak / row->stages,
             row->copies, row->messages);
-    put_text(command_text(options, row, arena), stream);
+    json_put_string(command_text(options, row, arena), stream);
     putc('}', stream);
 }
 
@@ -113,9 +111,9 @@ void advice_put_json(const Advice *advice, Arena *arena, FILE *stream)
     fputs("],\n \"left_out\": [", stream);
     for (size_t i = advice->row_count; i < advice->all_count; i++) {
         fputs(i > advice->row_count ? ",\n  {\"schedule\": " : "\n  {\"schedule\": ", stream);
-        put_text(advice->rows[i].name, stream);
+        json_put_string(advice->rows[i].name, stream);
         fputs(", \"reason\": ", stream);
-        put_text(advice->rows[i].reason, stream);
+        json_put_string(advice->rows[i].reason, stream);
         putc('}', stream);
     }
     putc(']', stream);

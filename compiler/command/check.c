@@ -4,7 +4,6 @@
 #include "base/text.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 static Status check_order(const Options *options, Compilation *c, FILE *sweeps, FILE *errors, CheckedOrder *checked,
                           Error *error)
@@ -87,13 +86,11 @@ void check_put_text(const Options *options, const CheckedOrder *orders, Arena *a
     }
 }
 
-static void put_text(const char *text, FILE *stream) { json_put_text(text, strlen(text), stream); }
-
 static void put_action(const CheckedOrder *checked, uint32_t rank, uint32_t position, FILE *stream)
 {
     char text[48];
     action_text(checked->schedule, &checked->schedule->orders[rank].actions[position], text, sizeof text);
-    put_text(text, stream);
+    json_put_string(text, stream);
 }
 
 /* The two messages or the cycle of a verdict that is not SAFE, and its words. */
@@ -103,7 +100,7 @@ static void put_detail(const CheckedOrder *checked, Channels channels, Arena *ar
     if (verdict->safety == SAFE)
         return;
     fprintf(stream, ", \"%s_why\": ", channel_names[channels]);
-    put_text(channel_verdict_text(checked->schedule, verdict, arena), stream);
+    json_put_string(channel_verdict_text(checked->schedule, verdict, arena), stream);
     if (verdict->safety == SWAPS) {
         fprintf(stream, ", \"%s_swap\": {\"message\": %u, \"sender\": %u, \"sent\": ", channel_names[channels],
                 verdict->number, verdict->sender);
@@ -129,13 +126,13 @@ void check_put_json(const Options *options, const CheckedOrder *orders, Arena *a
     for (int i = 0; i < options->input_count; i++) {
         const CheckedOrder *checked = &orders[i];
         fputs(i ? ",\n  {\"file\": " : "\n  {\"file\": ", stream);
-        put_text(checked->path, stream);
+        json_put_string(checked->path, stream);
         if (options->sweep.text)
             fprintf(stream, ", \"proven\": %" PRIu64 ", \"failed\": %" PRIu64, checked->swept.proven,
                     checked->swept.failed);
         if (checked->refused) {
             fputs(", \"refused\": ", stream);
-            put_text(checked->refused, stream);
+            json_put_string(checked->refused, stream);
         }
         for (Channels channels = 0; !checked->refused && channels < CHANNEL_MODELS; channels++) {
             fprintf(stream, ", \"%s\": \"%s\"", channel_names[channels],

@@ -4,20 +4,17 @@
 #include "program/times/costs_resolve.h"
 
 #include <inttypes.h>
-#include <string.h>
-
-static void put_text(const char *text, FILE *stream) { json_put_text(text, strlen(text), stream); }
 
 static void put_published(const PublishedBubble *published, FILE *stream)
 {
     fputs(",\n   \"published\": {\"formula\": ", stream);
-    put_text(published->formula, stream);
+    json_put_string(published->formula, stream);
     fputs(", \"source\": ", stream);
-    put_text(published->source, stream);
+    json_put_string(published->source, stream);
     fprintf(stream, ", \"bound\": %s, \"bubble\": %.17g, \"outside_domain\": ", published->is_bound ? "true" : "false",
             published->value);
     if (*published->breach)
-        put_text(published->breach, stream);
+        json_put_string(published->breach, stream);
     else
         fputs("null", stream);
     putc('}', stream);
@@ -28,7 +25,7 @@ void compare_put_parameters(const CompareRow *row, FILE *stream)
     putc('{', stream);
     for (uint32_t i = 0; i < row->parameter_count; i++) {
         fputs(i ? ", " : "", stream);
-        put_text(row->parameters[i].name, stream);
+        json_put_string(row->parameters[i].name, stream);
         fprintf(stream, ": %" PRId64, row->parameters[i].value);
     }
     putc('}', stream);
@@ -77,14 +74,14 @@ void compare_put_json(const CompareTable *table, FILE *stream)
     for (size_t i = 0; i < table->count; i++) {
         const CompareRow *row = &table->rows[i];
         fputs(i ? ",\n  {\"file\": " : "\n  {\"file\": ", stream);
-        put_text(row->path, stream);
+        json_put_string(row->path, stream);
         fputs(", \"schedule\": ", stream);
-        put_text(row->name, stream);
+        json_put_string(row->name, stream);
         fputs(", \"parameters\": ", stream);
         compare_put_parameters(row, stream);
         if (row->reason) {
             fputs(", \"refused\": ", stream);
-            put_text(row->reason, stream);
+            json_put_string(row->reason, stream);
             putc('}', stream);
             continue;
         }

@@ -23,7 +23,7 @@ static void put_source(const Source *source, FILE *stream)
 {
     const char *slash = strrchr(source->path, '/'), *file = slash ? slash + 1 : source->path;
     fputs(",\n\"source\":{\"file\":", stream);
-    json_put_text(file, strlen(file), stream);
+    json_put_string(file, stream);
     fputs(",\"lines\":[", stream);
     for (uint32_t i = 0; i < source->line_count; i++) {
         const uint32_t begin = source->line_starts[i];
@@ -58,7 +58,7 @@ static void put_placement(const Schedule *schedule, uint32_t variants, FILE *str
     for (uint32_t p = 0; p < schedule->pipe_count; p++) {
         if (p)
             putc(',', stream);
-        json_put_text(schedule->pipes[p].name, strlen(schedule->pipes[p].name), stream);
+        json_put_string(schedule->pipes[p].name, stream);
     }
     fputs("],\n\"chunks\":[", stream); /* for each rank a list of its chunks: [pipe, stage, shade of the colour] */
     for (uint32_t r = 0; r < schedule->ranks; r++) {
@@ -149,7 +149,7 @@ static void put_timeline(const char *name, const char *unit, const Picture *pict
     const Schedule *schedule = picture->schedule;
     uint32_t **numbers = number_passes(schedule, arena);
     fprintf(stream, "<script type=\"application/json\" id=\"%s\">{\"schedule\":", name);
-    json_put_text(schedule->name, strlen(schedule->name), stream);
+    json_put_string(schedule->name, stream);
     fprintf(stream,
             ",\"unit\":\"%s\",\"ranks\":%u,\"microbatches\":%u,\"makespan\":%.12g,\"bound\":%.12g,\"bubble\":%.12g",
             unit, schedule->ranks, schedule->microbatches, picture->times->makespan, picture->gap.bound,

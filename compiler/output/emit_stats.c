@@ -7,7 +7,6 @@
 #include "program/times/recipe_times.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 static void put_rank(const Picture *picture, const Memory *memory, uint32_t rank, FILE *stream)
 {
@@ -121,7 +120,7 @@ void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE
     const Bubble bubble = timeline_bubble(schedule, picture->times);
     const BubbleCauses causes = timeline_bubble_causes(schedule, picture->table, picture->times, arena);
     fputs("{\"schedule\": ", stream);
-    json_put_text(schedule->name, strlen(schedule->name), stream);
+    json_put_string(schedule->name, stream);
     fprintf(stream,
             ", \"ranks\": %u, \"microbatches\": %u, \"makespan\": %.17g, \"bound\": %.17g, \"gap\": %.17g, \"cost\": "
             "%.17g, "

@@ -3,7 +3,6 @@
 #include "base/text.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { NAME_BYTES = 160, PASS_BYTES = 40 };
 static const double nanosecond = 0.001; /* in microseconds */
@@ -379,9 +378,9 @@ bool trace_step(const Program *program, Mesh mesh, int member, uint64_t step, ui
 void trace_begin(const Program *program, const TraceFacts *facts, FILE *stream)
 {
     fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schedule\":", stream);
-    json_put_text(program->schedule, strlen(program->schedule), stream);
+    json_put_string(program->schedule, stream);
     fputs(",\"source\":", stream);
-    json_put_text(program->source, strlen(program->source), stream);
+    json_put_string(program->source, stream);
     fprintf(stream, ",\"ranks\":%u,", program->rank_count);
     if (facts->replicas > 1)
         fprintf(stream, "\"replicas\":%d,", facts->replicas);
