@@ -1,5 +1,4 @@
-#ifndef TESTS_GPU_RUN_MEASURE_H
-#define TESTS_GPU_RUN_MEASURE_H
+#pragma once
 
 /* Shared by the programs that time a GPU. */
 
@@ -24,6 +23,24 @@ static inline void wait_for_mark(Device *device, size_t number)
         OK(device->run->async->reached(device, number, &reached, &error));
 }
 
+enum { WARM = 3 };
+
+/* Seconds of a call of `run` on the device's compute queue: the mean over `times` calls, after WARM others. */
+static inline double seconds_of(Device *device, void (*run)(const void *), const void *work, int times)
+{
+    const DeviceAsync *queues = device->run->async;
+    int64_t time;
+    for (int i = 0; i < WARM; i++)
+        run(work);
+    OK(queues->mark(device, 0, &error));
+    for (int i = 0; i < times; i++)
+        run(work);
+    OK(queues->mark(device, 1, &error));
+    wait_for_mark(device, 1);
+    OK(queues->mark_time(device, 1, &time, &error));
+    return (double)time * 1e-9 / times;
+}
+
 /* An array filled with a few random numbers over and over. Not zeros, because a GPU may multiply zeros faster. */
 static inline void *random_elements(Device *device, NumberKind kind, size_t count, uint64_t key)
 {
@@ -41,5 +58,3 @@ static inline void *random_elements(Device *device, NumberKind kind, size_t coun
     free(values);
     return memory;
 }
-
-#endif

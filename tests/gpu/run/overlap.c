@@ -17,7 +17,7 @@
 /* The computing components of the F&B of schedules/dualpipe.dps. */
 static const Recipe published = {.entries = {DUALPIPE_COMPUTE}, .counts = {6}};
 
-enum { WARM = 3, TIMED = 20, STREAMS = 2, BLOCKS_MOST = 32 };
+enum { TIMED = 20, STREAMS = 2, BLOCKS_MOST = 32 };
 
 typedef enum Way { IN_TURN, TWO_STREAMS, ALONE, FUSED, WAYS } Way;
 static const char *const names[WAYS] = {"in_turn", "two_streams", "alone", "fused"};
@@ -160,29 +160,32 @@ static const char *const op_names[] = {
 #include "runtime/device/operations.def"
 };
 
+typedef struct Single {
+    Device *device;
+    const OpList *list;
+    size_t index; /* of the operation in the list */
+    void *bases[PASS_BASES];
+} Single;
+
+static void run_single(const void *single)
+{
+    const Single *one = single;
+    OK(op_run(one->device, one->list, one->index, one->index + 1, one->bases, &error));
+}
+
 static void measure_operations(unsigned hidden, unsigned sequence)
 {
     Work work = open_work(hidden, sequence);
-    Device *device = work.devices[0];
-    const DeviceAsync *queues = device->run->async;
+    Single one = {.device = work.devices[0]};
+    memcpy(one.bases, &work.pair.backward_buffers, sizeof one.bases);
     for (int pass = 0; pass < RECIPE_PASSES; pass++) {
-        const OpList *list = &work.stages[0]->lists[pass];
-        void *bases[PASS_BASES];
-        memcpy(bases, &work.pair.backward_buffers, sizeof bases);
-        for (size_t i = 0; i < list->count; i++) {
-            int64_t time;
-            for (int run = -WARM; run < TIMED; run++) {
-                if (run == 0)
-                    OK(queues->mark(device, 0, &error));
-                OK(op_run(device, list, i, i + 1, bases, &error));
-            }
-            OK(queues->mark(device, 1, &error));
-            wait_for_mark(device, 1);
-            OK(queues->mark_time(device, 1, &time, &error));
-            const Op *op = &list->ops[i];
-            printf("operation.%u.%c%02zu.%s.%zux%zu %.1f us\n", hidden, "FIW"[pass], i, op_names[op->kind],
-                   op -> kernel ? op -> kernel -> shape.columns : op->count, op->kernel ? op->kernel->shape.outputs : 0,
-                   (double)time * 1e-3 / TIMED);
+        const OpList *list = one.list = &work.stages[0]->lists[pass];
+        for (one.index = 0; one.index < list->count; one.index++) {
+            const double seconds = seconds_of(one.device, run_single, &one, TIMED);
+            const Op *op = &list->ops[one.index];
+            const KernelShape *shape = op->kernel ? &op->kernel->shape : NULL;
+            printf("operation.%u.%c%02zu.%s.%zux%zu %.1f us\n", hidden, "FIW"[pass], one.index, op_names[op->kind],
+                   shape ? shape->columns : op->count, shape ? shape->outputs : 0, seconds * 1e6);
         }
     }
     close_work(&work);

@@ -167,22 +167,10 @@ static void multiply_theirs(const void *product)
          t->d_layout, t->d, t->d_layout, t->best.algorithm, t->blas->workspace, workspace_bytes, t->blas->stream);
 }
 
-enum { WARM = 3, TIMED = 10 };
-
-/* How often `run` runs in a second: the mean over TIMED runs. */
+/* How often `run` runs in a second. */
 static double times_a_second(Device *device, void (*run)(const void *), const void *work)
 {
-    const DeviceAsync *queues = device->run->async;
-    int64_t time;
-    for (int i = 0; i < WARM; i++)
-        run(work);
-    OK(queues->mark(device, 0, &error));
-    for (int i = 0; i < TIMED; i++)
-        run(work);
-    OK(queues->mark(device, 1, &error));
-    wait_for_mark(device, 1);
-    OK(queues->mark_time(device, 1, &time, &error));
-    return TIMED / ((double)time * 1e-9);
+    return 1 / seconds_of(device, run, work, 10);
 }
 
 /* --- what is compared --- */
