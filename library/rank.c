@@ -11,7 +11,7 @@ const char *dps_rank_error(const dps_rank *rank) { return rank ? rank->error.tex
 
 /* --- opening --- */
 
-/* Gives the rank a copy of its instructions in which messages are posted early. */
+/* Replaces the rank's instructions by a copy that posts messages early. */
 static void post_early(dps_rank *rank, const Program *program)
 {
     const size_t bytes = rank->own.instruction_count * sizeof *rank->own.instructions;

@@ -1,5 +1,4 @@
-#ifndef COMMAND_CHECK_H
-#define COMMAND_CHECK_H
+#pragma once
 
 /* dpc check: under which channels an order with messages is safe. */
 
@@ -26,5 +25,3 @@ bool check_is_safe(const Options *options, const CheckedOrder *orders);
 
 void check_put_text(const Options *options, const CheckedOrder *orders, Arena *arena, FILE *stream);
 void check_put_json(const Options *options, const CheckedOrder *orders, Arena *arena, FILE *stream);
-
-#endif

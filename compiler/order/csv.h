@@ -12,8 +12,9 @@
    <stage><UNSHARD|RESHARD|REDUCE_GRAD|WAIT_REDUCE_GRAD> and <stage><WAIT_SEND_F|WAIT_SEND_B><microbatch>.
 
    An order may also have the text form of Primus (source_is_primus): the row of rank 0 begins with "Rank 0: ", and a
-   cell names the microbatch and the chunk of the rank, as (F|0|1). BW is a B, B an I; SF, RF, SB and RB are messages; O and R are
-   skipped. Chunk c of rank r is stage c * ranks + r or, with two chunks in a V, chunk 1 is stage 2 * ranks - 1 - r. */
+   cell names the microbatch and the chunk of the rank, as (F|0|1). BW is a B, B an I; SF, RF, SB and RB are messages;
+   O and R are skipped. Chunk c of rank r is stage c * ranks + r or, with two chunks in a V, chunk 1 is stage
+   2 * ranks - 1 - r. */
 
 #include "compiler/schedule/schedule.h"
 

@@ -1,5 +1,4 @@
-#ifndef PROVE_CHANNELS_H
-#define PROVE_CHANNELS_H
+#pragma once
 
 /* Whether an order with messages runs on the channels of a runtime. A rank posts the operations of its order one after
    the other, each to the end of a queue. It runs its passes in their order, each after the messages that the pass
@@ -50,5 +49,3 @@ const char *channel_verdict_text(const Schedule *schedule, const ChannelVerdict 
 
 /* Like channels_judge, without a search for deadlocks: SAFE or SWAPS. */
 ChannelVerdict channels_swap(const Schedule *schedule, const PassTable *table, Channels channels, Arena *arena);
-
-#endif

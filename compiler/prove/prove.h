@@ -29,8 +29,8 @@ bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena,
    message. Fills in the table's `ends`. */
 bool prove_messages(const Schedule *schedule, PassTable *table, Arena *arena, Diagnostics *diagnostics);
 
-/* Proves that both ends of each directed pair of ranks agree on the order of its messages: no swap under CHANNELS_EDGE
-   (channels.h). */
+/* Proves that the sender and the receiver of each directed pair of ranks agree on the order of its messages: that
+   nothing swaps under CHANNELS_EDGE (channels.h). */
 bool prove_channels(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics);
 
 /* Verifies the program that was made of the schedule. Above all: if every rank runs its instructions strictly one after

@@ -1,5 +1,4 @@
-#ifndef CUDA_CUDA_H
-#define CUDA_CUDA_H
+#pragma once
 
 /* Internals of the CUDA device: two streams of one GPU, and the kernels of kernels/kernels.h. "cuda" computes in
    bfloat16 with sums in float; "cuda-fp32" computes in float, for comparison with the CPU. All calls of CUDA go through
@@ -142,5 +141,3 @@ Status cuda_accumulate(Device *, size_t, const void *, void *, Error *);
 Status cuda_accumulate_on(Device *, DeviceQueue, size_t, const void *, void *, Error *);
 Status cuda_sum_of_squares(Device *, size_t, const void *, double *, Error *);
 Status cuda_adamw(Device *, const AdamW *, size_t, void *, void *, void *, void *, void *, Error *);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef CUDA_FUSED_H
-#define CUDA_FUSED_H
+#pragma once
 
 /* Plans a fused launch on the host: the order in which its blocks draw the tiles of a list of operations. */
 
@@ -45,5 +44,3 @@ void fused_plan(const FusedShapes *shapes, FusedPlan *plan);
 /* The parameters of a launch of the plan. They point to `operations` and `runs`; `runs` is plan->runs or a copy of it.
    The caller sets the counters. */
 Fused fused_table(const FusedPlan *plan, const Operation *operations, const TileRun *runs);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef CUDA_JIT_H
-#define CUDA_JIT_H
+#pragma once
 
 /* Compiles kernels from their sources with NVRTC, which is opened at run time, and caches the machine code on disk. */
 
@@ -59,5 +58,3 @@ void jit_folder(char *path, size_t size);
    bytes in all. */
 void jit_trim(const char *folder, size_t most_bytes);
 enum { JIT_FOLDER_BYTES = 64 << 20 };
-
-#endif

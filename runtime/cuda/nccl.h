@@ -1,5 +1,4 @@
-#ifndef CUDA_NCCL_H
-#define CUDA_NCCL_H
+#pragma once
 
 /* Communicators among members with one GPU each. The members are threads or processes. The NCCL library is loaded only
    if this transport is used. */
@@ -128,5 +127,3 @@ typedef struct NcclCommunicator {
 Status nccl_sum_prepare(NcclCommunicator *side, size_t elements, Error *error);
 Status nccl_sum_post(Communicator *communicator, void *buffer, size_t elements, size_t size, Error *error);
 Status nccl_sum_wait(Communicator *communicator, Error *error);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef CUDA_RUNTIME_H
-#define CUDA_RUNTIME_H
+#pragma once
 
 /* The CUDA functions that the device uses: one table, with names like those of the CUDA runtime, but without "cuda".
    The plug-in links the real ones. tests/cuda links a mock: its streams run as late, as early or as randomly as they
@@ -72,5 +71,3 @@ typedef struct CudaRuntime {
 } CudaRuntime;
 
 extern const CudaRuntime *const cuda_runtime;
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_CUDA_OPERATIONS_H
-#define TESTS_CUDA_OPERATIONS_H
+#pragma once
 
 /* Compares the operations of the models gpt and mlp on a device with the oracle's: on random data, with outputs that
    are NaN before the call unless the operation adds to them, with shapes that do not divide into tiles and shapes of
@@ -415,5 +414,3 @@ static int run_operations(OperationsRun run)
     device_close(devices[ORACLE]);
     return failed;
 }
-
-#endif

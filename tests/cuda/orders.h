@@ -1,5 +1,4 @@
-#ifndef TESTS_CUDA_ORDERS_H
-#define TESTS_CUDA_ORDERS_H
+#pragma once
 
 /* Random legal orders: stages are dealt to the ranks at random, equally many to each; the next pass is a random one
    whose inputs are ready, and backwards are full or split. */
@@ -69,5 +68,3 @@ static inline void write_order(const char *path, uint64_t seed, unsigned ranks)
         fprintf(stream, "%s\n", rows[r]);
     assert_int_equal(fclose(stream), 0);
 }
-
-#endif

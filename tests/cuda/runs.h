@@ -1,5 +1,4 @@
-#ifndef TESTS_CUDA_RUNS_H
-#define TESTS_CUDA_RUNS_H
+#pragma once
 
 /* Whole runs of dprun's code in this process, on the CUDA device with the mock runtime, for comparison with the CPU
    device. */
@@ -158,5 +157,3 @@ static inline void assert_close(const Outcome *got, const Outcome *expected, Bou
     }
     assert_near(got->held_out, expected->held_out, bounds.later, what, STEPS, "the held out loss");
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_GPU_EMULATION_H
-#define TESTS_GPU_EMULATION_H
+#pragma once
 
 /* Runs the kernels of runtime/cuda/kernels on the CPU: threads are fibers, memory is the host's. Tests compare the
    numbers. The emulation itself finds barriers that not all threads reach, collective instructions on which a warp's
@@ -26,6 +25,4 @@ unsigned long emulated_bank_conflicts(void);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_GPU_FUSED_CHECK_H
-#define TESTS_GPU_FUSED_CHECK_H
+#pragma once
 
 /* Proves that the table of a fused launch runs every tile once and ends. */
 
@@ -89,5 +88,3 @@ static inline Status fused_check(const Fused *table, unsigned count, Error *erro
     TRY(check_tiles(table, count, error));
     return check_progress(table, count, error);
 }
-
-#endif

@@ -30,7 +30,7 @@ enum { LABELS = 4096 };
 typedef struct Loads {
     unsigned all, waits, faults;
     char first[200];                         /* the first fault */
-    unsigned instructions, powers;           /* all; MUFU.EX2 */
+    unsigned instructions, powers;           /* number of all instructions, and of powers of 2 (MUFU.EX2) */
     unsigned in_flight, most_in_flight;      /* 16-byte loads since the last label or branch; the largest number */
     unsigned fences, sleeps, empties, loops; /* MEMBAR.ALL.GPU, NANOSLEEP, CCTL.IVALL, branches back so far */
     /* of the label .L_x_N: the counts above where it was, plus 1 */

@@ -1,5 +1,4 @@
-#ifndef TESTS_GPU_SIMT_H
-#define TESTS_GPU_SIMT_H
+#pragma once
 
 /* Replaces CUDA C++, and instructions.cuh and instructions_hopper.cuh of runtime/cuda/kernels, when kernels are
    compiled as plain C++. */
@@ -225,5 +224,3 @@ inline unsigned simt_bf16(float value) /* rounds to nearest, ties to even; NaN s
     return value != value ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 DEVICE unsigned pack_bf16(float low, float high) { return simt_bf16(low) | simt_bf16(high) << 16; }
-
-#endif

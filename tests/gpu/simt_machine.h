@@ -1,5 +1,4 @@
-#ifndef TESTS_GPU_SIMT_MACHINE_H
-#define TESTS_GPU_SIMT_MACHINE_H
+#pragma once
 
 /* The state of the emulation: blocks, their threads, and the operations that each thread has begun. */
 
@@ -137,5 +136,3 @@ inline float low(unsigned pair) { return __uint_as_float(pair << 16); }
 inline float high(unsigned pair) { return __uint_as_float(pair & 0xffff0000u); }
 
 } // namespace simt
-
-#endif

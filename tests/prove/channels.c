@@ -4,13 +4,7 @@
 #include "compiler/order/csv.h"
 #include "compiler/prove/channels.h"
 #include "compiler/prove/prove.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/test.h"
 
 enum { RANKS = 4, STAGES = 6, MICROBATCHES = 4, CELLS = 200, QUEUES = 1 + 4 * RANKS };
 
@@ -95,7 +89,7 @@ static void random_orders(Orders *orders, int ranks, int stages, int microbatche
         done[m] = true;
         left--;
     }
-    for (int s = 0; s < stages; s++) /* the messages that no pass has waited for */
+    for (int s = 0; s < stages; s++) /* messages that the passes above did not need to send */
         for (int m = 0; m < microbatches; m++)
             for (int back = 0; back < 2; back++) {
                 const Cell send = {back ? 'b' : 'f', s, m, false};
@@ -130,7 +124,7 @@ static void disturb(Orders *orders)
     }
 }
 
-/* Joins an F and the B after it, of different microbatches, to an F&B. */
+/* Makes an F&B of an F and the B after it, which are of different microbatches. Which ones is random. False: none. */
 static bool pair_up(Orders *orders)
 {
     Cell *cell = &orders->cells[below(orders->ranks)][0];
@@ -404,21 +398,8 @@ static void check_random(int rounds, int ranks, int stages, int microbatches, bo
                          channel_names[model]);
 }
 
-static void verdicts_are_those_of_a_simulation(void **state)
-{
-    (void)state;
-    check_random(2000, RANKS, STAGES, MICROBATCHES, false);
-}
+TEST(verdicts_are_those_of_a_simulation) { check_random(2000, RANKS, STAGES, MICROBATCHES, false); }
 
-static void verdicts_hold_for_all_interleavings(void **state)
-{
-    (void)state;
-    check_random(150, 3, 4, 2, true);
-}
+TEST(verdicts_hold_for_all_interleavings) { check_random(150, 3, 4, 2, true); }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(verdicts_are_those_of_a_simulation),
-                                       cmocka_unit_test(verdicts_hold_for_all_interleavings)};
-    return cmocka_run_group_tests_name("channels", tests, NULL, NULL);
-}
+int main(void) { return test_program("channels", NULL, NULL); }

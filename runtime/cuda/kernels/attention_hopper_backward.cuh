@@ -13,7 +13,7 @@
 #include "attention_hopper.cuh"
 
 enum {
-    BACKWARD_BLOCK = 64,                     /* rows of a block, and of a warpgroup */
+    BACKWARD_BLOCK = 64,                     /* rows of a block; a warpgroup owns as many rows of the tile */
     BACKWARD_Z2 = 2 * HOPPER_BOX_BYTES,      /* where z2 begins in a stage */
     BACKWARD_OWN = 2 * BACKWARD_Z2,          /* where a quarter of the tile's own rows begins in a stage */
     BACKWARD_STATISTICS = 2 * BACKWARD_BLOCK /* floats for a block: logsumexp of its queries, then delta */

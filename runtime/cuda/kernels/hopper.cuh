@@ -85,7 +85,7 @@ DEVICE void hopper_produce(const HopperProduct &p, HopperRing &ring, unsigned ti
         arrivals_wait(ring.empty + number, HopperRing::parity_of(ring.position) ^ 1);
         arrive_expecting(full, (HOPPER_TILE_M + COLUMNS) * HOPPER_TILE_K * 2);
         hopper_load<Layout::a_by_k>(stage, &p.a, place.row, k, full, 1);
-        constexpr unsigned parts = COLUMNS / HOPPER_PART; /* of b */
+        constexpr unsigned parts = COLUMNS / HOPPER_PART; /* parts of b in a stage */
         UNROLL for (unsigned part = 0; part < parts; part++) if (part % ring.blocks == tile % ring.blocks)
             hopper_load<Layout::b_by_k>(stage + (1 + part) * HOPPER_PART_BYTES, &p.b, place.column + part * HOPPER_PART,
                                         k, full, ring.blocks);

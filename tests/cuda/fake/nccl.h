@@ -1,5 +1,4 @@
-#ifndef TESTS_CUDA_FAKE_NCCL_H
-#define TESTS_CUDA_FAKE_NCCL_H
+#pragma once
 
 /* A fake libnccl.so.2 for ranks that are threads or processes of one machine, on the streams of the mock runtime. A
    group starts when it is the first operation left in its stream. A group ends when each of its transfers is complete;
@@ -33,5 +32,3 @@ typedef struct FakeNcclReport {
 /* The types of fake_nccl_begin and fake_nccl_report. Tests find these functions by dlsym. */
 typedef void FakeNcclBegin(const FakeNccl *setting);
 typedef FakeNcclReport FakeNcclReportFunction(void);
-
-#endif

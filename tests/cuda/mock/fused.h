@@ -1,5 +1,4 @@
-#ifndef TESTS_CUDA_MOCK_FUSED_H
-#define TESTS_CUDA_MOCK_FUSED_H
+#pragma once
 
 /* Fused launches on the mock runtime. The table of a launch is read and checked when the launch is enqueued, with the
    content that it will have when the launch runs. Its operations run one after the other, in a random order that the
@@ -26,5 +25,3 @@ void mock_fused_free(MockFused *fused);
 /* Copies to `copy` the content that `memory` will have after the copies and fills that are enqueued on the stream.
    Kernels that write this memory are not considered. */
 void mock_read(const CudaStream *stream, const void *memory, size_t bytes, void *copy);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_CUDA_MOCK_H
-#define TESTS_CUDA_MOCK_H
+#pragma once
 
 /* A mock CUDA runtime without a GPU, linked under the plug-in in place of the real one (`cuda_runtime`, `cuda_images`).
    Its streams are lists of operations, which run in an order that streams and events allow (MockOrder). Its kernels are
@@ -99,5 +98,3 @@ const MockKernel *mock_kernel(const char *full_name, size_t *element_size);
 bool mock_is_in(const char *unit, const MockKernel *kernel, const char *full_name);
 void mock_run(const MockKernel *kernel, size_t element_size, const void *parameters);
 void mock_kernels_end(void);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef TESTS_CUDA_MOCK_STREAMS_H
-#define TESTS_CUDA_MOCK_STREAMS_H
+#pragma once
 
 /* The streams of the mock runtime: lists of operations that are still to run. For each access of an operation to the
    GPU's memory, the mock checks that streams and events order it after earlier conflicting accesses. The callers of
@@ -88,5 +87,3 @@ void stream_enqueue(CudaStream *stream, Work operation);
 bool stream_run_to(CudaStream *stream, uint64_t number);
 /* Runs the operations of all streams, as far as they can run. */
 void streams_run(void);
-
-#endif

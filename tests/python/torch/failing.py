@@ -16,7 +16,7 @@ import fake
 
 # Seconds. SHORT is for the failures that are noticed only then:
 # - patience: a rank stays in a pass;
-# - deadline: a rank dies, and messages go as through NCCL (--fake).
+# - deadline: a rank dies while messages go through the fake of NCCL (--fake).
 # LONG is for all other failures. They must end the step long before it.
 SHORT, LONG = 6, 100
 FAKE = "--fake" in sys.argv
