@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 _LOOK = 0.1  # seconds between two looks at the store: have the other processes completed the step?
+_CLOSE = 5.0  # seconds that a process waits at most until its communicators are closed
 _LIMIT = 600  # PyTorch ends the process if an operation takes this many seconds longer than the deadline
 
 
@@ -161,12 +162,14 @@ def leave(groups, steps, seconds, process):
 
 def close(groups):
     """Closes groups at the same time. NCCL frees memory when it aborts the operations of one, and that waits for the
-    GPU; the GPU may wait for operations of another one."""
+    GPU; the GPU may wait for operations of another one. Waits at most _CLOSE seconds: after a process has died, an
+    abort of NCCL may block, and the error that names this process must be raised."""
     threads = [threading.Thread(target=group.close, daemon=True) for group in groups]
+    until = time.monotonic() + _CLOSE
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(max(0.0, until - time.monotonic()))
 
 
 # A communicator is made by its first operation, which blocks until all its processes arrive. The functions below post

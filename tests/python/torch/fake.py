@@ -288,3 +288,13 @@ def leaves_in_time():
     with unittest.mock.patch.object(_nccl, "time", Clock()) as clock:
         _nccl.leave([], [behind] * 3, 10, os.getpid())
     assert 10 <= clock.now < 11, clock.now
+
+
+def closes_in_time():
+    """A group that cannot be closed does not keep a process from closing the others and going on."""
+    stuck, groups = threading.Event(), [unittest.mock.Mock() for _ in range(3)]
+    groups[0].close = stuck.wait
+    with unittest.mock.patch.object(_nccl, "_CLOSE", 0.05):
+        _nccl.close(groups)
+    stuck.set()
+    assert all(group.close.call_count == 1 for group in groups[1:])

@@ -178,6 +178,9 @@ class Nccl(unittest.TestCase):
     def test_leaves_in_time(self):
         fake.leaves_in_time()
 
+    def test_closes_in_time(self):
+        fake.closes_in_time()
+
 
 class Replicas(Ranks):
     def test_two_replicas(self):
