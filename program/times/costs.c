@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "base/settings.h"
+#include "program/times/costs_parts.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -341,6 +342,13 @@ const Costs *costs_of_pair(const Costs *costs, uint32_t first_chunk, uint32_t se
     return found < costs->recipes->count ? &costs->with_recipes[found] : costs;
 }
 
+/* What the F&B of a stage saves, by its recipe; W that come after it are in neither time. */
+static double saved_by_recipe(const Costs *costs, uint32_t stage)
+{
+    return costs_pass(costs, stage, COST_F) + costs_pass(costs, stage, COST_B) - costs_given(costs, stage, COST_FB) -
+           costs_put_off(costs, costs->stage_count, stage, costs->put_off);
+}
+
 double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, StageCost backward_kind)
 {
     if (backward_kind == COST_F)
@@ -352,6 +360,9 @@ double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, Stage
                            costs_pass(costs, backward, COST_F) + costs_pass(costs, backward, COST_B)};
     const double share[] = {pair[0] < 0 || turn[0] <= 0 ? overlap : pair[0] / turn[0],
                             pair[1] < 0 || turn[1] <= 0 ? overlap : pair[1] / turn[1]};
+    if (costs->follows_recipe && forward != backward && backward_kind == COST_B)
+        return first + second - costs_put_off(costs, costs->stage_count, backward, costs->put_off) -
+               fmin(saved_by_recipe(costs, forward), saved_by_recipe(costs, backward));
     if (share[0] != share[1])
         return share[0] * first + share[1] * second;
     if (pair[0] < 0 || turn[0] <= 0)

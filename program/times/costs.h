@@ -105,6 +105,7 @@ struct Costs {
     double compute_share; /* the share of the multiprocessors on which computation was measured; 0: all */
     /* set by costs_resolve: the time of each F&B or F&F follows from its recipe and the times of `parts` */
     bool follows_recipe;
+    uint32_t put_off;           /* of this recipe: bits 1 << ModelPart: components whose W come after the F&B */
     uint32_t said;              /* bits 1 << StageCost: which costs of `all` were given, and are no default */
     const DerivedCost *derived; /* [derived_count], owned by the arena; set by costs_resolve */
     uint32_t derived_count;
@@ -135,9 +136,10 @@ double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);
 const Costs *costs_of_pair(const Costs *costs, uint32_t first_chunk, uint32_t second_chunk);
 /* The time of an F&B or F&F: the F of stage `forward` and a B, I (F&B) or F (F&F) of stage `backward`. The time of an
    F&B is the sum of the times of its halves, each multiplied by FB / (F + B) of its stage, or by `overlap` if that FB
-   is not given or F + B is 0. The time of an F&F is the mean of the FF of both stages; if one of them is not given, it
-   is the sum of both F multiplied by `overlap`. Call it with the result of costs_of_pair if chunks may have recipes of
-   their own. */
+   is not given or F + B is 0. If FB follows from a recipe, an F&B of two stages overlaps as many layers as the smaller
+   one has, and the other layers run alone: it saves what the F&B of that stage saves. The time of an F&F is the mean of
+   the FF of both stages; if one of them is not given, it is the sum of both F multiplied by `overlap`. Call it with the
+   result of costs_of_pair if chunks may have recipes of their own. */
 double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, StageCost backward_kind);
 /* The time of a message between two ranks; 0 if from == to. */
 double costs_message(const Costs *costs, uint32_t from, uint32_t to);

@@ -146,6 +146,7 @@ Costs costs_of_parts(const Costs *given, uint32_t stages, const Recipe *recipe, 
     Costs costs = *given;
     costs.layers = costs_layers(given, stages);
     costs.follows_recipe = true;
+    costs.put_off = recipe ? recipe_put_off(recipe) : 0;
     costs.stage_count = stages > given->stage_count ? stages : given->stage_count;
     costs.stages = arena_array(arena, costs.stage_count, sizeof *costs.stages);
     for (uint32_t s = 0; s < costs.stage_count; s++) {

@@ -266,18 +266,19 @@ static void looped_facts(const Run *run, Size size)
         assert_int_equal(run->peak[r], passes);
 }
 
-static void interleaved(const Run *run, Size size, int chunks, int group)
+/* `most`: the peak of the last rank with one chunk. */
+static void interleaved(const Run *run, Size size, int chunks, int group, int most)
 {
     const int passes = size.microbatches * chunks;
     assert_int_equal(run->cost - (1 + run->backward_time) * passes, (1 + run->backward_time) * (size.ranks - 1));
     for (int r = 0; r < size.ranks; r++)
-        assert_int_equal(run->peak[r], least(passes, 2 * (size.ranks - 1 - r) + (chunks - 1) * group + 1));
+        assert_int_equal(run->peak[r], least(passes, 2 * (size.ranks - 1 - r) + (chunks - 1) * group + most));
 }
 
 static void interleaved_facts(const Run *run, Size size)
 {
     if (size.microbatches % size.ranks == 0 && size.parameter > 1)
-        interleaved(run, size, size.parameter, size.ranks);
+        interleaved(run, size, size.parameter, size.ranks, 1);
 }
 
 /* The figures for groups of `size.parameter` microbatches, where every group has at least P microbatches. */
@@ -285,7 +286,21 @@ static void groups_facts(const Run *run, Size size)
 {
     const int last = size.microbatches % size.parameter;
     if (size.microbatches >= size.ranks && (last == 0 || last >= size.ranks))
-        interleaved(run, size, 3, least(size.parameter, size.microbatches));
+        interleaved(run, size, 3, least(size.parameter, size.microbatches), 1);
+}
+
+/* Megatron's order with F&Bs that save nothing: the bubble of interleaved 1F1B, and one activation more. */
+static void megatron_facts(const Run *run, Size size)
+{
+    if (size.microbatches % size.ranks == 0)
+        interleaved(run, size, size.parameter, size.ranks, 2);
+}
+
+static void megatron_groups_facts(const Run *run, Size size)
+{
+    const int last = size.microbatches % size.parameter;
+    if (size.microbatches >= size.ranks && (last == 0 || last >= size.ranks))
+        interleaved(run, size, 3, least(size.parameter, size.microbatches), 2);
 }
 
 static bool groups_fit(Size size) { return size.parameter >= least(size.ranks, size.microbatches); }
@@ -493,6 +508,8 @@ static const Case cases[] = {
     {"looped-bfs", NULL, looped_facts, "chunks", NULL, 0, false},
     {"interleaved-1f1b", NULL, interleaved_facts, "chunks", NULL, 0, false},
     {"interleaved-1f1b", groups_fit, groups_facts, "group", "chunks", 3, true},
+    {"megatron-moe", NULL, megatron_facts, "chunks", NULL, 0, false},
+    {"megatron-moe", groups_fit, megatron_groups_facts, "group", "chunks", 3, true},
     {"interleaved-zb", NULL, interleaved_zb_facts, "chunks", NULL, 0, false},
     {"zb-h1", NULL, h1_facts, NULL, NULL, 0, false},
     {"zb-h2", NULL, h2_facts, NULL, NULL, 0, false},

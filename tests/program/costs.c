@@ -292,6 +292,17 @@ TEST(test_parts_and_others)
     assert_true(costs_pair(&shared, 0, 0, COST_B) == 2 * 2 * 6 && costs_pair(&shared, 1, 1, COST_B) == 2 * 6 + 10);
     assert_true(shared.follows_recipe && !costs_resolve(&costs, 2, NULL, &arena).follows_recipe);
     const Costs pair = costs_from("model_layers=3,mlp.F=1,mlp.B=2,mlp.W=3,FB[1]=9");
+    /* two layers and one: one overlaps, and the other runs alone; W put off are not in the F&B, but those of all layers
+       of the backward come after it */
+    const Recipe after = {.entries = {{{RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_F}},
+                                      {{RECIPE_DISPATCH, RECIPE_B}},
+                                      {{RECIPE_MLP, RECIPE_W}}},
+                          .counts = {2, 1, 1}};
+    const Recipes later = {.common = (Recipe *)&after};
+    const Costs late = costs_from("model_layers=3,mlp.F=2,mlp.B=3,mlp.W=4,dispatch.B=1");
+    const Costs uneven = costs_resolve(&late, 2, &later, &arena);
+    assert_true(uneven.follows_recipe && costs_pair(&uneven, 1, 1, COST_B) == 5);
+    assert_true(costs_pair(&uneven, 0, 1, COST_B) == 5 + 2 && costs_pair(&uneven, 1, 0, COST_B) == 5 + 3 + 1);
     assert_false(costs_resolve(&pair, 2, &recipes, &arena).follows_recipe);
     /* components that the recipe does not order add their time to the F&B, as the head does */
     const Costs more = costs_from("model_layers=3,mlp.F=1,mlp.B=2,mlp.W=3,attention.F=4,attention.W=5,head.F=10");
