@@ -162,8 +162,9 @@ $(BUILD)/grammar/schedule.tab.o: $(BUILD)/grammar/schedule.lex.h
 $(BUILD)/grammar/schedule.lex.o: $(BUILD)/grammar/schedule.tab.h
 $(filter-out $(GRAMMAR),$(COMPILER)): | $(BUILD)/grammar/schedule.tab.h $(BUILD)/grammar/schedule.lex.h
 
-# emit_html.c includes the page (.incbin).
+# These include other files (.incbin).
 $(BUILD)/compiler/output/emit_html.o: $(wildcard compiler/output/page/*)
+$(BUILD)/compiler/output/emit_runtimes.o: $(wildcard compiler/output/runtimes/*)
 
 # With these flags gcc vectorizes the loops of the CPU device. Sums keep the order in which they are written.
 $(call objects,$(wildcard runtime/device/cpu*.c)): OPTIMIZE := -O3 -fno-math-errno

@@ -523,6 +523,11 @@ typedef enum dps_format {
     /* how often each rank runs each step of the source, and the longest wait of each step */
     DPS_EXPLAIN = 8,
     DPS_OVERLAP_TEXT = 9, /* the inside of an F&B or F&F, under the costs of components */
+    /* for other runtimes; all but DPS_MEGATRON are DPS_BAD_INPUT for a schedule that the runtime cannot run */
+    DPS_TORCHTITAN = 10, /* like DPS_CSV */
+    DPS_MEGATRON = 11,   /* flags, or that Megatron-Core has no such order */
+    DPS_JAXPP = 12,      /* a Python module */
+    DPS_SHARDY = 13,     /* a Python module */
 } dps_format;
 
 /* Writes what `dpc --emit` writes. A 0 byte ends the text; `length` does not count it and may be NULL. `width`: for

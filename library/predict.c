@@ -125,6 +125,7 @@ static Status render_body(dps *d, void *arguments)
         return error_set(&d->error, STATUS_BAD_USAGE, "there is no dps_format %d", (int)rendering->format);
     TRY(check_width(rendering, &d->error));
     Compilation view = rendering->prediction->compilation;
+    TRY(emit_fits(&view.schedule, (EmitKind)rendering->format, &d->error));
     view.arena = &d->working; /* not the prediction's arena: other threads may read the prediction */
     const Emission emission = {.compilation = &view,
                                .times = &rendering->prediction->times,

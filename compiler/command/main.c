@@ -134,6 +134,8 @@ static Status write_outputs(const Job *job, Error *error)
 {
     const Compilation *c = &job->compilation;
     const Options *options = &job->options;
+    for (int i = 0; i < options->emit_count; i++)
+        TRY(emit_fits(&c->schedule, options->emit[i].kind, error));
     if (options->dump[DUMP_TIMES])
         dump_times(&c->schedule, &job->times, stdout);
     if (options->dump[DUMP_PROGRAM])
@@ -147,6 +149,7 @@ static Status write_outputs(const Job *job, Error *error)
         emission.terminal = terminal_of(file.stream, (uint32_t)options->width);
         emit(&emission, options->emit[i].kind, file.stream);
         TRY(file_finish(&file, error));
+        emit_note(&c->schedule, options->emit[i].kind, text_printable(options->emit[i].file, c->arena), stderr);
     }
     if (!options->output && !options->emit_count && !options->dumps)
         describe(c, &job->times, &job->gap, stdout);

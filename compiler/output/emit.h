@@ -34,6 +34,20 @@ void emit(const Emission *emission, EmitKind kind, FILE *stream);
 /* Writes the orders in the text form of torch.distributed.pipelining (see csv.h), with or without messages. */
 void emit_csv(const Schedule *schedule, bool messages, FILE *stream);
 
+/* --- orders for other runtimes --- */
+
+/* STATUS_BAD_INPUT: the runtime that an output is for cannot run the schedule; the error says why. */
+Status emit_fits(const Schedule *schedule, EmitKind kind, Error *error);
+/* Prints how to run an output that cannot say so itself: the flags of torchtitan for the order in `file`. */
+void emit_note(const Schedule *schedule, EmitKind kind, const char *file, FILE *stream);
+/* Writes the flags with which Megatron-Core runs the order itself, or that it has no such order. */
+void emit_megatron(const Schedule *schedule, Arena *arena, FILE *stream);
+/* Write a Python module: runtimes/jaxpp.py or runtimes/shardy.py, after the order. */
+void emit_jaxpp(const Schedule *schedule, Arena *arena, FILE *stream);
+void emit_shardy(const Schedule *schedule, Arena *arena, FILE *stream);
+
+/* --- figures --- */
+
 /* Writes one JSON object. Times are in the unit of the costs. Its keys:
      schedule, ranks, microbatches, makespan
      bound, gap            lower bound of the makespan, and gap to it (schedule/bound.h)

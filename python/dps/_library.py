@@ -10,7 +10,8 @@ SLOT_CLASSES = ("message", "context", "stash", "gradient", "weights")
 OPCODES = ("FORWARD", "FORWARD_ONLY", "BACKWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT", "OVERLAP", "SEND_FORWARD",
            "RECEIVE_FORWARD", "SEND_BACKWARD", "RECEIVE_BACKWARD", "WAIT", "REDUCE", "WAIT_REDUCE", "NORM", "UPDATE",
            "ASYNC_UPDATE", "END", "OVERLAP_FORWARD")
-FORMATS = ("csv", "comms", "asm", "stats", "svg", "html", "text", "trace", "explain", "overlap")
+FORMATS = ("csv", "comms", "asm", "stats", "svg", "html", "text", "trace", "explain", "overlap",
+           "torchtitan", "megatron", "jaxpp", "shardy")
 
 
 class Sized(Structure):

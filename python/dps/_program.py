@@ -333,7 +333,8 @@ class Program:
         return Prediction(**figures, ranks=ranks)
 
     def render(self, kind, costs=None, width=0) -> str:
-        """What `dpc --emit=KIND` writes; kind: csv, comms, asm, stats, svg, html, text, trace, explain or overlap.
+        """What `dpc --emit=KIND` writes; kind: csv, comms, asm, stats, svg, html, text, trace, explain, overlap,
+        torchtitan, megatron, jaxpp or shardy.
         width: of svg in pixels, of text in columns; 0: the default."""
         if kind not in c.FORMATS:
             raise UsageError(f"kind: there is no {kind!r}; there are {', '.join(c.FORMATS)}")

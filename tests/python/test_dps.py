@@ -3,6 +3,8 @@
 import ast
 import contextlib
 import ctypes
+import dataclasses
+import enum
 import io
 import json
 import os
@@ -13,7 +15,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+import types
+import typing
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 import zipfile
 
@@ -66,6 +71,84 @@ class Header(unittest.TestCase):
         self.assertEqual([name for _, name in kinds], list(_library.FORMATS))
         for number, (kind, _) in enumerate(kinds):
             self.assertTrue(re.search(rf"\bDPS_{kind} = {number},", HEADER), kind)
+
+
+def module(name, **members):
+    made = types.ModuleType(name)
+    vars(made).update(members)
+    return made
+
+
+class Runtimes(unittest.TestCase):
+    """Python modules for other runtimes, with doubles of their classes."""
+
+    def run_module(self, kind, doubles, name="zb-v"):
+        program = dps.compile(dps.schedule(name), ranks=2, microbatches=4)
+        members = {}
+        with unittest.mock.patch.dict(sys.modules, {double.__name__: double for double in doubles}):
+            exec(program.render(kind), members)
+        return program, members["schedule"]
+
+    def jaxpp(self, name):
+        class Task(typing.NamedTuple):
+            stage_id: int
+            mubatch_idx: int
+            fwd_or_bwd: str
+
+        Task.make = Task
+        base = dataclasses.make_dataclass("BaseSchedule", [("num_stages", int)], frozen=True,
+                                          namespace={"__post_init__": lambda self: None})
+        kinds = types.SimpleNamespace(FWD="F", BWD="B", BWD_I="I", BWD_W="W")
+        fused = type("FusedTask", (tuple,), {})
+        return self.run_module("jaxpp", (
+            module("jaxpp"), module("jaxpp.schedules", BaseSchedule=base, FusedTask=fused, Task=Task),
+            module("jaxpp.types", MpmdIdx=int, TaskType=kinds)), name)
+
+    def test_jaxpp(self):
+        for name, split in (("1f1b", False), ("zb-v", True), ("dualpipev", True)):
+            program, schedule = self.jaxpp(name)
+            self.assertEqual(schedule.is_partial_bwd, split)
+            self.assertRaisesRegex(ValueError, "of 4 microbatches, not of 8", schedule.tasks, 8)
+            kinds = "FIW" if split else "FB"
+            for rank, row in enumerate(schedule.tasks(4)):
+                flat = [part for task in row for part in (task if type(task).__name__ == "FusedTask" else (task,))]
+                stages = [chunk.stage for chunk in program.rank(rank).chunks]
+                self.assertEqual(sorted(flat), sorted((s, m, k) for s in stages for m in range(4) for k in kinds))
+                self.assertEqual({schedule.get_mpmd_idx(part.stage_id) for part in flat}, {rank})
+                self.assertTrue(all({"I", "W"} <= {part.fwd_or_bwd for part in task} for task in row
+                                    if type(task).__name__ == "FusedTask"))
+
+    def test_shardy(self):
+        class Kind(enum.Enum):
+            KEEP_TRANSFERRED, DROP_TRANSFERRED = range(2)
+
+        def make(name, fields):
+            fields = [(field, object, None) for field in fields.split()]
+            return dataclasses.make_dataclass(name, fields, frozen=True)
+
+        origin = make("FragmentOrigin", "computation_name transpose_count")
+        info = make("FragmentInfo", "origins stage_id call_counter split_type mesh_name")
+        doubles = [module("shardy.integrations.python.jax.mpmd"[:end]) for end in (6, 19, 26, 30, 35)]
+        doubles.append(module("shardy.integrations.python.jax.mpmd.types", FragmentInfo=info, SplitFragmentType=Kind,
+                              FragmentMergeRule=make("FragmentMergeRule", "sources target"),
+                              FragmentScheduleRule=make("FragmentScheduleRule", "ordered_fragments"),
+                              PipelineSchedule=make("PipelineSchedule",
+                                                    "schedule_merge_rule_builders required_mpmd_options")))
+        for name in ("1f1b", "zb-v", "dualpipev"):
+            program, schedule = self.run_module("shardy", doubles, name)
+            split = "mpmd_split_bwd_fragments" in schedule.required_mpmd_options
+            backward = (Kind.KEEP_TRANSFERRED, Kind.DROP_TRANSFERRED) if split else (None,)
+            kinds = [(0, None), *((1, kind) for kind in backward)]
+            for rank in range(2):
+                all = {info((origin(f"s{chunk.stage}", count),), chunk.stage, m, kind, f"m{rank}")
+                       for chunk in program.rank(rank).chunks for m in range(4) for count, kind in kinds}
+                context = types.SimpleNamespace(num_meshes=2)
+                (rule,), merges = schedule.schedule_merge_rule_builders[0](list(all), context)
+                self.assertEqual((set(rule.ordered_fragments), len(rule.ordered_fragments)), (all, len(all)))
+                first = rule.ordered_fragments[0]
+                self.assertEqual((first.stage_id, first.call_counter), (rank, 0))
+                pairs = sum(i.opcode == "OVERLAP" for i in program.instructions(rank))
+                self.assertEqual(len(merges), pairs)
 
 
 class Words(unittest.TestCase):

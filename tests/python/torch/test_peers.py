@@ -115,6 +115,16 @@ class Torch(Ranks):
         self.assertGreaterEqual(first.count(": equal"), 4, first)
 
 
+    @unittest.skipUnless(importlib.util.find_spec("torch.distributed.pipelining.schedules"),
+                         "this PyTorch has no torch.distributed.pipelining")
+    def test_exported(self):
+        """Torch's runtime trains rightly with orders of dpc: plain, looped and in a V."""
+        names = ("1f1b", "zb-h1", "gpipe", "interleaved-1f1b", "interleaved-zb", "looped-bfs", "zb-v", "v-half",
+                 "v-min", "dualpipev", "ebb-v")
+        first, _ = self.run_ranks("exported.py", 2, *(f"{name}:4" for name in names))
+        self.assertEqual(first.count(": equal"), len(names), first)
+
+
 class Checked(unittest.TestCase):
     @unittest.skipUnless(importlib.util.find_spec("torch.distributed.pipelining"),
                          "this PyTorch has no torch.distributed.pipelining")
