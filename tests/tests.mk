@@ -1,9 +1,5 @@
 # --- tests: tests/FOLDER/NAME.c is a cmocka program, run from the top folder with BUILD in its environment; GPUs are hidden ---
-TEST_FOLDERS := gpu exec cuda transport golden executor search parse picture program model prove timeline library device measured balance base # the longest first
-# Left out under TSan: search and timeline have one thread and would take minutes; gpu switches stacks, which TSan cannot follow.
-ifneq ($(filter thread,$(SANITIZE)),)
-TEST_FOLDERS := $(filter-out gpu search timeline,$(TEST_FOLDERS))
-endif
+TEST_FOLDERS := base balance program parse prove timeline measured search picture golden device model transport executor exec cuda gpu library
 TEST_LIBRARIES_base      := base
 TEST_LIBRARIES_balance   := balance base
 TEST_LIBRARIES_program   := program base
@@ -28,20 +24,39 @@ TEST_LINK_gpu            := $(CUDART_LIBS) -lstdc++
 # Each program runs under a limit of time, TEST_LIMIT seconds (limit.h); those that start many others, under a longer one.
 $(BUILD)/tests/limit/limit: %: %.o
 	$(CC) $(LINKING) -o $@ $<
-$(TEST_FOLDERS:%=check-%) check-gpu-code check-python check-python-torch check-torch check-fuzz: $(BUILD)/tests/limit/limit
+check-gpu-code check-python check-python-torch check-torch check-fuzz: $(BUILD)/tests/limit/limit
 LIMITED  = $(BUILD)/tests/limit/limit 1
 LIMITED4 = $(BUILD)/tests/limit/limit 4
 comma    := ,
-TESTS := $(foreach folder,$(TEST_FOLDERS),$(call tests_of,$(folder)))
+# TSan runs what has threads. It cannot follow gpu, which switches stacks; oneDNN and the trainer run under it in exec.
+THREADED := exec/% cuda/% transport/% executor/% library/% model/expert_group model/passes device/threads golden/golden
+ONLY_TSAN := $(filter thread,$(SANITIZE))
+under_test = $(if $(ONLY_TSAN),$(filter $(THREADED:%=$(BUILD)/tests/%),$(1)),$(1))
+TESTS := $(call under_test,$(foreach folder,$(TEST_FOLDERS),$(call tests_of,$(folder))))
 
 define test_folder
 $(call tests_of,$(1)): $(BUILD)/tests/$(1)/%: $(BUILD)/tests/$(1)/%.o $(call libraries,$(TEST_LIBRARIES_$(1)))
 	$$(CC) $$(LINKING) -rdynamic -o $$@ $$^ $(DPRUN_LIBS) $(TEST_LINK_$(1)) $$(LINK_$$(notdir $$@)) -lcmocka
 .PHONY: check-$(1)
-check-$(1): $(call tests_of,$(1)) $(if $(filter golden picture exec executor transport cuda,$(1)),all)
-	@for test in $(call tests_of,$(1)); do BUILD=$(BUILD) CUDA_VISIBLE_DEVICES= $(if $(filter golden,$(1)),$(LIMITED4),$(LIMITED)) $$$$test || exit 1; done
+check-$(1): $(patsubst $(BUILD)/tests/%,run-%,$(call under_test,$(call tests_of,$(1))))
 endef
 $(foreach folder,$(TEST_FOLDERS),$(eval $(call test_folder,$(folder))))
+
+# Each program is a target of its own, and so are the golden tests of each folder: as many run at a time as make has jobs.
+PROGRAMS := $(filter-out run-golden/golden,$(TESTS:$(BUILD)/tests/%=run-%))
+GOLDEN   := $(patsubst tests/%/,run-golden/%,$(sort $(dir $(wildcard tests/*/*.test))))
+ifneq ($(ONLY_TSAN),)
+GOLDEN := run-golden/advise run-golden/sweep run-golden/command
+endif
+# These start first.
+LONGEST := $(addprefix run-,exec/expert_parallel gpu/operations exec/command golden/command exec/schedules gpu/fused exec/transports golden/timeline)
+.PHONY: run-golden/golden $(PROGRAMS) $(GOLDEN)
+run-golden/golden: $(GOLDEN)
+$(GOLDEN): run-golden/%: $(BUILD)/tests/golden/golden $(BUILD)/tests/limit/limit all
+	@BUILD=$(BUILD) CUDA_VISIBLE_DEVICES= $(LIMITED4) $< 'tests/$*/*.test'
+$(filter $(foreach folder,picture exec executor transport cuda,run-$(folder)/%),$(PROGRAMS)): all
+$(PROGRAMS): run-%: $(BUILD)/tests/% $(BUILD)/tests/limit/limit
+	@BUILD=$(BUILD) CUDA_VISIBLE_DEVICES= $(LIMITED) $<
 
 # This test counts the allocations that the project's own objects make.
 LINK_allocations := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc open_memstream fmemopen)
@@ -85,7 +100,7 @@ $(BUILD)/fuzz-%: $(BUILD)/tests/fuzz/%.o $(call libraries,$(COMPILER_LIBRARIES))
 	$(CC) $(LINKING) -fsanitize=fuzzer -o $@ $^ $(DPC_LIBS)
 
 .PHONY: check
-check: $(TEST_FOLDERS:%=check-%) check-fuzz check-python
+check: $(filter $(PROGRAMS) $(GOLDEN),$(LONGEST)) $(TEST_FOLDERS:%=check-%) $(if $(ONLY_TSAN),,check-fuzz check-python)
 	@echo "all tests of $(BUILD) passed"
 
 .PHONY: rebase
@@ -128,7 +143,7 @@ check-manuals:
 	    ! for page in $(MANUALS); do mandoc -Tlint $$page 2>&1; done | grep -v 'referenced manual not found\|outdated mandoc.db'; \
 	else echo "no mandoc here: the manual pages are not checked"; fi
 
-# The tests of two folders run at a time; with -Otarget the output of a folder is printed when its tests have ended.
+# Two test programs run at a time; with -Otarget the output of each is printed when it has ended.
 TESTING    := $(MAKE) --no-print-directory -s -j2
 UNDER_ASAN := BUILD=$(BUILD)/asan SANITIZE=address,undefined
 UNDER_TSAN := BUILD=$(BUILD)/tsan SANITIZE=thread CC=clang
@@ -160,7 +175,7 @@ test-torch:
 	TORCH_TESTS=all $(TESTING) check-python-torch
 
 .PHONY: tests
-tests: $(TESTS) $(BUILD)/tests/limit/limit $(FUZZ_CHECKED) $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%.o)
+tests: $(TESTS) $(BUILD)/tests/limit/limit $(if $(ONLY_TSAN),,$(FUZZ_CHECKED) $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%.o))
 
 # For changes that must not change results: checks that every number of a training is the same as at the commit BEFORE.
 .PHONY: equal
