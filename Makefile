@@ -162,9 +162,12 @@ $(BUILD)/grammar/schedule.tab.o: $(BUILD)/grammar/schedule.lex.h
 $(BUILD)/grammar/schedule.lex.o: $(BUILD)/grammar/schedule.tab.h
 $(filter-out $(GRAMMAR),$(COMPILER)): | $(BUILD)/grammar/schedule.tab.h $(BUILD)/grammar/schedule.lex.h
 
-# These include other files (.incbin).
-$(BUILD)/compiler/output/emit_html.o: $(wildcard compiler/output/page/*)
-$(BUILD)/compiler/output/emit_runtimes.o: $(wildcard compiler/output/runtimes/*)
+# These include other files, as strings of C.
+$(BUILD)/compiler/output/emit_html.o: $(patsubst %,$(BUILD)/%.text,$(wildcard compiler/output/page/*))
+$(BUILD)/compiler/output/emit_runtimes.o: $(patsubst %,$(BUILD)/%.text,$(wildcard compiler/output/runtimes/*))
+$(BUILD)/%.text: %
+	@mkdir -p $(@D)
+	@sed 's/[\\"?]/\\&/g; s/.*/"&\\n"/' $< >$@
 
 # With these flags gcc vectorizes the loops of the CPU device. Sums keep the order in which they are written.
 $(call objects,$(wildcard runtime/device/cpu*.c)): OPTIMIZE := -O3 -fno-math-errno

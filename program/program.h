@@ -102,7 +102,7 @@ typedef struct Instruction {
        (OVERLAP_FORWARD) the second F, a FORWARD_ONLY. The first F is the instruction itself. NULL: neither */
     struct Instruction *second;
 } Instruction;
-_Static_assert(sizeof(Instruction) == 40, "the interpreter walks these: keep them small");
+_Static_assert(sizeof(Instruction) <= 40, "the interpreter walks these: keep them small");
 
 /* A flow of microbatches through all stages. Every pipe has its own copies of the Program.stages stages. Microbatch m
    of the pipe is microbatch `first` + m of the step, which determines its data; `first` is the number of microbatches

@@ -6,18 +6,17 @@
 
 #include <string.h>
 
-/* The files of the page: the part before the data, and the script after them. Each ends in a 0 byte. */
-extern const char page_begin[], page_end[];
-/* clang-format off */
-#define FILE_OF_PAGE(name) ".incbin \"compiler/output/page/" name "\"\n"
-__asm__(".section .rodata\n"
-        "page_begin:\n" FILE_OF_PAGE("page.html") ".byte 0\n"
-        "page_end: .ascii \"<script>\\n\\\"use strict\\\";\\n\"\n"
-        FILE_OF_PAGE("data.js") FILE_OF_PAGE("drawing.js") FILE_OF_PAGE("panel.js")
-        FILE_OF_PAGE("picture.js") FILE_OF_PAGE("controls.js")
-        /* clang-format on */
-        ".asciz \"</script>\\n</body>\\n</html>\\n\"\n"
-        ".previous\n");
+/* The files of the page: the part before the data, and the script after them. */
+static const char page_begin[] =
+#include "compiler/output/page/page.html.text"
+    ;
+static const char page_end[] = "<script>\n\"use strict\";\n"
+#include "compiler/output/page/data.js.text"
+#include "compiler/output/page/drawing.js.text"
+#include "compiler/output/page/panel.js.text"
+#include "compiler/output/page/picture.js.text"
+#include "compiler/output/page/controls.js.text"
+                               "</script>\n</body>\n</html>\n";
 
 static void put_source(const Source *source, FILE *stream)
 {

@@ -176,13 +176,12 @@ void emit_megatron(const Schedule *schedule, Arena *arena, FILE *stream)
 
 /* --- Python modules --- */
 
-extern const char jaxpp_module[], shardy_module[];
-/* clang-format off */
-__asm__(".section .rodata\n"
-        "jaxpp_module: .incbin \"compiler/output/runtimes/jaxpp.py\"\n.byte 0\n"
-        "shardy_module: .incbin \"compiler/output/runtimes/shardy.py\"\n.byte 0\n"
-        ".previous\n");
-/* clang-format on */
+static const char jaxpp_module[] =
+#include "compiler/output/runtimes/jaxpp.py.text"
+    ;
+static const char shardy_module[] =
+#include "compiler/output/runtimes/shardy.py.text"
+    ;
 
 static void put_module(const Schedule *schedule, const char *module, Arena *arena, FILE *stream)
 {
