@@ -1,6 +1,7 @@
 #include "compiler/command/check.h"
 
 #include "compiler/compile.h"
+#include "base/counted.h"
 #include "base/text.h"
 
 #include <inttypes.h>
@@ -83,6 +84,9 @@ void check_put_text(const Options *options, const CheckedOrder *orders, Arena *a
             fprintf(stream, "needs %s (%s)\n", channel_words[weakest], channel_names[weakest]);
         if (asked == CHANNEL_MODELS && weakest > 0 && weakest < CHANNEL_MODELS)
             put_verdict(checked, weakest - 1, "  ", arena, stream);
+        if (checked->schedule->resident)
+            fprintf(stream, "  the weights of at most %s of a rank are gathered at once (UNSHARD)\n",
+                    counted(checked->schedule->resident, "stage").text);
     }
 }
 
@@ -144,6 +148,8 @@ void check_put_json(const Options *options, const CheckedOrder *orders, Arena *a
         else if (!checked->refused)
             fprintf(stream, ", \"weakest\": \"%s\", \"needs\": \"%s\"", channel_names[checked->weakest],
                     channel_words[checked->weakest]);
+        if (!checked->refused && checked->schedule->resident)
+            fprintf(stream, ", \"resident_stages\": %u", checked->schedule->resident);
         putc('}', stream);
     }
     fputs("]}\n", stream);

@@ -1,5 +1,6 @@
 #include "compiler/order/csv.h"
 
+#include "compiler/order/torch_cells.h"
 #include "compiler/source/csv_cell.h"
 #include "base/counted.h"
 #include "program/program.h"
@@ -22,9 +23,10 @@ typedef struct Reader {
     const char *next, *end; /* next: what has not been read of the current cell; end: its end */
     NamedVersion *versions; /* [version_count]: one for each F whose cell names a version */
     uint32_t version_count;
-    Span plain;     /* position of the last F that names no version; plain.end == 0: there is none */
-    bool explained; /* the error in the current cell has been reported */
-    bool listed;    /* the list of valid cells has been printed */
+    TorchCells *torch; /* [rank] */
+    Span plain;        /* position of the last F that names no version; plain.end == 0: there is none */
+    bool explained;    /* the error in the current cell has been reported */
+    bool listed;       /* the list of valid cells has been printed */
     bool good;
     /* of Primus' text. folded: the stages form a V, so chunk 1 of rank r is stage 2 * rows - 1 - r, not rows + r */
     bool folded;
@@ -253,25 +255,18 @@ static bool primus_row(Reader *reader)
 
 /* --- */
 
-/* Whether a cell is one that PyTorch needs and dpc does not: 2UNSHARD and the like are about weights that PyTorch
-   shards and gradients that it reduces, 3WAIT_SEND_F0 about the buffer of a message that was sent. */
-static bool passed_over(const char *begin, const char *end)
+/* Reads a cell that only PyTorch needs. False: it is none. */
+static bool torch_cell(Reader *reader, const Order *order)
 {
-    static const struct {
-        const char *name;
-        bool microbatch;
-    } cells[] = {{"UNSHARD", false},          {"RESHARD", false},    {"REDUCE_GRAD", false},
-                 {"WAIT_REDUCE_GRAD", false}, {"WAIT_SEND_F", true}, {"WAIT_SEND_B", true}};
-    const char *name = begin, *last = end;
-    while (name < last && isdigit((unsigned char)*name))
-        name++;
-    while (last > name && isdigit((unsigned char)last[-1]))
-        last--;
-    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
-        if (name > begin && (size_t)(last - name) == strlen(cells[i].name) &&
-            !memcmp(name, cells[i].name, (size_t)(last - name)))
-            return cells[i].microbatch == (last < end);
-    return false;
+    TorchCells *row = &reader->torch[reader->schedule->ranks];
+    TorchCell cell;
+    if (!torch_cell_read(reader->next, reader->end, &cell))
+        return false;
+    cell.position = order->count;
+    cell.span = span_of(reader, reader->next, reader->end);
+    row->cells = arena_extend(reader->arena, row->cells, row->count, sizeof *row->cells);
+    row->cells[row->count++] = cell;
+    return true;
 }
 
 /* Reads the row that begins at the offset `at` and returns the offset of the next one. */
@@ -288,8 +283,7 @@ static uint32_t row(Reader *reader, uint32_t at, uint32_t end, Order *order)
             diag_error(reader->diagnostics, read.span, "rank %u: %s", reader->schedule->ranks, read.fault);
         else if (of_primus && (!first || primus_row(reader)) && (reader->next == reader->end || primus(reader, order)))
             continue;
-        else if (!of_primus &&
-                 (reader->next == reader->end || passed_over(reader->next, reader->end) || cell(reader, order)))
+        else if (!of_primus && (reader->next == reader->end || torch_cell(reader, order) || cell(reader, order)))
             continue;
         else if (!reader->explained)
             bad_cell(reader, read.span);
@@ -318,6 +312,7 @@ static void read_rows(Reader *reader)
     if (source_is_primus(reader->source))
         primus_place(reader);
     schedule->orders = arena_array(reader->arena, rows, sizeof *schedule->orders);
+    reader->torch = arena_array(reader->arena, rows, sizeof *reader->torch);
     for (uint32_t next, at = 0; schedule->ranks < rows; schedule->ranks++, at = next) {
         Order *order = &schedule->orders[schedule->ranks];
         next = row(reader, at, end, order);
@@ -640,5 +635,5 @@ bool csv_read(const Source *source, Arena *arena, Diagnostics *diagnostics, Sche
         place_stages(&reader);
     if (reader.good)
         complete_actions(&reader);
-    return reader.good;
+    return reader.good && torch_cells_check(reader.torch, arena, diagnostics, schedule);
 }

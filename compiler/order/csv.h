@@ -8,8 +8,8 @@
      <stage><SEND_F|RECV_F|SEND_B|RECV_B><microbatch>         one end of a message
      <stage>U<version>                                        an update
 
-   In a pipe other than 0 they start with the pipe: p1:3F2. Cells that only PyTorch needs are skipped:
-   <stage><UNSHARD|RESHARD|REDUCE_GRAD|WAIT_REDUCE_GRAD> and <stage><WAIT_SEND_F|WAIT_SEND_B><microbatch>.
+   In a pipe other than 0 they start with the pipe: p1:3F2. Cells that only PyTorch needs (torch_cells.h) are checked,
+   but are no actions of the schedule.
 
    An order may also have the text form of Primus (source_is_primus): the row of rank 0 begins with "Rank 0: ", and a
    cell names the microbatch and the chunk of the rank, as (F|0|1). BW is a B, B an I; SF, RF, SB and RB are messages;

@@ -130,6 +130,22 @@ static bool is_met(const Walk *walk, const Need *need)
     return need->what == DONE ? head > need->position : head >= need->position;
 }
 
+/* The SENDs that WAIT_SENDs before an action wait for: their number, and the i-th. */
+static uint32_t wait_count(const Walk *walk, uint32_t rank, uint32_t position)
+{
+    const SendWaits *waits = walk->schedule->send_waits;
+    return waits ? waits[rank].to[position] - waits[rank].from[position] : 0;
+}
+
+static bool wait_of(const Walk *walk, uint32_t rank, uint32_t position, uint32_t i, Need *need)
+{
+    if (i >= wait_count(walk, rank, position))
+        return false;
+    const SendWaits *waits = &walk->schedule->send_waits[rank];
+    *need = (Need){DONE, rank, waits->sends[waits->from[position] + i]};
+    return true;
+}
+
 /* The i-th thing that an action needs. False: there is no i-th. */
 static bool need_of(const Walk *walk, uint32_t rank, uint32_t position, uint32_t i, Need *need)
 {
@@ -142,14 +158,22 @@ static bool need_of(const Walk *walk, uint32_t rank, uint32_t position, uint32_t
         *need = (Need){FIRST, there.rank, there.position};
         return true;
     }
-    if (action_is_message(action)) {
+    if (action_is_message(action) && i < 2) {
         const bool passes = i == 1, mine = passes && action_is_send(action);
         *need = (Need){passes ? PASSES : FIRST, mine ? rank : action->peer, mine ? position : ends[position]};
-        return i < 2;
+        return true;
+    }
+    if (action_is_message(action)) {
+        const uint32_t mine = wait_count(walk, rank, position);
+        return i - 2 < mine ? wait_of(walk, rank, position, i - 2, need)
+                            : wait_of(walk, action->peer, ends[position], i - 2 - mine, need);
     }
     /* The halves of an F&B or F&F may be taken one by one: the sends of the first come after the second, too. */
+    const bool received = ends[position] != POSITION_NONE;
+    if (i >= received)
+        return wait_of(walk, rank, position, i - received, need);
     *need = (Need){DONE, rank, ends[position]};
-    return i == 0 && ends[position] != POSITION_NONE;
+    return true;
 }
 
 static void wake(Walk *walk, uint32_t rank)

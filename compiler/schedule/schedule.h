@@ -104,6 +104,12 @@ typedef struct SharedSlots {
     const char *passes[SHARED_SLOTS_KEPT];
 } SharedSlots;
 
+/* Where a rank waits until its SENDs are done, from the WAIT_SEND of a .csv. Before the action at position i it waits
+   for those at sends[from[i]] to sends[to[i] - 1]. */
+typedef struct SendWaits {
+    uint32_t *sends, *from, *to;
+} SendWaits;
+
 /* A parameter whose value the source computes from the costs. */
 typedef struct ChosenParameter {
     const char *name;
@@ -120,7 +126,10 @@ typedef struct Schedule {
     PlacedChunk **chunks;   /* [ranks][chunk] */
     Order *orders;          /* [ranks] */
     bool has_messages;      /* the source is a .csv with a SEND or RECV */
-    Recipes recipes;        /* recipes of F&Bs or F&Fs */
+    /* most stages of a rank whose weights are gathered at once, by the UNSHARD of a .csv; 0: it has none */
+    uint32_t resident;
+    SendWaits *send_waits; /* [ranks]; NULL: the source has no WAIT_SEND */
+    Recipes recipes;       /* recipes of F&Bs or F&Fs */
     /* where the actions of the orders were written; NULL: expand did not write the orders */
     const Origin *origin;
     SharedSlots *shared_slots; /* [ranks]; NULL: no step has slots */
