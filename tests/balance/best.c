@@ -1,6 +1,7 @@
 /* The best placement: compared with all placements of small shapes; and properties that hold for any shape. */
 
 #include "tests/balance/random.h"
+#include "tests/sanitized.h"
 #include "tests/test.h"
 
 #include <string.h>
@@ -181,7 +182,7 @@ static void check_placement(const BalanceShape *shape, bool distinct, const doub
 
 TEST(what_holds_always)
 {
-    for (uint64_t seed = 0; seed < 1000; seed++) {
+    for (uint64_t seed = 0; seed < cases(1000); seed++) {
         Random random = {seed};
         double loads[MOST];
         const BalanceShape shape = random_shape(&random, seed % 10 ? 120 : MOST, below(&random, 2));

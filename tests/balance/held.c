@@ -1,6 +1,7 @@
 /* Placements that start from a current placement: properties that every result has, and how much a few moves gain. */
 
 #include "tests/balance/random.h"
+#include "tests/sanitized.h"
 #include "tests/test.h"
 
 #include <string.h>
@@ -41,7 +42,7 @@ static void slots_stay(const BalanceShape *shape, const uint32_t *from, const ui
 TEST(what_holds_of_every_plan)
 {
     uint32_t limited = 0, kept = 0, refused = 0;
-    for (uint64_t seed = 0; seed < 1200; seed++) {
+    for (uint64_t seed = 0; seed < cases(1200); seed++) {
         Random random = {seed};
         Arena arena = {0};
         Error error = {""};
@@ -77,14 +78,14 @@ TEST(what_holds_of_every_plan)
         kept += moves == 0;
         arena_free(&arena);
     }
-    assert_true(limited > 100 && kept > 100 && refused > 10); /* all kinds of cases occur */
+    assert_true(limited > cases(100) && kept > cases(100) && refused > cases(10)); /* all kinds of cases occur */
 }
 
 /* Without a limit on moves, the balance is at most 0.001 below that of a search from nothing, and never below that of
    balance_eplb. */
 TEST(a_placement_from_nothing_is_hardly_better)
 {
-    for (uint64_t seed = 0; seed < 600; seed++) {
+    for (uint64_t seed = 0; seed < cases(600); seed++) {
         Random random = {seed};
         Arena arena = {0};
         Error error = {""};

@@ -1,5 +1,5 @@
 /* How much of the time of all-to-alls a run hides behind computation, in its report and in its trace. */
-#include "tests/exec/sanitized.h"
+#include "tests/sanitized.h"
 #include "tests/exec/divided.h"
 
 enum {

@@ -1,7 +1,7 @@
 /* dprun as a command: what it prints, how it exits, and how it ends when ranks die or stop. */
 #include "tests/exec/pipelines.h"
 #include "tests/exec/processes.h"
-#include "tests/exec/sanitized.h"
+#include "tests/sanitized.h"
 
 #include <fcntl.h>
 #include <sched.h>

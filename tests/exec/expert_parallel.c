@@ -1,7 +1,7 @@
 /* Experts divided among replicas: losses, norms of gradients, held-out loss and saved weights of several steps are
    equal to the bit to those of the whole model on one rank. Processes save the same weights as threads. A file saved
    under one division of the experts loads under any other. */
-#include "tests/exec/sanitized.h"
+#include "tests/sanitized.h"
 #include "tests/exec/divided.h"
 
 #include <glob.h>

@@ -1,6 +1,6 @@
 /* Copies of experts on several ranks, and moves of experts between ranks, change the loads of ranks but not the
    outputs, up to rounding. Ranks are threads or processes. */
-#include "tests/exec/sanitized.h"
+#include "tests/sanitized.h"
 #include "tests/exec/divided.h"
 
 /* The difference of two files of outputs (gradient_difference). */

@@ -2,7 +2,7 @@
    text, is well below the entropy of single bytes, which is the best loss without looking at earlier bytes. Under a
    sanitizer, which checks the code and not the result, the loss only has to fall. */
 
-#include "tests/exec/sanitized.h"
+#include "tests/sanitized.h"
 #include "tests/test.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
    replicas: losses, norms of gradients, held-out loss and saved weights of several steps are equal to the bit. The
    losses before the first update also equal those of one pipeline with as many microbatches. In double, the gradients
    of the first step are those of that pipeline, up to rounding. */
-#include "tests/exec/sanitized.h"
+#include "tests/sanitized.h"
 #include "tests/exec/training.h"
 
 enum { MOST_REPLICAS = 3 };

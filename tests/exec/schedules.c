@@ -2,7 +2,7 @@
    of the whole model on one rank, which runs one microbatch after the other. They are equal to the bit. (For an
    asynchronous program the reference uses the same versions of weights.) */
 
-#include "tests/exec/sanitized.h"
+#include "tests/sanitized.h"
 #include "tests/exec/training.h"
 #include "tests/program/generator.h"
 

@@ -6,7 +6,7 @@
    processes run all programs of that mesh one after the other. */
 
 #include "tests/exec/run.h"
-#include "tests/exec/sanitized.h"
+#include "tests/sanitized.h"
 #include "tests/transport/plugin.h"
 
 #include <dlfcn.h>

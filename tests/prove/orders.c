@@ -13,6 +13,7 @@
 #include "compiler/tree/check.h"
 #include "compiler/tree/parse.h"
 #include "tests/program/same.h"
+#include "tests/sanitized.h"
 #include "tests/test.h"
 
 #include <stdio.h>
@@ -573,8 +574,8 @@ static void mutate(Orders *orders)
 
 TEST(random_orders_and_mutations)
 {
-    int accepted[2][2][2] = {{{0}}}, rejected[2][2][2] = {{{0}}};
-    for (int round = 0; round < 1000; round++) {
+    uint32_t accepted[2][2][2] = {{{0}}}, rejected[2][2][2] = {{{0}}};
+    for (uint32_t round = 0; round < cases(1000); round++) {
         Orders orders, mutant;
         Done done;
         random_state = (uint64_t)round;
@@ -605,8 +606,8 @@ TEST(random_orders_and_mutations)
         }
     }
     for (int kind = 0; kind < 8; kind++) /* each kind of orders has been accepted and rejected */
-        assert_true(accepted[kind / 4][kind / 2 % 2][kind % 2] > 30 &&
-                    rejected[kind / 4][kind / 2 % 2][kind % 2] > 300);
+        assert_true(accepted[kind / 4][kind / 2 % 2][kind % 2] > cases(30) &&
+                    rejected[kind / 4][kind / 2 % 2][kind % 2] > cases(300));
 }
 
 int main(void) { return test_program("orders", NULL, NULL); }

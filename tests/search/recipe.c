@@ -2,6 +2,7 @@
 
 #include "compiler/search/search_recipe.h"
 #include "tests/search/component_costs.h"
+#include "tests/sanitized.h"
 #include "tests/test.h"
 
 #include <math.h>
@@ -128,8 +129,8 @@ static double best_of_all(uint32_t components, const Costs *costs)
 TEST(is_never_longer_than_the_published_order)
 {
     uint64_t seed = 21;
-    int shorter = 0;
-    for (int i = 0; i < 1000; i++) {
+    uint32_t shorter = 0;
+    for (uint32_t i = 0; i < cases(1000); i++) {
         const Costs costs = random_component_costs(&seed, FOUR_COMPONENTS, 6);
         const Recipe published = recipe_published(FOUR_COMPONENTS);
         const RecipeFound found = recipe_shortest(FOUR_COMPONENTS, 0, 0, &costs);
@@ -148,13 +149,13 @@ TEST(is_never_longer_than_the_published_order)
         if (i % 10 == 0)
             assert_true(fabs(best_of_all(FOUR_COMPONENTS, &costs) - found.makespan) < 1e-9 * found.makespan);
     }
-    assert_true(shorter > 100 && shorter < 1000);
+    assert_true(shorter > cases(100) && shorter < cases(1000));
 }
 
 TEST(finds_the_best_of_other_components)
 {
     uint64_t seed = 22;
-    for (int i = 0; i < 200; i++) {
+    for (uint32_t i = 0; i < cases(200); i++) {
         const uint32_t components = 1 + random_below(&seed, ALL_COMPONENTS);
         if ((components & 1 << RECIPE_ATTENTION && components & 1 << RECIPE_MLP && components & 1 << RECIPE_PERCEPTRON))
             continue; /* too many: 9! orders */
@@ -188,8 +189,8 @@ TEST(takes_the_share_into_account)
 TEST(a_stopped_search_proves_a_bound)
 {
     uint64_t seed = 24;
-    int open = 0;
-    for (int i = 0; i < 100; i++) {
+    uint32_t open = 0;
+    for (uint32_t i = 0; i < cases(100); i++) {
         const Costs costs = random_component_costs(&seed, ALL_COMPONENTS, 4);
         const Recipe published = recipe_published(ALL_COMPONENTS);
         const RecipeFound whole = recipe_search(&published, &costs, UINT64_MAX);
@@ -200,7 +201,7 @@ TEST(a_stopped_search_proves_a_bound)
         assert_memory_equal(&cut, &again, sizeof cut);
         open += cut.bound < cut.makespan;
     }
-    assert_true(open > 20);
+    assert_true(open > cases(20));
 }
 
 TEST(what_takes_no_time_is_no_component)
