@@ -15,6 +15,7 @@
 #   make clean     removes build/                                                  make wheel     packs the Python package
 #   make count     prints the lines of the product, the tests and the makefiles
 #   make check-fresh  make demo and make test in a bare Debian 12; FRESH=demo: only the demo
+#   make web       dpc as a page for browsers, in build/web (Debian's emscripten); make check-web compares it with dpc
 #   make install PREFIX=/usr/local DESTDIR=   installs programs, libdps, manual pages, schedules; make uninstall removes them
 
 .DEFAULT_GOAL := all
@@ -179,7 +180,7 @@ $(BUILD)/%.o: $(BUILD)/%.c $(call settings,flags)
 	@mkdir -p $(@D)
 	$(CC) $(COMPILING) -c -o $@ $<
 
-include tests/tests.mk python/python.mk
+include tests/tests.mk python/python.mk web/web.mk
 
 # --- make demo and make test, with the Debian packages that they need ---
 BUILD_PACKAGES := gcc libc6-dev flex bison zlib1g-dev libdnnl-dev

@@ -122,7 +122,7 @@ bench:
 	@for bench in $(BENCHES); do echo "# $$(basename $$bench)"; BUILD=$(BUILD) $$bench || exit 1; done
 
 # --- layout: .clang-format for C, C++ and CUDA; flex and bison by hand. Versions of clang-format give different results ---
-LAID_OUT := $(shell find balance base compiler library program runtime study tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp')
+LAID_OUT := $(shell find balance base compiler library program runtime study tests web -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp')
 .PHONY: format check-format
 format:
 	clang-format -i $(LAID_OUT)

@@ -1,6 +1,6 @@
 # Prints the lines of the files under version control by folder, and of these the comments and the empty ones; then of the
 # product, of the tests and of the makefiles. `make count` runs it in the top folder.
-git ls-files base program grammar compiler study library balance runtime python tests Makefile | grep -v '^tests/gpu/results/' | xargs awk '
+git ls-files base program grammar compiler study library balance runtime python web tests Makefile | grep -v '^tests/gpu/results/' | xargs awk '
 FNR == 1 {
     folder = FILENAME
     if (folder ~ /^Makefile|\.mk$/) folder = "makefiles"
