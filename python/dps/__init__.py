@@ -13,6 +13,7 @@ import pathlib
 
 from ._balance import Balance, balance
 from ._errors import Diagnostic, Error, ScheduleError, SystemFailure, UsageError
+from ._hang import hang
 from ._library import library as _c
 from ._orders import deepspeed_order
 from ._study import advise, check, compare
@@ -21,7 +22,7 @@ from ._program import Chunk, Instruction, Prediction, Program, Rank, RankPredict
 __version__ = _c.dps_version().decode()
 __all__ = ["Balance", "Chunk", "Diagnostic", "Error", "Instruction", "Prediction", "Program", "Rank", "RankPrediction",
            "ScheduleError", "SystemFailure", "UsageError", "advise", "balance", "check",
-           "compare", "compile", "deepspeed_order", "load", "schedule", "schedules"]
+           "compare", "compile", "deepspeed_order", "hang", "load", "schedule", "schedules"]
 
 
 def _schedule_folder():

@@ -151,6 +151,51 @@ class Runtimes(unittest.TestCase):
                 self.assertEqual(len(merges), pairs)
 
 
+class Hang(unittest.TestCase):
+    """Dumps of torch's flight recorder beside the order of the run."""
+
+    ORDER = ("0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+             "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n")
+
+    def said(self, *rows, first=1, dump=json.dumps):
+        """rows: for each rank (operation, state) in the order in which they were posted, 1 s apart."""
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [pathlib.Path(folder, str(rank)) for rank in range(len(rows))]
+            for rank, (path, row) in enumerate(zip(paths, rows)):
+                entries = [{"profiling_name": f"nccl:{what} {rank}{'->' if what == 'send' else '<-'}{1 - rank}",
+                            "is_p2p": True, "state": state, "p2p_seq_id": first + i,
+                            "time_created_ns": (1_700_000_000 + i) * 10**9} for i, (what, state) in enumerate(row)]
+                entries.insert(0, {"profiling_name": "nccl:all_reduce", "is_p2p": False, "state": "completed"})
+                made = dump({"version": "2.10", "entries": entries})
+                path.write_bytes(made if isinstance(made, bytes) else made.encode())
+            return dps.hang(self.ORDER, paths)
+
+    def test_where(self):
+        send, receive, waiting = ("send", "completed"), ("recv", "completed"), ("recv", "started")
+        expected = ("rank 0: posted 3 of 4 messages; 0B0 waits for 0RECV_B0 from rank 1, "
+                    "since 2023-11-14 22:13:22 UTC, 0.0 s before the newest entry of the dumps; "
+                    "rank 1 never posted 1SEND_B0\n"
+                    "rank 1: posted 1 of 4 messages, never 1SEND_B0 (to rank 0); no pass before it waits for a "
+                    "message: it computes, or is stuck outside of messages\n")
+        for dump in (json.dumps, pickle.dumps):
+            self.assertEqual(self.said([send, send, waiting], [receive], dump=dump), expected)
+        step = [send, send, receive, receive], [receive, send, receive, send]
+        second = self.said(step[0] + [send, send, waiting], step[1] + [receive])
+        self.assertEqual(second.replace("22:13:26", "22:13:22"), expected)
+        self.assertEqual(self.said(*step), "rank 0: posted 4 of 4 messages, all of its step\n"
+                                           "rank 1: posted 4 of 4 messages, all of its step\n")
+        self.assertIn("rank 1: posted 0 of 4 messages, never 1RECV_F0", self.said([send], []))
+
+    def test_refused(self):
+        send, receive = ("send", "completed"), ("recv", "completed")
+        self.assertRaisesRegex(dps.ScheduleError, "rank 0: the dump has too few operations: 2 places",
+                               self.said, [send], [receive], first=7)
+        self.assertRaisesRegex(dps.ScheduleError, "no dump", self.said, [], [], dump=lambda dump: b"{")
+        self.assertRaisesRegex(dps.ScheduleError, "only lists", self.said, [], [],
+                               dump=lambda dump: pickle.dumps(pathlib.PurePath("x")))
+        self.assertRaisesRegex(dps.UsageError, "2 ranks, but there are 1", dps.hang, self.ORDER, ["x"])
+
+
 class Words(unittest.TestCase):
     """Messages name arguments of this package, and no option of dpc."""
 
