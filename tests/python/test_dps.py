@@ -104,6 +104,10 @@ class Runtimes(unittest.TestCase):
             module("jaxpp"), module("jaxpp.schedules", BaseSchedule=base, FusedTask=fused, Task=Task),
             module("jaxpp.types", MpmdIdx=int, TaskType=kinds)), name)
 
+    def test_refused(self):
+        self.assertRaisesRegex(dps.ScheduleError, "JaxPP has one copy of each stage", dualpipe().render, "jaxpp")
+        self.assertIn("no such order as dualpipe", dualpipe().render("megatron"))
+
     def test_jaxpp(self):
         for name, split in (("1f1b", False), ("zb-v", True), ("dualpipev", True)):
             program, schedule = self.jaxpp(name)
