@@ -36,7 +36,7 @@ TESTS := $(call under_test,$(foreach folder,$(TEST_FOLDERS),$(call tests_of,$(fo
 
 define test_folder
 $(call tests_of,$(1)): $(BUILD)/tests/$(1)/%: $(BUILD)/tests/$(1)/%.o $(call libraries,$(TEST_LIBRARIES_$(1)))
-	$$(CC) $$(LINKING) -rdynamic -o $$@ $$^ $(DPRUN_LIBS) $(TEST_LINK_$(1)) $$(LINK_$$(notdir $$@)) -lcmocka
+	$$(CC) $$(LINKING) -rdynamic -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $(DPRUN_LIBS) $(TEST_LINK_$(1)) $$(LINK_$$(notdir $$@)) -lcmocka
 .PHONY: check-$(1)
 check-$(1): $(patsubst $(BUILD)/tests/%,run-%,$(call under_test,$(call tests_of,$(1))))
 endef
@@ -57,6 +57,11 @@ $(GOLDEN): run-golden/%: $(BUILD)/tests/golden/golden $(BUILD)/tests/limit/limit
 $(filter $(foreach folder,picture exec executor transport cuda,run-$(folder)/%),$(PROGRAMS)): all
 $(PROGRAMS): run-%: $(BUILD)/tests/% $(BUILD)/tests/limit/limit
 	@BUILD=$(BUILD) CUDA_VISIBLE_DEVICES= $(LIMITED) $<
+
+# The oracle, a device that computes in double: with these objects a program has it.
+ORACLE := $(call objects,$(wildcard tests/oracle/*.c))
+$(call tests_of,device) $(call tests_of,model): $(ORACLE)
+$(addprefix $(BUILD)/tests/,exec/session exec/replicas cuda/operations gpu/operations gpu/run/operations): $(ORACLE)
 
 # This test counts the allocations that the project's own objects make.
 LINK_allocations := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc open_memstream fmemopen)

@@ -104,7 +104,7 @@ GPU_PROGRAMS := operations speed overlap
 GPU_RUN      := $(BUILD)/tests/gpu/run
 KIT_SMALL    := --data text --set hidden=64 --set heads=2 --set sequence=32 --set microbatch_size=2
 $(GPU_PROGRAMS:%=$(GPU_RUN)/%): %: %.o $(call libraries,model device program base)
-	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS) -lcmocka
+	$(CC) $(LINKING) -rdynamic -o $@ $(filter %.o,$^) $(filter %.a,$^) $(DPRUN_LIBS) -lcmocka
 # Two plug-ins: with machine code for sm_90a, and with the sources alone.
 $(GPU_RUN)/images/dprun-cuda.so $(GPU_RUN)/sources/dprun-cuda.so: $(GPU_RUN)/%/dprun-cuda.so: $(CUDA) $(BUILD)/runtime/cuda/runtime.o \
     $(BUILD)/runtime/cuda/%.o $(HOST)

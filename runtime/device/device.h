@@ -1,8 +1,8 @@
 #pragma once
 
 /* A device computes. It is a table of functions, chosen by name when the program starts. "cpu" computes in float with
-   oneDNN. "oracle" computes in double in plain loops; it is slow, and every other device is tested against it. "cuda"
-   and "cuda-fp32" compute on a GPU.
+   oneDNN. "cuda" and "cuda-fp32" compute on a GPU. Tests add "oracle" (tests/oracle/oracle.h), which computes in double
+   in plain loops: every other device is tested against it.
 
    A Device belongs to one rank. It is a queue of operations, which run in the order of the calls, with its own scratch
    memory. Any number of devices may be open; each is used by one thread at a time. The same operation on the same data
@@ -238,4 +238,6 @@ void device_close(Device *device);
 Status device_kernel(Device *device, const KernelShape *shape, const Kernel **kernel, Error *error);
 
 /* The implementations; those of GPUs are in the plug-in dprun-cuda.so. */
-extern const DeviceTable device_cpu, device_oracle;
+extern const DeviceTable device_cpu;
+/* One more device, which a program adds before it opens one; NULL: none. */
+extern const DeviceTable *device_added;

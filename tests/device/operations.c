@@ -362,7 +362,7 @@ TEST(test_open_names)
     Error error = {""};
     assert_int_equal(device_open("gpu", 0, &device, &error), STATUS_BAD_USAGE);
     assert_null(device);
-    assert_string_equal(error.text, "no device 'gpu'; there are: cpu, cuda, cuda-fp32, oracle");
+    assert_string_equal(error.text, "no device 'gpu'; there are: cpu, cuda, cuda-fp32");
     device_close(NULL);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/* Internals of the oracle device: it computes every operation in double, in plain loops, by its definition. It is slow,
-   and is used for finite differences and for comparison with other devices. */
+/* The device "oracle", which tests that are linked with it have: it computes every operation in double, in plain loops,
+   by its definition. It is slow, and is used for finite differences and for comparison with other devices. */
 
 #include "runtime/device/device.h"
 #include "runtime/device/group.h"

@@ -1,6 +1,6 @@
 /* The operations of layers with experts on the oracle. */
 
-#include "runtime/device/oracle.h"
+#include "tests/oracle/oracle.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The oracle device: its memory, its kernels, its optimizer. */
 
-#include "runtime/device/oracle.h"
+#include "tests/oracle/oracle.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -34,22 +34,6 @@ static void free_kernel(Device *device, Kernel *kernel)
     free(kernel);
 }
 
-static Status allocate(Device *device, size_t bytes, void **memory, Error *error)
-{
-    (void)device;
-    *memory = bytes > SIZE_MAX - 64 ? NULL : aligned_alloc(64, (bytes + 64) / 64 * 64);
-    if (!*memory)
-        return error_set(error, STATUS_RUN_FAILED, "no memory for %zu bytes", bytes);
-    memset(*memory, 0, bytes);
-    return STATUS_OK;
-}
-
-static void deallocate(Device *device, void *memory)
-{
-    (void)device;
-    free(memory);
-}
-
 static Status load_floats(Device *device, NumberKind kind, size_t count, const float *source, void *destination,
                           Error *error)
 {
@@ -76,13 +60,6 @@ static Status fill(Device *device, NumberKind kind, size_t count, double value, 
     double *elements = destination;
     for (size_t i = 0; i < count; i++)
         elements[i] = value;
-    return STATUS_OK;
-}
-
-static Status copy(Device *device, size_t bytes, const void *source, void *destination, Error *error)
-{
-    (void)device, (void)error;
-    memcpy(destination, source, bytes);
     return STATUS_OK;
 }
 
@@ -127,30 +104,33 @@ ORACLE(from_floats) { return load_floats(device, COMPUTE_TYPE, op->count, o->sou
 
 ORACLE(to_floats) { return store_floats(device, COMPUTE_TYPE, op->count, o->elements, o->destination, error); }
 
-ORACLE(copy) { return copy(device, op->count, o->source, o->destination, error); }
+ORACLE(copy) { return device_cpu.copy(device, op->count, o->source, o->destination, error); }
 
 ORACLE(add) { return accumulate(device, op->count, o->addend, o->sum, error); }
 
 #define OPERATION_FUNCTION(name) oracle_##name
 #include "runtime/device/operate.h"
 
-const DeviceTable device_oracle = {
-    .name = "oracle",
-    .size = {sizeof(double), sizeof(double)},
-    .open = open_oracle,
-    .close = close_oracle,
-    .make_kernel = make_kernel,
-    .free_kernel = free_kernel,
-    .allocate = allocate,
-    .deallocate = deallocate,
-    .upload = copy,
-    .download = copy,
-    .load_floats = load_floats,
-    .store_floats = store_floats,
-    .operate = operate,
-    .fill = fill,
-    .copy = copy,
-    .accumulate = accumulate,
-    .sum_of_squares = sum_of_squares,
-    .adamw = adamw,
-};
+/* Adds the oracle to the devices of the program. What handles bytes is the CPU device's. */
+__attribute__((constructor)) static void add_oracle(void)
+{
+    static DeviceTable oracle = {
+        .name = "oracle",
+        .size = {sizeof(double), sizeof(double)},
+        .open = open_oracle,
+        .close = close_oracle,
+        .make_kernel = make_kernel,
+        .free_kernel = free_kernel,
+        .load_floats = load_floats,
+        .store_floats = store_floats,
+        .operate = operate,
+        .fill = fill,
+        .accumulate = accumulate,
+        .sum_of_squares = sum_of_squares,
+        .adamw = adamw,
+    };
+    oracle.allocate = device_cpu.allocate;
+    oracle.deallocate = device_cpu.deallocate;
+    oracle.upload = oracle.download = oracle.copy = device_cpu.copy;
+    device_added = &oracle;
+}

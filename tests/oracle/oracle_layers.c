@@ -1,7 +1,7 @@
 /* The operations of dense layers and of a model's first and last component on the oracle. */
 
 #include "base/clock.h"
-#include "runtime/device/oracle.h"
+#include "tests/oracle/oracle.h"
 
 #include <math.h>
 #include <string.h>
