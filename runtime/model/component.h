@@ -11,6 +11,9 @@
 #include "runtime/device/operation.h"
 #include "runtime/model/model.h"
 
+#include <stddef.h>
+#include <string.h>
+
 enum { COMPONENT_PARAMETERS = 8, COMPONENT_KERNELS = 4, COMPONENT_EXCHANGES = 3 };
 
 /* What W accumulates in the gradient buffer of a parameter: its gradient, or a tally instead. AdamW skips parameters
@@ -41,7 +44,12 @@ typedef struct PassAddresses {
     Address inputs, targets, outputs, loss;
 } PassAddresses;
 
-enum { PASS_BASES = sizeof(PassBuffers) / sizeof(void *) };
+/* The bases of a pass: the pointers of its buffers. */
+enum { PASS_BASES = offsetof(PassBuffers, left_out) / sizeof(void *) };
+static inline void pass_bases(const PassBuffers *buffers, void *bases[PASS_BASES])
+{
+    memcpy(bases, buffers, PASS_BASES * sizeof *bases);
+}
 
 typedef struct ComponentKind {
     ModelPart part; /* its name, and which of its passes take time: program/parts.h */

@@ -140,8 +140,9 @@ typedef struct PassBuffers {
     void *outputs;       /* last stage, F: logits or rows as float; NULL: not wanted */
     /* last stage, F: mean loss of the microbatch in nats per token; mlp: mean squared error */
     double *loss;
-    /* W leaves out the weight gradients of the parts of layers whose bit 1 << ModelPart is set; 0: it computes all */
-    uintptr_t left_out;
+    /* W leaves out the weight gradients of the parts of layers whose bit 1 << ModelPart is set; 0: it computes all. It
+       comes after all pointers, which are the bases of lists (pass_bases in component.h) */
+    uint32_t left_out;
 } PassBuffers;
 
 Status stage_forward(Stage *stage, const PassBuffers *buffers, Error *error);

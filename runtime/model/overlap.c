@@ -364,8 +364,8 @@ Status stage_pair_list(const StagePair *pair, const Recipe *recipe, PairList **l
 static Status find_list(const StagePair *pair, const Recipe *recipe, PairList **list, void *bases[2 * PASS_BASES],
                         Error *error)
 {
-    memcpy(bases, &pair->forward_buffers, sizeof pair->forward_buffers);
-    memcpy(bases + PASS_BASES, &pair->backward_buffers, sizeof pair->backward_buffers);
+    pass_bases(&pair->forward_buffers, bases);
+    pass_bases(&pair->backward_buffers, bases + PASS_BASES);
     return stage_pair_list(pair, recipe, list, error);
 }
 

@@ -114,7 +114,7 @@ static Status run_pass(const Stage *stage, RecipePass pass, const PassBuffers *b
 {
     const OpList *list = &stage->lists[pass];
     void *bases[PASS_BASES];
-    memcpy(bases, buffers, sizeof bases);
+    pass_bases(buffers, bases);
     for (size_t i = 0; i < stage->part_count; i++) {
         const size_t index = pass == RECIPE_F ? i : stage->part_count - 1 - i;
         const Part *part = &stage->parts[index];
@@ -154,7 +154,7 @@ Status stage_bind_list(Device *device, const OpList *list, void *const *bases, B
 Status stage_bind(const Stage *stage, RecipePass pass, const PassBuffers *buffers, BoundPass **bound, Error *error)
 {
     void *bases[PASS_BASES];
-    memcpy(bases, buffers, sizeof bases);
+    pass_bases(buffers, bases);
     return stage_bind_list(stage->device, &stage->lists[pass], bases, bound, error);
 }
 

@@ -28,7 +28,7 @@ static inline PassBuffers buffers_of(const Rank *rank, const PassSlots *slots)
         .targets = chunk->targets ? chunk->targets + place * chunk->sizes->targets : NULL,
         .outputs = chunk->outputs ? chunk->outputs + place * chunk->sizes->outputs * sizeof(float) : NULL,
         .loss = chunk->losses ? chunk->losses + place : NULL,
-        .left_out = slots->only_put_off ? ~(uintptr_t)slots->put_off : slots->put_off,
+        .left_out = slots->only_put_off ? ~slots->put_off : slots->put_off,
     };
 }
 

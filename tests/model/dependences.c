@@ -199,8 +199,8 @@ static void check_pair(Device *device, const ModelConfig *config, uint32_t forwa
                                .forward_buffers = slots[forward].buffers,
                                .backward_buffers = slots[backward].buffers,
                                .weights = true};
-    memcpy(subject.bases, &subject.pair.forward_buffers, sizeof(PassBuffers));
-    memcpy(subject.bases + PASS_BASES, &subject.pair.backward_buffers, sizeof(PassBuffers));
+    pass_bases(&subject.pair.forward_buffers, subject.bases);
+    pass_bases(&subject.pair.backward_buffers, subject.bases + PASS_BASES);
     for (int s = 0; s < 2; s++)
         add_regions(&subject, stage_sizes(stages[s]), &slots[s].buffers);
     OK(stage_pair_list(&subject.pair, &layer, &subject.list, error));

@@ -177,7 +177,7 @@ static void measure_operations(unsigned hidden, unsigned sequence)
 {
     Work work = open_work(hidden, sequence);
     Single one = {.device = work.devices[0]};
-    memcpy(one.bases, &work.pair.backward_buffers, sizeof one.bases);
+    pass_bases(&work.pair.backward_buffers, one.bases);
     for (int pass = 0; pass < RECIPE_PASSES; pass++) {
         const OpList *list = one.list = &work.stages[0]->lists[pass];
         for (one.index = 0; one.index < list->count; one.index++) {
