@@ -14,6 +14,6 @@
 #define SANITIZED 0
 #endif
 
-/* How many of `all` random cases a sweep tests: a tenth in a build with a sanitizer, which finds the same kinds of faults in
-   them. What such a sweep counts is compared with as large a part. */
+/* How many of `all` random cases a sweep tests: a tenth in a build with a sanitizer, which finds the same kinds of
+   faults in them. What such a sweep counts is compared with as large a part. */
 static inline uint32_t cases(uint32_t all) { return SANITIZED ? all / 10 : all; }

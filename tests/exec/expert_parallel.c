@@ -35,16 +35,20 @@ static bool compiles(const char *schedule, int ranks)
     return !strstr(schedule, "pipedream") && system(command) == 0;
 }
 
+/* Numbers of shards take turns: four_ranks_equal_the_reference has schedules with each of them. */
 TEST(divided_experts_equal_the_reference)
 {
     glob_t found;
     int checked = 0;
     assert_int_equal(glob("schedules/*.dps", 0, NULL, &found), 0);
     for (size_t i = 0; i < found.gl_pathc; i++)
-        for (int ranks = 1 + SANITIZED; ranks <= 2; ranks++)
-            for (int shards = 1 + SANITIZED; compiles(found.gl_pathv[i], ranks) && shards <= REPLICAS >> SANITIZED;
-                 shards *= 2, checked++)
-                check(found.gl_pathv[i], ranks, shards == 1 ? 2 : REPLICAS, shards);
+        for (int ranks = 1 + SANITIZED; ranks <= 2; ranks++) {
+            const int shards = SANITIZED ? 2 : 1 << (i + (size_t)ranks) % 3;
+            if (!compiles(found.gl_pathv[i], ranks))
+                continue;
+            check(found.gl_pathv[i], ranks, shards == 1 || SANITIZED ? 2 : REPLICAS, shards);
+            checked++;
+        }
     assert_true(checked >= 20);
     globfree(&found);
 }
