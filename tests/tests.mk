@@ -28,10 +28,13 @@ check-gpu-code check-python check-python-torch check-torch check-fuzz: $(BUILD)/
 LIMITED  = $(BUILD)/tests/limit/limit 1
 LIMITED4 = $(BUILD)/tests/limit/limit 4
 comma    := ,
-# TSan runs what has threads. It cannot follow gpu, which switches stacks; oneDNN and the trainer run under it in exec.
-THREADED := exec/% cuda/% transport/% executor/% library/% model/expert_group model/passes device/threads golden/golden
-ONLY_TSAN := $(filter thread,$(SANITIZE))
-under_test = $(if $(ONLY_TSAN),$(filter $(THREADED:%=$(BUILD)/tests/%),$(1)),$(1))
+# TSan runs what has threads. It cannot follow gpu, which switches stacks. UNTHREADED: the programs of exec that read options and
+# files, or run with the threads of others and look at numbers.
+THREADED   := exec/% cuda/% transport/% executor/% $(addprefix library/,attack client pull push) model/expert_group model/passes device/threads \
+              golden/golden
+UNTHREADED := $(addprefix exec/,check diverged learns memory options profile simulated_pair)
+ONLY_TSAN  := $(filter thread,$(SANITIZE))
+under_test  = $(if $(ONLY_TSAN),$(filter-out $(UNTHREADED:%=$(BUILD)/tests/%),$(filter $(THREADED:%=$(BUILD)/tests/%),$(1))),$(1))
 TESTS := $(call under_test,$(foreach folder,$(TEST_FOLDERS),$(call tests_of,$(folder))))
 
 define test_folder

@@ -4,6 +4,7 @@
 #include "compiler/order/csv.h"
 #include "compiler/prove/channels.h"
 #include "compiler/prove/prove.h"
+#include "tests/sanitized.h"
 #include "tests/test.h"
 
 enum { RANKS = 4, STAGES = 6, MICROBATCHES = 4, CELLS = 200, QUEUES = 1 + 4 * RANKS };
@@ -398,7 +399,7 @@ static void check_random(int rounds, int ranks, int stages, int microbatches, bo
                          channel_names[model]);
 }
 
-TEST(verdicts_are_those_of_a_simulation) { check_random(2000, RANKS, STAGES, MICROBATCHES, false); }
+TEST(verdicts_are_those_of_a_simulation) { check_random((int)cases(2000), RANKS, STAGES, MICROBATCHES, false); }
 
 TEST(verdicts_hold_for_all_interleavings) { check_random(150, 3, 4, 2, true); }
 

@@ -3,6 +3,7 @@
    reach the bound; bounds known from papers; and schedules known to be optimal. */
 
 #include "compiler/schedule/bound.h"
+#include "tests/sanitized.h"
 #include "tests/timeline/random_costs.h"
 
 #include <math.h>
@@ -259,7 +260,7 @@ static void check_bound(const Schedule *schedule, const Costs *costs, const Memo
 TEST(never_above_a_makespan)
 {
     uint32_t optimal = 0;
-    for (uint32_t i = 0; i < CASES; i++) {
+    for (uint32_t i = 0; i < cases(CASES); i++) {
         Arena arena = {0};
         Schedule schedule = placed(&arena);
         const Costs costs = random_costs(&seed, schedule.pipes[0].stages, &arena);
@@ -281,8 +282,8 @@ TEST(never_above_a_makespan)
         optimal += meets;
         arena_free(&arena);
     }
-    print_message("of %d cases %u have an order that meets the bound\n", CASES, optimal);
-    assert_true(optimal > CASES / 10); /* fewer orders would reach a bound that is too low */
+    print_message("of %u cases %u have an order that meets the bound\n", cases(CASES), optimal);
+    assert_true(optimal > cases(CASES) / 10); /* fewer orders would reach a bound that is too low */
 }
 
 /* Bounds that others have proven for stages in a V. */
