@@ -177,6 +177,31 @@ dps_status dps_get_instruction(const dps_program *handle, uint32_t rank, uint32_
     return STRUCT_OUT(instruction, &found) ? DPS_OK : DPS_BAD_USAGE;
 }
 
+dps_status dps_get_component(const dps_program *handle, uint32_t rank, uint32_t index, uint32_t first_layers,
+                             uint32_t second_layers, uint32_t at, dps_component *component)
+{
+    const Program *program = program_of(handle);
+    if (!has_rank(program, rank) || index >= program->ranks[rank].instruction_count)
+        return DPS_BAD_USAGE;
+    const Instruction *pair = &program->ranks[rank].instructions[index];
+    const Recipe *recipe = pair->second ? recipes_of_pair(&program->recipes, pair->chunk, pair->second->chunk) : NULL;
+    RecipeEntry entry;
+    uint32_t layer;
+    if (!recipe)
+        return DPS_BAD_USAGE;
+    RecipeWalk walk = recipe_walk(recipe, first_layers, second_layers);
+    do
+        if (!recipe_walk_next(&walk, &entry, &layer))
+            return DPS_BAD_USAGE;
+    while (at--);
+    const dps_component found = {.name = part_names[entry.component],
+                                 .pass = entry.pass >= RECIPE_FIRST ? 'F' : part_pass_letters[entry.pass],
+                                 .half = recipe_half(entry.pass),
+                                 .layer = (int32_t)layer,
+                                 .communicates = recipe_communicates[entry.component]};
+    return STRUCT_OUT(component, &found) ? DPS_OK : DPS_BAD_USAGE;
+}
+
 int dps_instruction_text(const dps_program *handle, uint32_t rank, uint32_t index, char *text, size_t size)
 {
     const Program *program = program_of(handle);

@@ -329,6 +329,22 @@ typedef struct dps_instruction {
 /* Instruction `index` of a rank, in the order of the rank. `half` is 0, or 1 for the second half of an F&B or F&F. */
 dps_status dps_get_instruction(const dps_program *program, uint32_t rank, uint32_t index, uint32_t half,
                                dps_instruction *instruction);
+/* What an F&B or F&F runs, as one component of a layer in one pass. */
+typedef struct dps_component {
+    size_t size;
+    const char *name;     /* as in the recipe, such as "attention"; it lives as long as the library */
+    int32_t pass;         /* 'F'; 'B', the input half of a backward; 'W', its weight half. In an F&F 'F' */
+    int32_t half;         /* 0 or 1: that of the instruction */
+    int32_t layer;        /* of the stage of this half, in the order of the pass: in a backward 0 is the last layer */
+    int32_t communicates; /* not 0: the component only communicates, and may run beside the computing ones */
+} dps_component;
+
+/* Component `at` of what an F&B or F&F runs, in the order in which its recipe lets one thread issue them: each after
+   those that it needs, and communication as early as it can. The stages of the two halves have `first_layers` and
+   `second_layers` layers. W that the recipe puts off (`after`) are not among them. DPS_BAD_USAGE: there is no such
+   component, which ends a loop over them, or the instruction follows no recipe. */
+dps_status dps_get_component(const dps_program *program, uint32_t rank, uint32_t index, uint32_t first_layers,
+                             uint32_t second_layers, uint32_t at, dps_component *component);
 /* The instruction as text, such as "F1 m3 x2 y- c0 t4", as `dpc --emit=asm` writes it. Returns the length of the whole
    text, as snprintf does; -1: there is no such instruction. */
 int dps_instruction_text(const dps_program *program, uint32_t rank, uint32_t index, char *text, size_t size);

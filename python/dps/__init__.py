@@ -17,11 +17,11 @@ from ._hang import hang
 from ._library import library as _c
 from ._orders import deepspeed_order
 from ._study import advise, check, compare
-from ._program import Chunk, Instruction, Prediction, Program, Rank, RankPrediction, compile, load
+from ._program import Chunk, Component, Instruction, Prediction, Program, Rank, RankPrediction, compile, load
 
 __version__ = _c.dps_version().decode()
-__all__ = ["Balance", "Chunk", "Diagnostic", "Error", "Instruction", "Prediction", "Program", "Rank", "RankPrediction",
-           "ScheduleError", "SystemFailure", "UsageError", "advise", "balance", "check",
+__all__ = ["Balance", "Chunk", "Component", "Diagnostic", "Error", "Instruction", "Prediction", "Program", "Rank",
+           "RankPrediction", "ScheduleError", "SystemFailure", "UsageError", "advise", "balance", "check",
            "compare", "compile", "deepspeed_order", "hang", "load", "schedule", "schedules"]
 
 

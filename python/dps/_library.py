@@ -82,6 +82,11 @@ Instruction._fields_ = ([("size", c_size_t), ("opcode", c_int32)] + [(name, c_in
                         [("second", POINTER(Instruction))])
 
 
+class Component(Sized):
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("pass_", c_int32), ("half", c_int32), ("layer", c_int32),
+                ("communicates", c_int32)]
+
+
 class RankOptions(Sized):
     _fields_ = [("size", c_size_t), ("ranks", c_uint32), ("post_early", c_int32)]
 
@@ -153,6 +158,7 @@ FUNCTIONS = {
     "dps_get_chunk_info": (c_int, [c_void_p, c_uint32, c_uint32, POINTER(ChunkInfo)]),
     "dps_get_group_member": (c_int, [c_void_p, c_uint32, c_uint32, POINTER(GroupMember)]),
     "dps_get_instruction": (c_int, [c_void_p, c_uint32, c_uint32, c_uint32, POINTER(Instruction)]),
+    "dps_get_component": (c_int, [c_void_p, c_uint32, c_uint32, c_uint32, c_uint32, c_uint32, POINTER(Component)]),
     "dps_instruction_text": (c_int, [c_void_p, c_uint32, c_uint32, c_char_p, c_size_t]),
     "dps_rank_open": (c_int, [c_void_p, c_void_p, c_uint32, POINTER(RankOptions), POINTER(c_void_p)]),
     "dps_rank_free": (None, [c_void_p]),

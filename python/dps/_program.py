@@ -58,6 +58,16 @@ class Instruction(NamedTuple):
     second: Optional["Instruction"]  # the backward of an F&B ("OVERLAP"), the second F of an F&F ("OVERLAP_FORWARD")
 
 
+class Component(NamedTuple):
+    """A component of a layer in one pass, as a part of an F&B or F&F. dps.h explains the members."""
+
+    name: str  # "attention", "dispatch", "mlp", "combine", ...
+    letter: str  # "F"; "B": the input half of a backward; "W": its weight half
+    half: int  # 0 or 1: that of the instruction
+    layer: int  # of the stage of this half, in the order of the pass: in a backward 0 is the last layer
+    communicates: bool
+
+
 class RankPrediction(NamedTuple):
     """Times of a rank, in the unit of the costs, and bytes. A number of bytes is 0 if the sizes that it needs are not
     given."""
@@ -286,6 +296,15 @@ class Program:
         for index in range(count):
             c.library.dps_instruction_text(self._handle, rank, index, text, len(text))
             made.append(self._instruction(rank, index, 0, text.value.decode()))
+        return made
+
+    def components(self, rank, index, layers) -> List[Component]:
+        """What an F&B or F&F, instruction `index` of a rank, runs, in the order of its recipe. layers: the numbers of
+        layers of the stages of its two halves. Empty: the instruction follows no recipe."""
+        made, found = [], c.Component()
+        while c.library.dps_get_component(self._handle, rank, index, *layers, len(made), ctypes.byref(found)) == c.OK:
+            made.append(Component(found.name.decode(), chr(found.pass_), found.half, found.layer,
+                                  bool(found.communicates)))
         return made
 
     # --- bytes ---

@@ -504,6 +504,8 @@ TEST(null_is_refused)
         WORDLESS(dps_get_group_member(program, 0, 0, NULL)),
         WORDLESS(dps_get_instruction(NULL, 0, 0, 0, &instruction)),
         WORDLESS(dps_get_instruction(program, 0, 0, 0, NULL)),
+        WORDLESS(dps_get_component(NULL, 0, 0, 1, 1, 0, &(dps_component){.size = sizeof(dps_component)})),
+        WORDLESS(dps_get_component(program, 0, 0, 1, 1, 0, NULL)),
         WORDLESS(dps_get_prediction_info(NULL, &prediction_info)),
         WORDLESS(dps_get_prediction_info(prediction, NULL)),
         WORDLESS(dps_get_rank_prediction(NULL, 0, &rank_info)),

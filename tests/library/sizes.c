@@ -56,7 +56,18 @@ static dps_status rank_info(void *of) { return dps_get_rank_info(program, 0, of)
 static dps_status pipe_info(void *of) { return dps_get_pipe_info(program, 0, of); }
 static dps_status chunk_info(void *of) { return dps_get_chunk_info(program, 0, 0, of); }
 static dps_status member(void *of) { return dps_get_group_member(program, 0, 0, of); }
+/* The index of the first F&B of rank 0. */
+static uint32_t first_pair(void)
+{
+    dps_instruction i = {.size = sizeof i};
+    uint32_t n = 0;
+    while (dps_get_instruction(program, 0, n, 0, &i) == DPS_OK && i.halves == 1)
+        n++;
+    return n;
+}
+
 static dps_status instruction(void *of) { return dps_get_instruction(program, 0, 0, 0, of); }
+static dps_status component(void *of) { return dps_get_component(program, 0, first_pair(), 1, 1, 0, of); }
 static dps_status prediction_info(void *of) { return dps_get_prediction_info(prediction, of); }
 static dps_status rank_prediction(void *of) { return dps_get_rank_prediction(prediction, 0, of); }
 static dps_status diagnostic(void *of) { return dps_get_diagnostic(d, 0, of); }
@@ -90,6 +101,7 @@ TEST(structs_are_filled_to_their_size)
     FILL(chunk_info, dps_chunk_info, group);
     FILL(member, dps_group_member, chunk);
     FILL(instruction, dps_instruction, second);
+    FILL(component, dps_component, communicates);
     FILL(prediction_info, dps_prediction_info, messages_time);
     FILL(rank_prediction, dps_rank_prediction, peak_memory);
     FILL(diagnostic, dps_diagnostic, help);

@@ -289,6 +289,18 @@ class Programs(unittest.TestCase):
         self.assertEqual(passes["FORWARD"] + passes["OVERLAP"], 8 * 4)
         self.assertEqual(passes["SEND_FORWARD"], 8 * 3)
 
+    def test_components(self):
+        """Those of the first F&B of rank 0 with 1 layer in both stages: communication comes as early as it can."""
+        program = dps.compile(dps.schedule("dualpipe"), ranks=2, microbatches=4)
+        pairs = [n for n, i in enumerate(program.instructions(0)) if i.second]
+        components = program.components(0, pairs[0], (1, 1))
+        self.assertEqual(" ".join(f"{c.name}({c.letter})" for c in components),
+                         "combine(B) attention(F) dispatch(F) mlp(B) dispatch(B) mlp(W) mlp(F) combine(F) attention(B) "
+                         "attention(W)")
+        self.assertEqual(components[0], dps.Component("combine", "B", 1, 0, True))
+        self.assertEqual([c.layer for c in program.components(0, pairs[0], (2, 0))], [0, 0, 0, 0, 1, 1, 1, 1])
+        self.assertEqual(program.components(0, 0, (1, 1)), [])
+
     def test_source_text_and_paths(self):
         text = dps.schedule("gpipe").read_text()
         of_text = dps.compile(text, ranks=2, microbatches=4)

@@ -10,14 +10,16 @@
 docs/pytorch.md explains all of it.
 """
 
+from ._all_to_all import all_to_all
 from ._batch import Whole
 from ._check import check
 from ._dualpipe import DualPipe, DualPipeV, run_backward, set_p2p_tensor_dtype, set_p2p_tensor_shapes
 from ._failure import PipelineError
+from ._layers import layers
 from ._memory import ChunkMemory
 from ._pipeline import Pipeline
 from ._start import start
 from ._store import WeightGradStore
 
 __all__ = ["ChunkMemory", "DualPipe", "DualPipeV", "Pipeline", "PipelineError", "WeightGradStore", "Whole",
-           "check", "run_backward", "set_p2p_tensor_dtype", "set_p2p_tensor_shapes", "start"]
+           "all_to_all", "check", "layers", "run_backward", "set_p2p_tensor_dtype", "set_p2p_tensor_shapes", "start"]

@@ -1,7 +1,12 @@
 """Turns the instructions of a rank into functions, which a step calls one after the other."""
 
+from functools import partial
+
+from ._layers import Recipe
 from ._overlap import run_overlapped
-from ._plan import receive_early
+from ._plan import halves_of, receive_early
+
+_TIMED = {"FORWARD", "FORWARD_ONLY", "OVERLAP", "BACKWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT"}
 
 
 class Actions:
@@ -11,6 +16,7 @@ class Actions:
              the message; None: the slot is free
     _held    {(chunk, microbatch): a dps.torch._stage.Held}, in training from the F to the end of the B or W
     _step    inputs, targets and results of the current step
+    _times   the times of components in the present pass, of stages of layers() (dps.torch._layers.Times)
     _order   how the actions are ordered and timed (dps.torch._order)
 
     There is one method _make_OPCODE for each opcode that does something here. Its arguments are an instruction and
@@ -28,17 +34,30 @@ class Actions:
         made = {}
         for action in actions:
             maker = getattr(self, "_make_" + action.instruction.opcode.lower(), None)
-            made[action.index] = maker(action.instruction, mode) if maker else None
+            made[action.index] = self._timed(action, maker(action.instruction, mode)) if maker else None
         actions = [action for action in actions if made[action.index]]
         exchange = self._exchanges[mode]
         if learnt and not exchange.outgoing and not exchange.incoming:
             actions = receive_early(actions)
         return actions, [made[action.index] for action in actions]
 
+    def _timed(self, action, run):
+        """A function that runs a pass of a stage of layers() and keeps the times of the components."""
+        times, components = self._times, self._components
+        is_pass = run is not None and action.instruction.opcode in _TIMED
+        if not is_pass or all(len(self._stages[half.chunk].parts) == 1 for half in halves_of(action.instruction)):
+            return run
+
+        def timed():
+            times.begin()
+            run()
+            components.append((action.index, times.rows, times.waits))
+        return timed
+
     def _make_forward(self, i, mode):
         stage, slots, held, step = self._stages[i.chunk], self._slots, self._held, self._step
         number, key, x, y = self.plan.number(i), (i.chunk, i.microbatch), i.x, i.y
-        is_first, is_last, split = i.stage == 0, stage.is_last, key in self.plan.split
+        is_first, is_last, split = i.stage == 0, stage.is_last, key in self._split
 
         def run():
             inputs = step.inputs[number] if is_first else slots[x]
@@ -119,7 +138,7 @@ class Actions:
             return forward
         maker = self._make_backward if i.second.opcode == "BACKWARD" else self._make_backward_input
         backward, key = maker(i.second, mode), (i.chunk, i.microbatch)
-        overlapped = self._overlapped_of(i)
+        overlapped = self._recipes.get(key) or self._overlapped_of(i)
 
         def in_turn():
             forward()
@@ -138,18 +157,22 @@ class Actions:
         return self.overlapped
 
     def _overlap(self, i, overlapped):
+        """overlapped: a Recipe, or the user's function."""
+        is_recipe = isinstance(overlapped, Recipe)
+        run_both = partial(overlapped.run, self._lane) if is_recipe else partial(run_overlapped, overlapped)
         first, second = self._stages[i.chunk], self._stages[i.second.chunk]
         slots, held, step = self._slots, self._held, self._step
         number, key, other = self.plan.number(i), (i.chunk, i.microbatch), (i.second.chunk, i.second.microbatch)
-        is_input_half, split, dy = i.second.opcode == "BACKWARD_INPUT", key in self.plan.split, i.second.dy
+        is_input_half, split, dy = i.second.opcode == "BACKWARD_INPUT", key in self._split, i.second.dy
 
         def run():
             inputs = step.inputs[number] if i.stage == 0 else slots[i.x]
             targets = step.targets.get(number) if first.is_last else None
-            ended = held[other] if is_input_half else held.pop(other)
-            kept, outputs, dx = run_overlapped(first, second, (inputs, targets, split),
-                                               (ended, () if dy is None else slots[dy], is_input_half), overlapped)
+            kept, outputs, dx = run_both(first, second, (inputs, step.arguments[number], targets, split),
+                                         (held[other], () if dy is None else slots[dy], is_input_half))
             held[key] = kept
+            if not is_input_half:
+                del held[other]
             self._forwarded(number, i.y, first.is_last, kept.loss, outputs)
             if is_input_half:
                 self._free_input_half(i.second.x, dy)

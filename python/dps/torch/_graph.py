@@ -18,6 +18,7 @@ the floating-point inputs. So I and W of such a stage, too, take the time that t
 
 torch.distributed.pipelining splits graphs by the same idea. The code here is the project's own."""
 
+import threading
 from collections import defaultdict
 from functools import lru_cache, partial
 from typing import NamedTuple, Tuple
@@ -26,6 +27,7 @@ import torch
 from torch.autograd import graph
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from ._lane import IDENTS
 from ._split import UNSPLIT, Halves, Splitter
 from ._stage import Stage
 
@@ -199,6 +201,9 @@ class GraphSplitter(Halves):
         # Whether the stage uses non-reentrant checkpoints: an I finds that out. None: it is not known.
         self.has_checkpoint = None
 
+    def of_part(self):
+        return GraphSplitter(self.module, self.name, self.run_backward)
+
     def begin(self, inputs):
         """Call it before a forward. Returns the inputs for the forward, and a list of nodes at which the trunk begins,
         besides embeddings. The list is empty if an input requires a gradient: then the trunk begins at such inputs."""
@@ -242,7 +247,8 @@ class GraphSplitter(Halves):
         if not edges:
             return {}
         called = []
-        hook = self.has_checkpoint is None and register_module_forward_pre_hook(lambda *_: called.append(True))
+        hook = self.has_checkpoint is None and register_module_forward_pre_hook(
+            lambda *_: called.append(True) if threading.get_ident() not in IDENTS else None)
         try:
             return dict(zip(edges, self.run_backward(roots, gradients, True, tuple(edges), False)))
         finally:

@@ -271,7 +271,7 @@ class Meter:
 
     def _input_half(self, half, function):
         function()
-        if getattr(self.stages[half.chunk].splitter, "has_checkpoint", False):  # later backwards are not split
+        if self.stages[half.chunk].has_checkpoint:  # later backwards are not split
             return
         microbatch, held = self._microbatches[half.chunk], self.held[half.chunk, half.microbatch]
         sizes, deferred = microbatch.sizes, _storages(_tensors(held.deferred))

@@ -4,17 +4,18 @@ from ._stage import Held, _as_tuple
 from ._store import WeightGradStore
 
 
-def run_overlapped(forward, backward, forward_of, backward_of, function):
+def run_overlapped(function, forward, backward, forward_of, backward_of):
     """Runs the forward of one microbatch and the backward of another in one call of `function`.
 
     forward, backward         the stages of the two passes (dps.torch._stage.Stage)
-    forward_of                (inputs, targets, split) of the forward; split: its own backward will run in two halves
+    forward_of                (inputs, arguments, targets, split) of the forward, without keyword arguments; split: its
+                              own backward will run in two halves
     backward_of               (held, dy, is_input_half) of the backward; dy: the gradients of the outputs of its stage
 
     Returns (held, outputs, dx): what the forward keeps for its own backward, the outputs of the forward, and the
     gradients that the backward computes for the inputs of its stage. `function` runs a full backward. If the backward
     is an input half (I), layers with a backward of their own defer their weight gradients (WeightGradStore)."""
-    inputs, targets, split = forward_of
+    inputs, _, targets, split = forward_of
     held, dy, is_input_half = backward_of
     kept = Held()
     kept.inputs, kept.units, kept.deferred = inputs, None, None

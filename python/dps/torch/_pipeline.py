@@ -20,8 +20,10 @@ from ._actions import Actions
 from ._exchange import Exchange
 from ._failure import Failures, MessageFailed, PipelineError, close_group
 from ._graph import splitter_of
+from ._lane import Thread
+from ._layers import LayeredStage, Layers, Recipe, Times
 from ._norm import counted_parameters, sum_of_squares
-from ._plan import Plan
+from ._plan import Plan, halves_of
 from ._ready import Ready
 from ._same import Agreement, Given
 from ._stage import Stage, run_backward
@@ -104,6 +106,8 @@ class Pipeline(Actions):
             _group.place_in(replicas)
             self._wrapped = [Wrapped(module, self._name(chunk), replicas) for chunk, module in enumerate(self.modules)]
             self._check_tied()
+            self._times, self._components = Times(lambda: self._order.mark()), []
+            self._recipes, self._split = self._recipes_of_pairs()
             self._has_overlapped = any(self._overlapped_of(action.instruction) for action in self.plan.training)
             self.loss_scale = 1 / (program.microbatches * len(replicas)) if loss_scale is None else loss_scale
             self._stages = [self._stage(chunk) for chunk in range(len(self.modules))]
@@ -134,10 +138,33 @@ class Pipeline(Actions):
 
     def _stage(self, chunk):
         stage, module, name = self.plan.chunks[chunk].stage, self._wrapped[chunk].inside, self._name(chunk)
-        has_halves = any(c == chunk for c, _ in self.plan.split)
+        has_halves = any(c == chunk for c, _ in self._split)
+        if isinstance(module, Layers):
+            return LayeredStage(module, name, stage == self.program.stages - 1, has_halves, self._times)
         has_parameters = isinstance(module, torch.nn.Module) and any(True for _ in module.parameters())
         splitter = splitter_of(module, name, run_backward) if has_halves and has_parameters else None
         return Stage(module, name, stage == self.program.stages - 1, splitter)
+
+    def _recipes_of_pairs(self):
+        """({(chunk, microbatch) of the F of an F&B: its Recipe} if both stages are of layers(), and the (chunk,
+        microbatch) of each backward that runs in two halves, also within its F&B)."""
+        inside, made, of_chunks, split = [w.inside for w in self._wrapped], {}, {}, set(self.plan.split)
+        for wrapped, chunk in zip(self._wrapped, range(len(inside))):
+            if isinstance(wrapped.inside, Layers) and (wrapped.is_divided or self.overlapped):
+                raise UsageError(f"{self._name(chunk)}: a stage of dps.torch.layers() runs neither under fully_shard "
+                                 "(take replicate_group) nor with overlapped= (the schedule has the recipe)")
+        for index, i, _ in self.plan.training:
+            if i.opcode != "OVERLAP" or not all(isinstance(inside[half.chunk], Layers) for half in halves_of(i)):
+                continue
+            chunks = i.chunk, i.second.chunk
+            if chunks not in of_chunks:
+                stages = [inside[chunk] for chunk in chunks]
+                components = self.program.components(self.rank, index, [len(stage.names) for stage in stages])
+                of_chunks[chunks] = components and Recipe(components, *stages, list(map(self._name, chunks)), i.line)
+            if of_chunks[chunks]:
+                made[i.chunk, i.microbatch] = of_chunks[chunks]
+                split.add((i.second.chunk, i.second.microbatch))
+        return made, split
 
     def _device_of_parameters(self):
         return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
@@ -186,6 +213,8 @@ class Pipeline(Actions):
         self._failures = Failures(store.part("failures"), self.rank, weakref.WeakMethod(self._close))
         self._watch = Watch(store.part("watch"), self._failures, deadline, patience)
         self._order = _order.order_of(self.device, self._limit, self._failures)
+        # on a GPU components run on one stream, in the order of the recipe
+        self._lane = Thread(self._failures) if self.device.type == "cpu" else None
         self._groups = []
         self._messages = _group.connect(self._processes, store.part("messages"), self._limit)
         self._groups.append((self._messages, self._processes))
@@ -286,12 +315,13 @@ class Pipeline(Actions):
                              f"{len(self._recorded)}")
         self._traces += 1
         key = f"trace {self._traces} {{}}"
-        self._store.set(key.format(self.rank), json.dumps([self._spans(*step) for step in self._recorded]))
+        told = [(self._spans(*step[:3]), self._components_of(step[3])) for step in self._recorded]
+        self._store.set(key.format(self.rank), json.dumps(told))
         if self.rank != 0:
             return None
         ranks = range(self.program.ranks)
         recorded = [json.loads(self._store.get(key.format(rank)).decode()) for rank in ranks]
-        steps = [[{index: span for index, *span in spans} for spans in rank] for rank in recorded]
+        steps = [[({index: span for index, *span in spans}, parts) for spans, parts in rank] for rank in recorded]
         return _trace.merge(self.program, [Plan(self.program, rank) for rank in ranks], steps)
 
     def _spans(self, actions, marks, middles):
@@ -306,11 +336,30 @@ class Pipeline(Actions):
         return [(action.index, start, middle(action.instruction), end)
                 for action, start, end in zip(actions, times, times[1:])]
 
+    def _components_of(self, recorded):
+        """The times of components in a step (Times), as a list with (number of the instruction, stage, layer in the
+        stage, name, letter, start, end, and if it ran beside others its post, and the start and end of the wait)."""
+        marks = [mark for _, rows, waits in recorded for some in ([row[2:] for row in rows], waits.values())
+                 for each in some for mark in each]
+        times, made = iter(self._order.seconds(marks) if marks else ()), []
+        for index, rows, waits in recorded:
+            spans = [(next(times), next(times)) for _ in rows]
+            waited = {key: (next(times), next(times), next(times)) for key in waits}
+            halves = halves_of(self.plan.training[index].instruction)
+            for (k, letter, *_), span in zip(rows, spans):
+                half = halves[0 if letter == "F" else -1]
+                component = self._stages[half.chunk].module.components[k]
+                if component.layer is not None:
+                    made.append((index, half.stage, component.layer, component.name, letter, *span,
+                                 *waited.get((letter != "F", k), ())))
+        return made
+
     def trace(self, path):
         """Writes a trace of the last training steps (of a forward-only program: of its last steps), at most 16. The
         file has Chrome trace events in the form of `dprun --trace`, for `dpc diff`, `dpc calibrate` and
-        ui.perfetto.dev. On a GPU the times are those of the GPU. All ranks must call this; rank 0 of the program writes
-        the file. The times of different ranks are comparable only if the ranks run on one machine."""
+        ui.perfetto.dev, also of the components of stages of layers(). On a GPU the times are those of the GPU. All
+        ranks must call this; rank 0 of the program writes the file. The times of different ranks are comparable only if
+        the ranks run on one machine."""
         measured = self._measured("trace", 1)
         if measured is not None:
             with open(path, "w") as file:
@@ -319,7 +368,8 @@ class Pipeline(Actions):
     def profile(self, path):
         """Writes a cost file from the steps that trace() writes, without the first of them, for `dpc --cost @FILE` and
         dps.compile(costs=pathlib.Path(...)): the median time of each kind of pass of each stage, and the bytes of
-        memory(). All ranks must call this after at least two steps; rank 0 of the program writes the file. It has no
+        memory(); with stages of layers() also the median time of each component, for `overlap F&B auto` and `dpc
+        advise`. All ranks must call this after at least two steps; rank 0 of the program writes the file. It has no
         costs of messages: `dpc calibrate` finds these in a trace."""
         measured = self._measured("profile", 2)
         key = f"memory {self._traces} {{}}"
@@ -429,8 +479,9 @@ class Pipeline(Actions):
         step.arguments = _batch.arguments_of(arguments, self.batch_dim, sizes)
         step.losses, step.outputs = {}, {} if return_outputs else None
         for stage in self._stages:
-            stage.loss_fn = self.loss_fn
-            stage.loss_scale, stage.loss_gradient, stage.is_constant = self.loss_scale, None, True
+            last = stage.parts[-1]
+            last.loss_fn = self.loss_fn
+            last.loss_scale, last.loss_gradient, last.is_constant = self.loss_scale, None, True
 
     def _check_capture(self, mode):
         if self.program.ranks > 1 or self.tied or any(total.group for total in self._sums):
@@ -472,9 +523,11 @@ class Pipeline(Actions):
             self._watch.at = None
 
     def _run(self, actions, functions, mode):
-        """Calls the functions of the actions one after the other. Returns (actions, marks, self._middles): marks[0] of
-        the beginning of the step, marks[i + 1] of the end of actions[i] (dps.torch._order)."""
+        """Calls the functions of the actions one after the other. Returns (actions, marks, self._middles, the times
+        of components): marks[0] of the beginning of the step, marks[i + 1] of the end of actions[i]
+        (dps.torch._order)."""
         self._middles = {}
+        self._components.clear()
         mark, marks = self._order.begin(), []
         self._counts[0] += 1
         self._watch.at = partial(_at, *self._counts, self.program, actions, marks, self._order)
@@ -498,7 +551,7 @@ class Pipeline(Actions):
             raise
         finally:
             self._watch.at = None
-        return actions, marks, self._middles
+        return actions, marks, self._middles, list(self._components)
 
     def _begin_sums(self):
         self._check_tied()
@@ -546,7 +599,7 @@ class Pipeline(Actions):
     def _results(self):
         step, ends = self._step, self.plan.ends
         losses = torch.stack([step.losses[m] for m in ends]) if step.losses else None
-        if losses is not None and any(stage.is_last and stage.is_constant for stage in self._stages):
+        if losses is not None and any(stage.is_last and stage.parts[-1].is_constant for stage in self._stages):
             warnings.warn("no loss of this step requires a gradient, so nothing was trained: does loss_fn detach its "
                           "result?", stacklevel=3)
         outputs = _batch.together([step.outputs[m] for m in ends], self.batch_dim) if step.outputs else None

@@ -100,6 +100,10 @@ class Halves:
     def __init__(self, module, name, run_backward):
         self.module, self.name, self.run_backward, self.reported = module, name, run_backward, False
 
+    def of_part(self):
+        """The splitter of a component of the stage."""
+        return self
+
     def full_backward(self, held, gradients):
         """Runs a full backward as I. Returns what backward_input() returns: W then has nothing to do."""
         self.run_backward(held.roots, gradients)

@@ -44,6 +44,13 @@ class Stage:
         self.loss_gradient = None
         # whether no loss of this step required a gradient, although the outputs did
         self.is_constant = True
+        self.is_inside = False  # whether this is a component, whose outputs go to another one of the same stage
+        self.parts = (self,)  # a stage that names its components has a Stage for each (dps.torch._layers)
+
+    @property
+    def has_checkpoint(self):
+        """Whether an I has found non-reentrant checkpoints: then later backwards are not split."""
+        return getattr(self.splitter, "has_checkpoint", False)
 
     # --- forward ---
 
@@ -98,6 +105,9 @@ class Stage:
         roots, given = [], []
         for y in outputs:
             if not isinstance(y, torch.Tensor):
+                if self.is_inside:
+                    given.append(y)
+                    continue
                 raise UsageError(f"an output of {self.name} is a {type(y).__name__}; a stage must return tensors")
             given.append(y.detach())
             if y.requires_grad:

@@ -8,6 +8,7 @@ import json
 import re
 from collections import defaultdict
 
+_ALL_TO_ALLS, _COMPONENTS = 3, 5  # lanes
 _NANOSECOND = 0.001  # in microseconds
 _PASS = re.compile(r"(?:p\d+:)?(\d+)([FIWB])\d+")
 
@@ -81,24 +82,54 @@ class _Rank:
         return made
 
 
+def _components(plan, rank, step, parts, origin, first_of):
+    """The events of the components inside the passes of a step. parts: rows of Pipeline._components_of(); first_of:
+    {stage: the number in the model of its first layer}."""
+    for index, stage, layer, name, letter, start, end, *beside in parts:
+        passes, direction = plan.training[index].name.split("&"), letter.replace("A", "B")
+        args = dict(step=step, instruction=index, line=plan.training[index].instruction.line,
+                    layer=first_of[stage] + layer, component=name, direction=direction,
+                    **{"pass": passes[0 if letter == "F" else -1]})
+        made = dict(name=f"{name}({direction}) of layer {args['layer']}", cat="component", ph="X", pid=rank,
+                    tid=_COMPONENTS, ts=(start - origin) * 1e6, dur=(end - start) * 1e6, args=args)
+        if letter == "A":
+            args["whole"] = True
+        yield made
+        if beside:
+            posted, waits, goes_on = beside
+            arrived = goes_on if end > waits else end
+            yield dict(made, cat="all-to-all", tid=_ALL_TO_ALLS, ts=(posted - origin) * 1e6,
+                       dur=(arrived - posted) * 1e6, args=dict(args, waited=(goes_on - waits) * 1e6))
+
+
+def _first_layers(stages, parts):
+    """{stage: the number in the model of its first layer}, of all components of a run."""
+    depth = defaultdict(int)
+    for _, stage, layer, *_ in parts:
+        depth[stage] = max(depth[stage], layer + 1)
+    return {stage: sum(depth[before] for before in range(stage)) for stage in range(stages + 1)}
+
+
 def merge(program, plans, steps_of_ranks):
     """The measured trace of all ranks, as a dict. steps_of_ranks[rank][step] is {number of an instruction: (start,
-    middle, end)} in seconds; all ranks have the same clock."""
+    middle, end)} in seconds, and the rows of Pipeline._components_of(); all ranks have the same clock."""
     model = json.loads(program.trace())
-    origin = min(span[0] for steps in steps_of_ranks for spans in steps for span in spans.values())
+    origin = min(span[0] for steps in steps_of_ranks for spans, _ in steps for span in spans.values())
+    first_of = _first_layers(program.stages, [part for steps in steps_of_ranks for _, parts in steps for part in parts])
     by_rank, arrows = defaultdict(list), 2 * program.stages * program.microbatches
     for event in model["traceEvents"]:
         by_rank[event["pid"]].append(event)
     events = []
     for rank, steps in enumerate(steps_of_ranks):
         events += [event for event in by_rank[rank] if event["ph"] == "M"]
-        for number, spans in enumerate(steps):
+        for number, (spans, parts) in enumerate(steps):
             shifted = {index: tuple(None if t is None else round((t - origin) * 1e6, 3) for t in span)
                        for index, span in spans.items()}
             writer = _Rank(plans[rank], shifted, number + 1, number * arrows)
             made = (writer.event(event) for event in by_rank[rank] if event["ph"] != "M")
             events += [event for event in made if event is not None]
-    other = dict(model["otherData"], unit=0, message_bytes=0, processors=0)
+            events += _components(plans[rank], rank, number + 1, parts, origin, first_of)
+    other = dict(model["otherData"], layers=first_of[program.stages], unit=0, message_bytes=0, processors=0)
     return dict(model, otherData=other, traceEvents=events)
 
 
@@ -108,8 +139,11 @@ def costs(trace):
     # imported here, because the import takes 10 ms, and most programs never call costs()
     from statistics import median
 
-    found = defaultdict(list)
+    found, parts = defaultdict(list), defaultdict(list)
     for event in trace["traceEvents"]:
+        if event["ph"] == "X" and event["cat"] == "component" and event["args"]["step"] > 1:
+            args = event["args"]
+            parts[args["component"], args["direction"], "whole" not in args].append(event["dur"] / 1000)
         if event["ph"] == "X" and event["cat"] == "compute" and event["args"]["step"] > 1:
             names = event["args"]["pass"].split("&")
             times = [event["dur"]] if len(names) == 1 else event["args"].get("halves", [])
@@ -119,4 +153,9 @@ def costs(trace):
     lines = ["unit = 1e-3 # seconds: times are in milliseconds", f"stages = {trace['otherData']['stages']}"]
     lines += [f"{letter}[{stage}] = {median(times):.6g} # median of {len(times)} passes"
               for (letter, stage), times in sorted(found.items())]
+    if parts:
+        lines.append(f"model_layers = {trace['otherData']['layers']}")
+    lines += [f"{name}.{letter} = {median(times):.6g} # median of {len(times)} runs"
+              for (name, letter, apart), times in sorted(parts.items())
+              if apart or (name, letter, True) not in parts]
     return "\n".join(lines) + "\n"

@@ -4,7 +4,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dps.torch import run_backward
+from torch.utils.checkpoint import checkpoint
+
+from dps.torch import layers, run_backward
 
 WIDTH = 8
 
@@ -70,6 +72,44 @@ class Dropping(nn.Module):
         return F.dropout(self.block(x), 0.5), seed + 1
 
 
+class Experts(nn.Module):
+    """A layer whose components stage() names. They hand on several tensors, a list, and a residual that passes them."""
+
+    def __init__(self, kind):
+        """kind: "seeded" or "drops", with dropout and a checkpoint; "dense": only with attention and mlp; or ""."""
+        super().__init__()
+        self.norm, self.linear, self.block = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH), Block()
+        self.drops = kind if kind in ("seeded", "drops") else None
+
+    def dropped(self, x):
+        return F.dropout(x, 0.5 if self.drops else 0.)
+
+    def attention(self, x):
+        if self.drops == "seeded":
+            torch.manual_seed(int(1e6 * x.detach().abs().sum()))
+        x = x + self.linear(self.dropped(self.norm(x)))
+        return x.tanh(), list(reversed(range(x.shape[1]))), x
+
+    def dispatch(self, x, order, residual):
+        return x[:, order], order, residual
+
+    def mlp(self, x, order, residual):
+        if self.drops:
+            return checkpoint(lambda x: self.block(self.dropped(x)), x, use_reentrant=False), order, residual
+        return self.block(x), order, residual
+
+    def combine(self, x, order, residual):
+        return x[:, order] + residual
+
+    def dense(self, *values):
+        return self.combine(*self.mlp(*self.dispatch(*values)))
+
+    def components(self, kind):
+        if kind == "dense":
+            return {"attention": self.attention, "mlp": self.dense}
+        return {name: getattr(self, name) for name in ("attention", "dispatch", "mlp", "combine")}
+
+
 class Model:
     """Stages, data and loss of one of MODELS (test_torch.py)."""
 
@@ -97,6 +137,9 @@ class Model:
             inside = Attention() if self.kind == "transformer" else Block()
             inside = First(inside) if stage == 0 else inside
             return Last(inside) if stage == stages - 1 else inside
+        if self.kind.startswith("experts"):
+            kind, count = self.kind[8:], 1 + stage % 2
+            return layers([Block(), *[Experts(kind).components(kind) for _ in range(count)], Block()])
         return {"several": Several, "dropout": Dropping}.get(self.kind, Block)()
 
     def loss(self, *outputs_and_target):

@@ -15,7 +15,10 @@ import unittest
 import unittest.mock
 import zipfile
 
+import torch
+
 import dps
+from dps.torch import _layers
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
@@ -100,6 +103,54 @@ class Equal(Ranks):
 
 by_the_graph = unittest.skipUnless(halves.GraphSplitter in halves.SPLITTERS,
                                    "this PyTorch cannot start a backward at a node of the graph")
+
+
+class Recipes(Ranks):
+    """Stages of layers(), whose F&Bs run in the order of a recipe."""
+
+    def test_equal(self):
+        kinds = itertools.cycle(("experts-", "experts-seeded"))
+        names = ("gpipe", "1f1b", "interleaved-zb", "zb-v", "dualpipe", "dualpipev")
+        counts, after = (2, 4) if EVERYTHING else (2,), HERE.parents[1] / "library/after.dps"
+        cases = [f"{name}:{ranks}:{2 * ranks}:{next(kinds)}" for name in names for ranks in counts]
+        self.run_ranks("equal.py", counts[-1], *cases, "dualpipe:2:6:experts-", f"{after}:2:4:experts-dense")
+
+    def test_as_in_turn(self):
+        """The same bits with and without the recipe, also with autocast, and dropout that draws from the generator of
+        the process. dpc reads the trace and the costs of components."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.run_ranks("recipes.py", 2, folder)
+            dpc = os.path.join(os.environ.get("BUILD", "build"), "dpc")
+            said = subprocess.run([dpc, "diff", "--ranks", "2", "--microbatches", "6", dps.schedule("dualpipev"),
+                                   f"{folder}/recipes.json"], capture_output=True, text=True, check=True).stdout
+            self.assertRegex(said, r"attention\(B\) .*\n.*attention\(W\) ")
+            self.assertRegex(said, r"dispatch\(F\) +21 .* %\n")
+            costs = pathlib.Path(f"{folder}/recipes.costs")
+            auto = re.sub(r"(overlap F&B) \{.*?\n\}", r"\1 auto;", dps.schedule("dualpipev").read_text(), flags=re.S)
+            self.assertIn("attention(F)", dps.compile(auto, ranks=2, microbatches=6, costs=costs).render("overlap"))
+
+    def test_misfits(self):
+        program = dps.compile(dps.schedule("dualpipev"), ranks=2, microbatches=6)
+        index = next(n for n, i in enumerate(program.instructions(0)) if i.second)
+
+        def refused(*parts):
+            stage = _layers.Layers(parts)
+            with self.assertRaises(dps.UsageError) as raised:
+                _layers.Recipe(program.components(0, index, [len(parts)] * 2), stage, stage, ("stage 0", "stage 3"), 25)
+            return str(raised.exception)
+        good = dict.fromkeys(("attention", "dispatch", "mlp", "combine"), abs)
+        self.assertEqual(refused(good, dict(good, router=abs)), "stage 0: the recipe of line 25 does not name router "
+                         "of layer 1; it names attention, combine, dispatch, mlp")
+        self.assertEqual(refused(dict(attention=abs, dispatch=None, combine=None)), "stage 0: the recipe of line 25 "
+                         'names mlp, which layer 0 lacks: give it "mlp": None if it has no such component')
+        self.assertIn("dispatch of layer 0 comes later in the recipe of line 25", refused(dict(reversed(good.items()))))
+        with self.assertRaisesRegex(dps.UsageError, "dispatch of part 1 .* is a int; it must be a module"):
+            dps.torch.layers([abs, {"dispatch": 3}])
+        two = _layers.Layers([dict(attention=lambda x: (x, 2), mlp=lambda x: x)])
+        stage = _layers.LayeredStage(two, "stage 0", False, False, _layers.Times(int))
+        with self.assertRaisesRegex(dps.UsageError, r"stage 0: mlp of layer 0 takes \(x\), but attention of layer 0 "
+                                    r"returns 2 values \(a tensor of shape \[3\], a int\)"):
+            stage.forward((torch.ones(3),), {}, None, False)
 
 
 class Halves(unittest.TestCase):
