@@ -183,7 +183,7 @@ class Splitter(Halves):
         put_off = [(output, parameters) for output, parameters in put_off if parameters]
         if not put_off:
             halves = self.full_backward(held, gradients)
-            self._report(list(self.module.parameters()))
+            self._report([p for p in self.module.parameters() if p in together])
             return halves
         direct = tuple(together.difference(inputs))
         outputs = tuple(output for output, _ in put_off)

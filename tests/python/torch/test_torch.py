@@ -13,6 +13,7 @@ import tempfile
 import textwrap
 import unittest
 import unittest.mock
+import warnings
 import zipfile
 
 import torch
@@ -29,6 +30,7 @@ import fake  # noqa: E402
 import links  # noqa: E402
 import ties  # noqa: E402
 from launch import launch  # noqa: E402
+from models import WIDTH, Experts  # noqa: E402
 
 EVERYTHING = os.environ.get("TORCH_TESTS") == "all"
 MODELS = ("mlp", "transformer", "several", "tied", "frozen", "dropout")
@@ -128,6 +130,20 @@ class Recipes(Ranks):
             costs = pathlib.Path(f"{folder}/recipes.costs")
             auto = re.sub(r"(overlap F&B) \{.*?\n\}", r"\1 auto;", dps.schedule("dualpipev").read_text(), flags=re.S)
             self.assertIn("attention(F)", dps.compile(auto, ranks=2, microbatches=6, costs=costs).render("overlap"))
+
+    def test_no_needless_warning(self):
+        """dispatch and combine are methods of a module with weights but use none, so nothing of theirs is put off."""
+        layer, x, times = Experts(""), torch.randn(2, 5, WIDTH, requires_grad=True), _layers.Times(int)
+        stage = _layers.LayeredStage(_layers.Layers([layer.components("")]), "stage 0", False, True, times)
+        held, (y,) = stage.forward((x,), {}, None, True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            dx, = stage.backward_input(held, (torch.ones_like(y),))
+        self.assertIsNone(layer.linear.weight.grad)
+        stage.backward_weight(held)
+        got = [dx] + [p.grad for p in layer.parameters()]
+        want = torch.autograd.grad(layer.dense(*layer.attention(x)).sum(), [x, *layer.parameters()])
+        self.assertTrue(all(map(torch.equal, got, want)))
 
     def test_misfits(self):
         program = dps.compile(dps.schedule("dualpipev"), ranks=2, microbatches=6)
@@ -339,12 +355,21 @@ class Pages(Ranks):
 
     def test_commands(self):
         """Torchrun takes --nproc_per_node in all versions, and --nproc-per-node not before PyTorch 2."""
-        for page in ("README.md", "docs/pytorch.md", "python/examples/gpt.py"):
+        for page in ("README.md", "docs/pytorch.md", "python/examples/gpt.py", "python/examples/experts.py"):
             text = (HERE.parents[2] / page).read_text()
-            self.assertRegex(text, r"mpirun -n 2 \S*python3? \w+.py")
+            self.assertRegex(text, r"mpirun -n [24] \S*python3? \w+.py")
             if page != "README.md":
-                self.assertRegex(text, r"torchrun --nproc_per_node 2 \w+.py")
+                self.assertRegex(text, r"torchrun --nproc_per_node [24] \w+.py")
             self.assertNotIn("--nproc-per-node", text)
+
+    @unittest.skipUnless(EVERYTHING, "make test-torch runs the example with experts")
+    def test_experts(self):
+        """The losses with the recipe and in turn are equal to the bit."""
+        with tempfile.TemporaryDirectory() as folder:
+            first = self.run_ranks("../../../python/examples/experts.py", 4, "--steps", "2", "--folder", folder)[0]
+            losses = dict(re.findall(r"(\S+): step 2, loss (.*)", first))
+            self.assertEqual(losses["overlapped"], losses["in-turn"])
+            self.assertIn("in-turn: 0 % of the communication in F&Bs is hidden", first)
 
     def test_example(self):
         """The example trains the same model with three schedules, to the same loss. It makes the folder of --folder."""
