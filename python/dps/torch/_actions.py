@@ -56,7 +56,7 @@ class Actions:
 
     def _make_forward(self, i, mode):
         stage, slots, held, step = self._stages[i.chunk], self._slots, self._held, self._step
-        number, key, x, y = self.plan.number(i), (i.chunk, i.microbatch), i.x, i.y
+        number, key, x, y = i.number, (i.chunk, i.microbatch), i.x, i.y
         is_first, is_last, split = i.stage == 0, stage.is_last, key in self._split
 
         def run():
@@ -162,7 +162,7 @@ class Actions:
         run_both = partial(overlapped.run, self._lane) if is_recipe else partial(run_overlapped, overlapped)
         first, second = self._stages[i.chunk], self._stages[i.second.chunk]
         slots, held, step = self._slots, self._held, self._step
-        number, key, other = self.plan.number(i), (i.chunk, i.microbatch), (i.second.chunk, i.second.microbatch)
+        number, key, other = i.number, (i.chunk, i.microbatch), (i.second.chunk, i.second.microbatch)
         is_input_half, split, dy = i.second.opcode == "BACKWARD_INPUT", key in self._split, i.second.dy
 
         def run():
@@ -185,11 +185,11 @@ class Actions:
     def _message_number(self, i, forward):
         """The number of a message. Between stages s and s + 1 each microbatch has two messages, one in each
         direction."""
-        return 2 * ((i.stage if forward else i.stage - 1) * self.program.microbatches + self.plan.number(i)) + forward
+        return 2 * ((i.stage if forward else i.stage - 1) * self.program.microbatches + i.number) + forward
 
     def _make_send_forward(self, i, mode):
         number = self._message_number(i, True)
-        return self._sending(i, mode, number, number, f"stage {i.stage}, microbatch {self.plan.number(i)}")
+        return self._sending(i, mode, number, number, f"stage {i.stage}, microbatch {i.number}")
 
     def _make_send_backward(self, i, mode):
         return self._sending(i, mode, self._message_number(i, False),

@@ -5,8 +5,6 @@ import tempfile
 
 import dps
 
-_MODELS = ("rendezvous", "rank", "pair", "edge", "kind")
-
 
 def _channels(schedule):
     """NCCL has a communicator for each pair of ranks, in which messages of both directions wait for each other; other
@@ -28,8 +26,6 @@ def check(schedule, channels=None):
         raise dps.UsageError(f"{type(schedule).__name__} has no order with messages; the schedules of PyTorch that run "
                              "several stages on a rank have one, and a _PipelineScheduleRuntime once a .csv is loaded")
     channels = channels or _channels(schedule)
-    if channels not in _MODELS:
-        raise dps.UsageError(f"channels: there is no {channels!r}; there are {', '.join(_MODELS)}")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, type(schedule).__name__ + ".csv")
         with open(path, "w") as file:
@@ -38,6 +34,9 @@ def check(schedule, channels=None):
         verdicts = dps.check(path)["orders"][0]
     if "refused" in verdicts:
         raise dps.ScheduleError(verdicts["refused"].rstrip())
+    models = [name for name in verdicts if verdicts[name] == "safe" or name + "_why" in verdicts]
+    if channels not in models:
+        raise dps.UsageError(f"channels: there is no {channels!r}; there are {', '.join(models)}")
     if verdicts[channels] != "safe":
         raise dps.ScheduleError(f"{type(schedule).__name__}: {verdicts[channels]} with {channels}: "
                                 f"{verdicts[channels + '_why']}; it needs {verdicts['needs'] or 'another order'}")

@@ -252,7 +252,7 @@ class Meter:
         of_functions = []
         with _functions_saving(of_functions):
             function()
-        held, number = self.held[half.chunk, half.microbatch], self.plan.number(half)
+        held, number = self.held[half.chunk, half.microbatch], half.number
         nodes, inputs = _nodes(held.roots), _tensors([held.inputs, held.units])
         known = {id(x) for x in inputs}
         weights = [node.variable for node in nodes if hasattr(node, "variable") and id(node.variable) not in known]
@@ -265,7 +265,7 @@ class Meter:
 
     def _left_out(self, half):
         """The addresses of the storages that no backward frees."""
-        step, number, held = self.step, self.plan.number(half), self.held[half.chunk, half.microbatch]
+        step, number, held = self.step, half.number, self.held[half.chunk, half.microbatch]
         given = [step.inputs.get(number), step.targets.get(number), step.arguments[number], held.loss]
         return set(_storages(_tensors([given, _tensors_of_modules(self.modules)])))
 
@@ -277,7 +277,7 @@ class Meter:
         sizes, deferred = microbatch.sizes, _storages(_tensors(held.deferred))
         in_graph = microbatch.in_graph(_storages(_tensors([self._sent(), self.step.outputs])))
         kept = sizes.keys() & in_graph.union(deferred)
-        left_out = self._left_out(half).union(sizes, self._of_number[self.plan.number(half)])
+        left_out = self._left_out(half).union(sizes, self._of_number[half.number])
         gradients = sum(storage.nbytes() for address, storage in deferred.items() if address not in left_out)
         saved = self.found[half.chunk].saved
         self.found[half.chunk] = Bytes(saved, sum(sizes[address] for address in kept), gradients)

@@ -78,20 +78,14 @@ class Plan:
     def __init__(self, program, rank):
         self.program, self.rank = program, rank
         self.chunks = program.rank(rank).chunks
-        self.first_of = [program.pipe(pipe).start for pipe in range(program.pipes)]
         self.training = list(_actions(program, rank))
         self.evaluation = list(self._forward_half())
         self.peers = {action.instruction.peer for action in self.training} - {None}
         halves = [half for action in self.training for half in halves_of(action.instruction)]
         self.split = {(half.chunk, half.microbatch) for half in halves if half.opcode == "BACKWARD_INPUT"}
         forwards = [half for half in halves if half.opcode in _FORWARDS]
-        self.given = sorted(self.number(half) for half in forwards if half.stage == 0)
-        self.ends = sorted(self.number(half) for half in forwards if half.stage == program.stages - 1)
-
-    def number(self, instruction):
-        """The number in the step of an instruction's microbatch. instruction.microbatch counts within its pipe, this
-        number counts over all pipes."""
-        return self.first_of[instruction.pipe] + instruction.microbatch
+        self.given = sorted(half.number for half in forwards if half.stage == 0)
+        self.ends = sorted(half.number for half in forwards if half.stage == program.stages - 1)
 
     def _forward_half(self):
         """The forwards of a step and their messages, in the order of the program. The whole step cannot deadlock. The
