@@ -28,6 +28,9 @@ typedef struct Searcher {
     PairOrder current, best, made;
     PairOrder apart; /* the best order without F&Bs that was tried as a start */
     PairOrder trial; /* room for a change of any line */
+    /* small loops: some orders that have nothing of Megatron's order are shorter, so the first half of the short rounds
+       does not start from it */
+    bool late;
     uint64_t random;
     /* The cost of an order is its makespan * `ends` + PairOrder.ends, because ranks that end earlier leave room for
        changes. */
@@ -124,22 +127,30 @@ static void try_search_without(Searcher *s, const Schedule *schedule, const Sear
     try_made(s, &s->apart);
 }
 
+/* Tries the published orders with F&Bs. False: none is legal without a deadlock. */
+static bool try_pair_seeds(Searcher *s, Arena *arena)
+{
+    Arena *const scratch = arena_scratch(arena);
+    bool paired = false;
+    for (uint32_t number = 0; pair_seed(s->base, number, &s->made, scratch); number++)
+        paired |= try_made(s, &s->best);
+    arena_free(scratch);
+    return paired;
+}
+
 static void try_seeds(Searcher *s, const Schedule *schedule, const SearchTask *task, Arena *arena)
 {
     Arena *const scratch = arena_scratch(arena);
     SeedMaker *seeds = seed_maker_new(s->base, schedule, task, scratch);
     SearchOrder order = {.passes = arena_array(scratch, s->base->passes, sizeof(SearchPass))};
     SeedResult result;
-    bool paired = false; /* some published order with F&Bs is legal and does not deadlock */
     for (uint32_t number = 0; (result = seed_make(seeds, number, &order)) != SEED_NONE; number++) {
         if (result != SEED_MADE)
             continue;
         pair_order_take(s->base, &order, &s->made);
         try_made(s, &s->apart);
     }
-    for (uint32_t number = 0; pair_seed(s->base, number, &s->made, scratch); number++)
-        paired |= try_made(s, &s->best);
-    if (!paired)
+    if (s->late || !try_pair_seeds(s, scratch))
         try_search_without(s, schedule, task, scratch);
     arena_free(scratch);
 }
@@ -328,9 +339,13 @@ static bool repeat(const Searcher *few, uint32_t first, uint32_t period, uint32_
     return true;
 }
 
+/* How many microbatches a rank runs in a row through a chunk. */
+static uint32_t round_of(const SearchProblem *base) { return pair_is_loop(base) ? base->rank_count : 1; }
+
 static void repeat_all(Searcher *s, const Searcher *few, uint32_t microbatches, uint32_t more)
 {
-    for (uint32_t period = 1; period <= 4; period++)
+    const uint32_t round = round_of(s->base);
+    for (uint32_t period = round; period <= 4 * round; period += round)
         for (uint32_t first = 0; more % period == 0 && first + period < microbatches; first++)
             if (repeat(few, first, period, more, &s->made) && try_order(s, &s->made, NEVER))
                 keep_if_better(s, &s->made);
@@ -404,11 +419,14 @@ static bool next_round(Round *round, const SearchProblem *problem, uint32_t effo
 
 /* Anneals a small schedule in many short rounds, which take SMALL_STEPS steps in all. They find some orders that the
    long rounds miss. */
-static void anneal_short_rounds(Searcher *s)
+static void anneal_short_rounds(Searcher *s, Arena *scratch)
 {
-    enum { ROUNDS_OF_STEP = 16 };
-    for (uint32_t i = 0; i < SMALL_STEPS * ROUNDS_OF_STEP && goes_on(s); i++)
+    enum { ROUNDS_OF_STEP = 16, ROUNDS = SMALL_STEPS * ROUNDS_OF_STEP };
+    for (uint32_t i = 0; i < ROUNDS && goes_on(s); i++) {
+        if (s->late && i == ROUNDS / 2)
+            try_pair_seeds(s, scratch);
         anneal_round(s, i, visits_of(s->base) / ROUNDS_OF_STEP);
+    }
 }
 
 /* Anneals a tiny schedule from the best order without F&Bs. The W run in gaps, and the sum of the ends counts more
@@ -464,19 +482,23 @@ void search_pairs(Schedule *schedule, const SearchTask *task, const SearchContro
     s.whole_bound = (double)s.bound / problem.ticks;
     /* with anneal_short_rounds of small schedules and anneal_filled_rounds of tiny ones */
     s.planned = orders_planned(&problem, task->effort + (problem.passes <= SMALL) + (problem.passes <= TINY ? 2 : 0));
+    const uint32_t few_microbatches = problem.stages + 2, rounds = round_of(&problem);
+    const bool repeats = least > few_microbatches + (rounds > 2 ? rounds - 1 : 2);
+    s.late = !repeats && problem.passes <= SMALL && pair_is_loop(&problem);
     try_seeds(&s, schedule, task, scratch);
-    const uint32_t few_microbatches = problem.stages + 2;
-    if (goes_on(&s) && least > few_microbatches + 2)
-        search_few(&s, schedule, task, least - few_microbatches, scratch);
+    if (goes_on(&s) && repeats)
+        search_few(&s, schedule, task, (least - few_microbatches) / rounds * rounds, scratch);
     else
         for (Round round = {0}; next_round(&round, &problem, task->effort);) {
             anneal_round(&s, round.number, round.visits);
             if (problem.passes <= SMALL && round.done == SMALL_STEPS) {
-                anneal_short_rounds(&s);
+                anneal_short_rounds(&s, scratch);
                 if (problem.passes <= TINY)
                     anneal_filled_rounds(&s);
             }
         }
+    if (s.late) /* also if the search was stopped */
+        try_pair_seeds(&s, scratch);
     pair_order_write(&problem, &s.best, span, arena, schedule);
     if (found)
         *found = (SearchProgress){tried, s.planned, (double)s.best.makespan / problem.ticks, s.whole_bound, true};

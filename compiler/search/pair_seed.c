@@ -3,10 +3,11 @@
 /* Writes the passes of a rank, one after another. The rules are written for a least number of microbatches. If a pipe
    has fewer, the passes of the missing ones are left out. */
 typedef struct Writer {
-    const SearchNode *nodes[2]; /* nodes[0] has the earlier stage of the rank, nodes[1] the later one */
-    uint8_t chunks[2];
+    /* the chunks of the rank in the order of their stages */
+    const SearchNode *nodes[UINT8_MAX + 1];
+    uint8_t chunks[UINT8_MAX + 1];
     PairLine *line;
-    uint32_t forwards[2], backwards[2];
+    uint32_t forwards[UINT8_MAX + 1], backwards[UINT8_MAX + 1];
     /* a queue of the I whose W are not written yet, in order. exists: whether the microbatch of the I exists; weights:
        the index of its chunk in `nodes`; first: the I whose W comes next; count: number of I so far */
     bool *exists;
@@ -78,7 +79,8 @@ static void put_pair(Writer *w, int forward, int backward)
 typedef struct End {
     /* the rank with the two middle stages runs its first B together with an F as an F&B; false: the F, then the B */
     bool first;
-    bool original; /* DualPipe's own last phase; `keep` and `lag` have no effect */
+    /* DualPipe's own last phase, or that of ebb-v (schedules/ebb-v.dps); `keep` and `lag` have no effect */
+    bool original, ebb;
     uint32_t keep; /* 0..4: how many quarters of the F&Bs of the last phase remain F&Bs */
     /* how long the last phase puts W off, in quarters of h: its first W comes after about 2 * (lag * h / 4) I, but at
        the latest when the I of both chunks have run in turns (write_end); h is the depth of the rank (write_start) */
@@ -161,6 +163,34 @@ static void write_end(Writer *w, uint32_t depths, uint32_t h, const End *end)
     }
 }
 
+/* Whether one of `count` slots, the first of them `first` and each two later than the one before, is `slot`. */
+static bool is_slot(uint32_t slot, uint32_t first, uint32_t count)
+{
+    return slot >= first && (slot - first) % 2 == 0 && (slot - first) / 2 < count;
+}
+
+/* Writes ebb-v's last phase: half of the F&Bs, then the other passes in the order of their slots. */
+static void write_ebb(Writer *w, uint32_t depths, uint32_t h)
+{
+    const uint32_t above = depths - 1 - h, kept = above / 2, inputs = depths + above - kept, end = 7 * depths;
+    for (uint32_t i = 0; i < kept; i++) {
+        put_backward(w, 1);
+        put_pair(w, 1, 0);
+    }
+    for (uint32_t slot = 0; slot < end; slot++) {
+        if (is_slot(slot, 2, above - kept))
+            put_forward(w, 1);
+        if (is_slot(slot, 0, depths - kept)) {
+            put_input(w, 1);
+            put_weight(w);
+        }
+        if (is_slot(slot, above + 1 + 3 * h, inputs))
+            put_weight(w);
+        if (is_slot(slot, above, inputs))
+            put_input(w, 0);
+    }
+}
+
 static bool is_nested(const SearchProblem *base, uint32_t rank)
 {
     const SearchNode *nodes = base->nodes + base->ranks[rank].first_node;
@@ -181,26 +211,114 @@ static void write_rank(const SearchProblem *base, uint32_t rank, const End *end,
     write_start(&w, depths, h, n, end->first);
     if (end->original)
         write_original_end(&w, depths, h);
+    else if (end->ebb)
+        write_ebb(&w, depths, h);
     else
         write_end(&w, depths, h, end);
     while (w.first < w.count)
         put_weight(&w);
 }
 
-bool pair_seed(const SearchProblem *base, uint32_t number, PairOrder *order, Arena *scratch)
+static bool seed_nested(const SearchProblem *base, uint32_t number, PairOrder *order, Arena *scratch)
 {
-    enum { KEEPS = 5, LAGS = 5, ENDS = 1 + KEEPS * LAGS };
-    const uint32_t which = number / 2;
+    enum { KEEPS = 5, LAGS = 5, RULES = 2, ENDS = RULES + KEEPS * LAGS };
+    const uint32_t which = number / 2, variant = which < RULES ? 0 : which - RULES;
     if (which >= ENDS || base->stages % 2)
         return false;
     const End end = {.first = number % 2,
                      .original = which == 0,
-                     .keep = which ? (which - 1) / LAGS : 0,
-                     .lag = which ? 2 * ((which - 1) % LAGS) : 0};
+                     .ebb = which == 1,
+                     .keep = variant / LAGS,
+                     .lag = 2 * (variant % LAGS)};
     for (uint32_t r = 0; r < base->rank_count; r++) {
         if (!is_nested(base, r))
             return false;
         write_rank(base, r, &end, &order->lines[r], scratch);
     }
     return true;
+}
+
+/* --- loops --- */
+
+bool pair_is_loop(const SearchProblem *base)
+{
+    for (uint32_t n = 0; n < base->node_count; n++) {
+        const SearchNode *node = &base->nodes[n];
+        if (node->stage != (n - base->ranks[node->rank].first_node) * base->rank_count + node->rank)
+            return false;
+    }
+    return base->pipe_count == 1;
+}
+
+/* Groups of microbatches run through the chunks of a rank one after another; the last group may be smaller. */
+typedef struct Groups {
+    uint32_t size, last, chunks;
+    uint32_t before; /* F of a rank before the last group */
+    uint32_t count;  /* F of a rank */
+} Groups;
+
+/* A last group of fewer microbatches than ranks runs in the order for a full one. */
+static Groups groups_of(const SearchProblem *base, uint32_t chunks, uint32_t size)
+{
+    const uint32_t microbatches = base->nodes[0].microbatches, rest = microbatches % size;
+    const uint32_t last = rest >= base->rank_count ? rest : size, before = chunks * ((microbatches - 1) / size) * size;
+    return (Groups){size, last, chunks, before, before + chunks * last};
+}
+
+static int chunk_of(const Groups *groups, uint32_t x)
+{
+    return (int)(x < groups->before ? x / groups->size % groups->chunks : (x - groups->before) / groups->last);
+}
+
+/* Megatron's order: interleaved 1F1B with one F more in the warm-up, and then F&Bs. If `waits`, the last backwards are I,
+   and `waits` * rank of their W wait until more I have run, so that I reach the earlier ranks sooner. */
+static void write_loop(const SearchProblem *base, uint32_t rank, const Groups *groups, uint32_t waits, PairLine *line,
+                       Arena *scratch)
+{
+    const uint32_t last = groups->chunks - 1, ahead = 2 * (base->rank_count - 1 - rank) + last * groups->size + 1;
+    const uint32_t warm = ahead < groups->count ? ahead : groups->count;
+    Writer w = {.line = line};
+    w.exists = arena_array(scratch, warm, sizeof *w.exists);
+    w.weights = arena_array(scratch, warm, sizeof *w.weights);
+    for (uint32_t c = 0; c <= last; c++) {
+        w.nodes[c] = &base->nodes[base->ranks[rank].first_node + c];
+        w.chunks[c] = (uint8_t)c;
+    }
+    line->count = 0;
+    for (uint32_t x = 0; x < groups->count + warm; x++) {
+        const int forward = x < groups->count ? chunk_of(groups, x) : -1;
+        const int backward = x < warm ? -1 : (int)last - chunk_of(groups, x - warm);
+        if (backward < 0)
+            put_forward(&w, forward);
+        else if (forward >= 0)
+            put_pair(&w, forward, backward);
+        else if (waits)
+            put_input(&w, backward);
+        else
+            put_backward(&w, backward);
+        if (w.count > w.first + waits * rank)
+            put_weight(&w);
+    }
+    while (w.first < w.count)
+        put_weight(&w);
+}
+
+/* Groups of P to 2P microbatches, and one of all of them. */
+static bool seed_loop(const SearchProblem *base, uint32_t number, PairOrder *order, Arena *scratch)
+{
+    enum { WAITS = 3 };
+    const uint32_t ranks = base->rank_count, microbatches = base->nodes[0].microbatches, which = number / WAITS;
+    const uint32_t size = which ? ranks + which - 1 : microbatches;
+    if ((which && size >= microbatches) || which > ranks + 1 || !pair_is_loop(base))
+        return false;
+    for (uint32_t r = 0; r < ranks; r++) {
+        const Groups groups = groups_of(base, base->ranks[r].node_count, size);
+        write_loop(base, r, &groups, number % WAITS, &order->lines[r], scratch);
+    }
+    return true;
+}
+
+bool pair_seed(const SearchProblem *base, uint32_t number, PairOrder *order, Arena *scratch)
+{
+    return seed_nested(base, number, order, scratch) || seed_loop(base, number, order, scratch);
 }

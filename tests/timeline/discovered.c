@@ -33,15 +33,9 @@ static Costs random_costs(uint64_t *seed)
 static Result result_of(const char *path, int64_t ranks, int64_t microbatches, const Costs *costs)
 {
     Arena arena = {0};
-    Source source;
-    Parameters parameters = {.count = 0};
-    Error error = {""};
-    parameters_set_ranks(&parameters, ranks);
-    parameters_set_microbatches(&parameters, microbatches);
-    Compilation c = {.arena = &arena, .source = &source, .parameters = &parameters, .costs = costs};
-    assert_int_equal(source_read(path, &arena, &source, &error), STATUS_OK);
-    assert_int_equal(compile(&c, &error), STATUS_OK);
+    Compilation c;
     Timeline times;
+    assert_true(compiled_for(path, ranks, microbatches, costs, &arena, &c));
     assert_true(timeline_run(&c.schedule, &c.table, &c.resolved, &arena, &times));
     Result result = {.makespan = times.makespan};
     for (uint32_t r = 0; r < c.schedule.ranks; r++)
