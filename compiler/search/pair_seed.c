@@ -270,8 +270,8 @@ static int chunk_of(const Groups *groups, uint32_t x)
     return (int)(x < groups->before ? x / groups->size % groups->chunks : (x - groups->before) / groups->last);
 }
 
-/* Megatron's order: interleaved 1F1B with one F more in the warm-up, and then F&Bs. If `waits`, the last backwards are I,
-   and `waits` * rank of their W wait until more I have run, so that I reach the earlier ranks sooner. */
+/* Megatron's order: interleaved 1F1B with one F more in the warm-up, and then F&Bs. If `waits`, the last backwards are
+   I, and `waits` * rank of their W wait until more I have run, so that I reach the earlier ranks sooner. */
 static void write_loop(const SearchProblem *base, uint32_t rank, const Groups *groups, uint32_t waits, PairLine *line,
                        Arena *scratch)
 {

@@ -297,6 +297,14 @@ static void megatron_facts(const Run *run, Size size)
         interleaved(run, size, size.parameter, size.ranks, 2);
 }
 
+static bool early_fits(Size size) { return size.parameter == 1; }
+
+static void loop_facts(const Run *run, Size size)
+{
+    for (int r = 0; size.microbatches % size.ranks == 0 && r < size.ranks; r++)
+        assert_int_equal(run->peak[r], least(2 * size.microbatches, 2 * (size.ranks - 1 - r) + size.ranks + 2));
+}
+
 static void megatron_groups_facts(const Run *run, Size size)
 {
     const int last = size.microbatches % size.parameter;
@@ -511,6 +519,8 @@ static const Case published[] = {
     {"interleaved-1f1b", groups_fit, groups_facts, "group", "chunks", 3, true},
     {"megatron-moe", NULL, megatron_facts, "chunks", NULL, 0, false},
     {"megatron-moe", groups_fit, megatron_groups_facts, "group", "chunks", 3, true},
+    {"ebb-loop", NULL, megatron_facts, "chunks", "early", 0, false},
+    {"ebb-loop", early_fits, loop_facts, "early", NULL, 0, false},
     {"interleaved-zb", NULL, interleaved_zb_facts, "chunks", NULL, 0, false},
     {"zb-h1", NULL, h1_facts, NULL, NULL, 0, false},
     {"zb-h2", NULL, h2_facts, NULL, NULL, 0, false},

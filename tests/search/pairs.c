@@ -140,9 +140,9 @@ static double random_time(uint64_t *seed) { return 1 + (double)random_below(seed
    ranks. */
 TEST(never_longer_than_a_published_order)
 {
-    static const char *const names[] = {"dualpipe", "dualpipev", "ebb-v", "ebb-two", "megatron-moe",     "zb-v",
-                                        "v-half",   "zb-h1",     "zb-h2", "1f1b",    "interleaved-1f1b", "hanayo",
-                                        "chimera",  "bitpipe"};
+    static const char *const names[] = {
+        "dualpipe", "dualpipev", "ebb-v", "ebb-two",          "megatron-moe", "ebb-loop", "zb-v",   "v-half",
+        "zb-h1",    "zb-h2",     "1f1b",  "interleaved-1f1b", "hanayo",       "chimera",  "bitpipe"};
     const char *const wanted = getenv("PAIR_ROUNDS");
     const int rounds = wanted ? atoi(wanted) : 4;
     uint64_t seed = 1;

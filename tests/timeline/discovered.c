@@ -78,6 +78,8 @@ TEST(v) { never_longer("schedules/ebb-v.dps", "schedules/dualpipev.dps", false, 
 
 TEST(two_directions) { never_longer("schedules/ebb-two.dps", "schedules/dualpipe.dps", true, 0.002); }
 
+TEST(loops) { never_longer("schedules/ebb-loop.dps", "schedules/megatron-moe.dps", false, 0.01); }
+
 TEST(half_of_the_memory) { never_longer("schedules/half-tide.dps", "schedules/v-half.dps", false, 0.01); }
 
 int main(int argc, char **argv)
