@@ -15,12 +15,6 @@
    the plug-in is loaded, before dprun starts threads, because these read the environment. */
 __attribute__((constructor)) static void load_kernels_early(void) { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
 
-static const char *GetErrorString(CudaError error) { return cudaGetErrorString((cudaError_t)error); }
-
-static CudaError DriverGetVersion(int *version) { return cudaDriverGetVersion(version); }
-
-static CudaError GetDeviceCount(int *count) { return cudaGetDeviceCount(count); }
-
 static CudaError GetDeviceProperties(CudaProperties *properties, int device)
 {
     struct cudaDeviceProp all;
@@ -38,21 +32,12 @@ static CudaError GetDeviceProperties(CudaProperties *properties, int device)
     return cudaSuccess;
 }
 
-static CudaError SetDevice(int device) { return cudaSetDevice(device); }
-
 static CudaError Malloc(void **memory, size_t bytes)
 {
     const cudaError_t error = cudaMalloc(memory, bytes);
     if (error == cudaErrorMemoryAllocation)
         cudaGetLastError(); /* clears the error, so that the next call does not return it */
     return error;
-}
-
-static CudaError Free(void *memory) { return cudaFree(memory); }
-
-static CudaError MemsetAsync(void *memory, int value, size_t bytes, CudaStream *stream)
-{
-    return cudaMemsetAsync(memory, value, bytes, stream);
 }
 
 static CudaError MemcpyAsync(void *destination, const void *source, size_t bytes, CudaStream *stream)
@@ -69,10 +54,6 @@ static CudaError StreamCreate(CudaStream **stream, int urgent)
     return cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, urgent ? greatest : least);
 }
 
-static CudaError StreamDestroy(CudaStream *stream) { return cudaStreamDestroy(stream); }
-
-static CudaError StreamSynchronize(CudaStream *stream) { return cudaStreamSynchronize(stream); }
-
 static CudaError StreamWaitEvent(CudaStream *stream, CudaEvent *event)
 {
     return cudaStreamWaitEvent(stream, event, cudaEventWaitDefault);
@@ -83,27 +64,9 @@ static CudaError EventCreate(CudaEvent **event, int timing)
     return cudaEventCreateWithFlags(event, timing ? cudaEventDefault : cudaEventDisableTiming);
 }
 
-static CudaError EventDestroy(CudaEvent *event) { return cudaEventDestroy(event); }
-
-static CudaError EventRecord(CudaEvent *event, CudaStream *stream) { return cudaEventRecord(event, stream); }
-
-static CudaError EventQuery(CudaEvent *event) { return cudaEventQuery(event); }
-
-static CudaError EventElapsedTime(float *milliseconds, CudaEvent *from, CudaEvent *to)
-{
-    return cudaEventElapsedTime(milliseconds, from, to);
-}
-
 static CudaError LibraryLoadData(CudaLibrary **library, const void *image)
 {
     return cudaLibraryLoadData(library, image, NULL, NULL, 0, NULL, NULL, 0);
-}
-
-static CudaError LibraryUnload(CudaLibrary *library) { return cudaLibraryUnload(library); }
-
-static CudaError LibraryGetKernel(CudaKernel **kernel, CudaLibrary *library, const char *name)
-{
-    return cudaLibraryGetKernel(kernel, library, name);
 }
 
 static CudaError KernelSetAttributeForDevice(CudaKernel *kernel, int bytes, int device)
@@ -156,29 +119,30 @@ static CudaError EncodeTensorMap(TensorMap *map, const void *matrix, const Tenso
                              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
+/* In C an enum of CUDA and the unsigned type of CudaError are compatible. */
 static const CudaRuntime table = {
     .runtime_version = CUDART_VERSION,
-    .GetErrorString = GetErrorString,
-    .DriverGetVersion = DriverGetVersion,
-    .GetDeviceCount = GetDeviceCount,
+    .GetErrorString = cudaGetErrorString,
+    .DriverGetVersion = cudaDriverGetVersion,
+    .GetDeviceCount = cudaGetDeviceCount,
     .GetDeviceProperties = GetDeviceProperties,
-    .SetDevice = SetDevice,
+    .SetDevice = cudaSetDevice,
     .Malloc = Malloc,
-    .Free = Free,
-    .MemsetAsync = MemsetAsync,
+    .Free = cudaFree,
+    .MemsetAsync = cudaMemsetAsync,
     .MemcpyAsync = MemcpyAsync,
     .StreamCreate = StreamCreate,
-    .StreamDestroy = StreamDestroy,
-    .StreamSynchronize = StreamSynchronize,
+    .StreamDestroy = cudaStreamDestroy,
+    .StreamSynchronize = cudaStreamSynchronize,
     .StreamWaitEvent = StreamWaitEvent,
     .EventCreate = EventCreate,
-    .EventDestroy = EventDestroy,
-    .EventRecord = EventRecord,
-    .EventQuery = EventQuery,
-    .EventElapsedTime = EventElapsedTime,
+    .EventDestroy = cudaEventDestroy,
+    .EventRecord = cudaEventRecord,
+    .EventQuery = cudaEventQuery,
+    .EventElapsedTime = cudaEventElapsedTime,
     .LibraryLoadData = LibraryLoadData,
-    .LibraryUnload = LibraryUnload,
-    .LibraryGetKernel = LibraryGetKernel,
+    .LibraryUnload = cudaLibraryUnload,
+    .LibraryGetKernel = cudaLibraryGetKernel,
     .KernelSetAttributeForDevice = KernelSetAttributeForDevice,
     .LaunchKernel = LaunchKernel,
     .EncodeTensorMap = EncodeTensorMap,

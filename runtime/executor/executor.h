@@ -105,13 +105,10 @@ typedef enum StagePass {
 } StagePass;
 
 /* The functions of the host. Each gets ExecutorConfig.host. A function may be NULL if there is nothing to do, except
-   forward, backward_input and backward_weight. An error ends the run; the executor adds rank and instruction to its
-   message. */
+   pass. An error ends the run; the executor adds rank and instruction to its message. */
 typedef struct StageTable {
-    Status (*forward)(void *host, const PassSlots *slots, Error *error);
-    Status (*backward_input)(void *host, const PassSlots *slots, Error *error);
-    Status (*backward_weight)(void *host, const PassSlots *slots, Error *error);
-    Status (*backward)(void *host, const PassSlots *slots, Error *error); /* NULL: I, then W */
+    /* Runs an F, B, I or W. A B is I, then W. */
+    Status (*pass)(void *host, StagePass pass, const PassSlots *slots, Error *error);
     /* NULL: the executor runs the first half, then the second */
     Status (*overlap)(void *host, PassPair *pair, Error *error);
 

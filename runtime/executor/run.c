@@ -37,33 +37,6 @@ static inline PassSlots slots_of(const Executor *executor, const Instruction *pa
     };
 }
 
-EXECUTE(FORWARD)
-{
-    const PassSlots slots = slots_of(executor, instruction, true);
-    return executor->config.stages->forward(executor->config.host, &slots, error);
-}
-
-EXECUTE(FORWARD_ONLY) { return execute_FORWARD(executor, instruction, error); }
-
-EXECUTE(BACKWARD)
-{
-    const StageTable *stages = executor->config.stages;
-    const PassSlots slots = slots_of(executor, instruction, false);
-    if (stages->backward)
-        return stages->backward(executor->config.host, &slots, error);
-    TRY(stages->backward_input(executor->config.host, &slots, error));
-    return stages->backward_weight(executor->config.host, &slots, error);
-}
-
-EXECUTE(BACKWARD_INPUT)
-{
-    const StageTable *stages = executor->config.stages;
-    PassSlots slots = slots_of(executor, instruction, false);
-    TRY(stages->backward_input(executor->config.host, &slots, error));
-    slots.put_off = instruction->put_off;
-    return instruction->put_off ? stages->backward_weight(executor->config.host, &slots, error) : STATUS_OK;
-}
-
 /* PassSlots of a W. After an F&B that put weight gradients off, the W computes only those. */
 static PassSlots weight_slots(const Executor *executor, const Instruction *pass)
 {
@@ -73,10 +46,37 @@ static PassSlots weight_slots(const Executor *executor, const Instruction *pass)
     return slots;
 }
 
+static Status run_pass(Executor *executor, StagePass pass, const PassSlots *slots, Error *error)
+{
+    return executor->config.stages->pass(executor->config.host, pass, slots, error);
+}
+
+EXECUTE(FORWARD)
+{
+    const PassSlots slots = slots_of(executor, instruction, true);
+    return run_pass(executor, STAGE_FORWARD, &slots, error);
+}
+
+EXECUTE(FORWARD_ONLY) { return execute_FORWARD(executor, instruction, error); }
+
+EXECUTE(BACKWARD)
+{
+    const PassSlots slots = slots_of(executor, instruction, false);
+    return run_pass(executor, STAGE_BACKWARD, &slots, error);
+}
+
+EXECUTE(BACKWARD_INPUT)
+{
+    PassSlots slots = slots_of(executor, instruction, false);
+    TRY(run_pass(executor, STAGE_BACKWARD_INPUT, &slots, error));
+    slots.put_off = instruction->put_off;
+    return slots.put_off ? run_pass(executor, STAGE_BACKWARD_WEIGHT, &slots, error) : STATUS_OK;
+}
+
 EXECUTE(BACKWARD_WEIGHT)
 {
     const PassSlots slots = weight_slots(executor, instruction);
-    return executor->config.stages->backward_weight(executor->config.host, &slots, error);
+    return run_pass(executor, STAGE_BACKWARD_WEIGHT, &slots, error);
 }
 
 /* --- an F&B or F&F --- */

@@ -127,9 +127,9 @@ static void append_places(const Workers *workers, const char *separator, Error *
    rest, in which the process was stopped or this thread got no processor, does not count as a lack of progress. */
 static double wait_seconds(Workers *workers, double seconds)
 {
-    const int64_t begun = clock_nanoseconds(), until = begun + (int64_t)(seconds * 1e9);
-    pthread_cond_timedwait(&workers->changed, &workers->lock,
-                           &(struct timespec){.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000});
+    const int64_t begun = clock_nanoseconds();
+    const struct timespec until = clock_timespec(begun + (int64_t)(seconds * 1e9));
+    pthread_cond_timedwait(&workers->changed, &workers->lock, &until);
     const double waited = (double)(clock_nanoseconds() - begun) * 1e-9;
     return waited < seconds ? waited : seconds;
 }
@@ -197,7 +197,6 @@ static void start_threads(Workers *workers)
 static Workers *make_workers(const RankThreads *threads)
 {
     Workers *workers = calloc(1, sizeof *workers + (size_t)threads->count * sizeof *workers->worker);
-    pthread_condattr_t monotonic;
     if (!workers)
         return NULL;
     workers->threads = *threads;
@@ -205,10 +204,7 @@ static Workers *make_workers(const RankThreads *threads)
     for (int i = 0; i < threads->count; i++)
         workers->worker[i] = (Worker){.workers = workers, .watched = &threads->ranks[i]};
     pthread_mutex_init(&workers->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&workers->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    clock_condition(&workers->changed);
     return workers;
 }
 

@@ -63,9 +63,8 @@ ChunkPlan simulator_chunk(const Program *program)
 static void sleep_until(int64_t end)
 {
     for (int64_t now; (now = clock_nanoseconds()) < end - EARLY_NANOSECONDS;) {
-        const int64_t wake =
-            end - EARLY_NANOSECONDS < now + NAP_NANOSECONDS ? end - EARLY_NANOSECONDS : now + NAP_NANOSECONDS;
-        const struct timespec time = {.tv_sec = wake / 1000000000, .tv_nsec = wake % 1000000000};
+        const struct timespec time = clock_timespec(
+            end - EARLY_NANOSECONDS < now + NAP_NANOSECONDS ? end - EARLY_NANOSECONDS : now + NAP_NANOSECONDS);
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
     }
     while (clock_nanoseconds() < end)
@@ -109,37 +108,24 @@ size_t simulator_spans_most(const Simulator *simulator, const Instruction *pass)
     return costs_stage_layers(simulator->costs, simulator->stages, stage) * (size_t)RECIPE_NAMES + MODEL_PARTS;
 }
 
-static Status run_pass(void *host, const PassSlots *slots, StageCost cost, Error *error)
+static Status run_pass(void *host, StagePass pass, const PassSlots *slots, Error *error)
 {
+    static const StageCost pass_costs[] = {[STAGE_FORWARD] = COST_F,
+                                           [STAGE_BACKWARD] = COST_B,
+                                           [STAGE_BACKWARD_INPUT] = COST_I,
+                                           [STAGE_BACKWARD_WEIGHT] = COST_W};
     const Simulator *simulator = host;
+    const StageCost cost = pass_costs[pass];
     const double units = costs_pass(simulator->costs, slots->stage, cost);
     const int64_t begun = clock_nanoseconds();
+    if (slots->put_off) {
+        const double after = costs_put_off(simulator->costs, simulator->stages, slots->stage, slots->put_off);
+        return sleep_for(simulator, begun, slots->only_put_off ? after : units - after, error);
+    }
     TRY(sleep_for(simulator, begun, units, error));
     components_note_pass(simulator, slots->stage, cost, units, begun);
     stamp(simulator, slots->y ? slots->y : slots->dx);
     return STATUS_OK;
-}
-
-static Status forward(void *host, const PassSlots *slots, Error *error) { return run_pass(host, slots, COST_F, error); }
-
-static Status backward(void *host, const PassSlots *slots, Error *error)
-{
-    return run_pass(host, slots, COST_B, error);
-}
-
-static Status backward_input(void *host, const PassSlots *slots, Error *error)
-{
-    return run_pass(host, slots, COST_I, error);
-}
-
-static Status backward_weight(void *host, const PassSlots *slots, Error *error)
-{
-    const Simulator *simulator = host;
-    if (!slots->put_off)
-        return run_pass(host, slots, COST_W, error);
-    const double after = costs_put_off(simulator->costs, simulator->stages, slots->stage, slots->put_off);
-    const double units = slots->only_put_off ? after : costs_pass(simulator->costs, slots->stage, COST_W) - after;
-    return sleep_for(simulator, clock_nanoseconds(), units, error);
 }
 
 /* --- an F&B or F&F --- */
@@ -335,10 +321,7 @@ static void *weight_gradient(void *host, uint32_t chunk)
 }
 
 const StageTable simulator_stages = {
-    .forward = forward,
-    .backward = backward,
-    .backward_input = backward_input,
-    .backward_weight = backward_weight,
+    .pass = run_pass,
     .overlap = overlap,
     .weight_gradient = weight_gradient,
     .update_async = update_async,

@@ -36,33 +36,17 @@ static Stage *stage_of(const Rank *rank, const PassSlots *slots) { return rank->
 
 static const Passes *passes_of(const Rank *rank) { return rank->session->hooks.passes; }
 
-static Status forward(void *host, const PassSlots *slots, Error *error)
+static Status run_pass(void *host, StagePass pass, const PassSlots *slots, Error *error)
 {
     const Rank *rank = host;
+    const Passes *passes = passes_of(rank);
     const PassBuffers buffers = buffers_of(rank, slots);
-    return passes_of(rank)->forward(stage_of(rank, slots), &buffers, error);
-}
-
-static Status backward(void *host, const PassSlots *slots, Error *error)
-{
-    const Rank *rank = host;
-    const PassBuffers buffers = buffers_of(rank, slots);
-    TRY(passes_of(rank)->backward_input(stage_of(rank, slots), &buffers, error));
-    return passes_of(rank)->backward_weight(stage_of(rank, slots), &buffers, error);
-}
-
-static Status backward_input(void *host, const PassSlots *slots, Error *error)
-{
-    const Rank *rank = host;
-    const PassBuffers buffers = buffers_of(rank, slots);
-    return passes_of(rank)->backward_input(stage_of(rank, slots), &buffers, error);
-}
-
-static Status backward_weight(void *host, const PassSlots *slots, Error *error)
-{
-    const Rank *rank = host;
-    const PassBuffers buffers = buffers_of(rank, slots);
-    return passes_of(rank)->backward_weight(stage_of(rank, slots), &buffers, error);
+    Stage *stage = stage_of(rank, slots);
+    if (pass == STAGE_FORWARD)
+        return passes->forward(stage, &buffers, error);
+    if (pass != STAGE_BACKWARD_WEIGHT)
+        TRY(passes->backward_input(stage, &buffers, error));
+    return pass == STAGE_BACKWARD_INPUT ? STATUS_OK : passes->backward_weight(stage, &buffers, error);
 }
 
 static StagePair pair_of(const Rank *rank, const PassPair *pair)
@@ -156,10 +140,7 @@ StageTable rank_stages(const Rank *rank)
 {
     const bool binds = passes_of(rank)->bind && !rank->session->options->in_turn;
     return (StageTable){
-        .forward = forward,
-        .backward = backward,
-        .backward_input = backward_input,
-        .backward_weight = backward_weight,
+        .pass = run_pass,
         .overlap = overlaps(rank) ? overlap : NULL,
         .bind = binds ? bind : NULL,
         .run_bound = run_bound,

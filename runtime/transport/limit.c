@@ -16,8 +16,7 @@ static void name_process(const void *context, int process, char *text, size_t si
 static void *limit_main(void *argument)
 {
     Limit *limit = argument;
-    const int64_t until = clock_nanoseconds() + (int64_t)(limit->seconds * 1e9);
-    const struct timespec end = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
+    const struct timespec end = clock_timespec(clock_nanoseconds() + (int64_t)(limit->seconds * 1e9));
     int late = 0;
     pthread_mutex_lock(&limit->lock);
     while (!limit->over && late == 0)
@@ -34,20 +33,11 @@ static void *limit_main(void *argument)
     return NULL;
 }
 
-void condition_of_monotonic_clock(pthread_cond_t *condition)
-{
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-}
-
 void limit_begin(Limit *limit)
 {
     limit->over = false;
     pthread_mutex_init(&limit->lock, NULL);
-    condition_of_monotonic_clock(&limit->changed);
+    clock_condition(&limit->changed);
     limit->watched = limit->seconds > 0 && pthread_create(&limit->thread, NULL, limit_main, limit) == 0;
 }
 

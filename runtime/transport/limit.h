@@ -21,6 +21,3 @@ typedef struct Limit {
 /* Starts the limit. The caller has set `seconds`, `words` and `who`. seconds <= 0: there is no limit. */
 void limit_begin(Limit *limit);
 void limit_end(Limit *limit);
-
-/* Initializes a condition variable. Its timed waits use the clock of clock_nanoseconds. */
-void condition_of_monotonic_clock(pthread_cond_t *condition);

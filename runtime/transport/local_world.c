@@ -47,7 +47,7 @@ static bool can_help(const LocalMember *member) { return member->summing && loca
    ready. */
 static bool park(LocalMember *member, _Atomic uint64_t *counter, uint64_t target, uint32_t cause, int64_t until)
 {
-    const struct timespec limit = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
+    const struct timespec limit = clock_timespec(until);
     bool late = false;
     for (;;) {
         atomic_store(&member->parked, cause);

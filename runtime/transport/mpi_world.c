@@ -112,9 +112,8 @@ static void *pulse_main(void *argument)
     int64_t used = 0;
     pthread_mutex_lock(&world->lock);
     while (!world->closed) {
-        const int64_t until = clock_nanoseconds() + (int64_t)(seconds * 1e9);
-        pthread_cond_timedwait(&world->closing, &world->lock,
-                               &(struct timespec){.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000});
+        const struct timespec until = clock_timespec(clock_nanoseconds() + (int64_t)(seconds * 1e9));
+        pthread_cond_timedwait(&world->closing, &world->lock, &until);
         if (world->closed || atomic_load(&world->aborted) || atomic_load(&leaving))
             break;
         const int64_t now_used = processor_time(world);
@@ -134,7 +133,7 @@ static void *pulse_main(void *argument)
    deadline then limits each wait separately. */
 void mpi_start_pulse(MpiWorld *world)
 {
-    condition_of_monotonic_clock(&world->closing);
+    clock_condition(&world->closing);
     world->pulses = world->world.config.size > 1 && world->world.config.deadline > 0 &&
                     pthread_getcpuclockid(pthread_self(), &world->clock) == 0 &&
                     pthread_create(&world->pulse, NULL, pulse_main, world) == 0;

@@ -308,7 +308,7 @@ TEST(what_is_put_off_takes_its_time_after_the_pair)
     const double times[] = {after, costs_pass(&costs, 0, COST_W) - after};
     for (int i = 0; i < 2; i++) {
         begun = clock_nanoseconds();
-        OK(simulator_stages.backward_weight((void *)&simulator, &slots[i], error));
+        OK(simulator_stages.pass((void *)&simulator, STAGE_BACKWARD_WEIGHT, &slots[i], error));
         assert_true((double)(clock_nanoseconds() - begun) >= times[i] * 1e6 - 1000);
     }
     arena_free(&arena);

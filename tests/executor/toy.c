@@ -25,7 +25,7 @@ static void train_in_sequence(Toy *toy, uint32_t count)
                         .context = saved,
                         .stash = stash,
                     };
-                    (pass == 0 ? forward : pass == 1 ? backward_input : backward_weight)(toy, &slots, NULL);
+                    (pass == 0 ? forward : pass == 1 ? backward_input : backward_weight)(toy, &slots);
                 }
         toy->losses[step] = toy->loss;
         for (uint32_t s = 0; s < count; s++)

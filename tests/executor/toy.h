@@ -32,11 +32,9 @@ static double input(const PassSlots *slots, int i)
     return slots->x ? ((double *)slots->x)[(i + 1) % WIDTH] : sin(1.0 + slots->number + 3.0 * i);
 }
 
-static Status forward(void *host, const PassSlots *slots, Error *error)
+static void forward(Toy *toy, const PassSlots *slots)
 {
-    Toy *toy = host;
     double *y = slots->y ? slots->y : slots->context; /* the last stage saves dloss/dy in its context */
-    (void)error;
     for (int i = 0; i < WIDTH; i++)
         y[i] = toy->layers[slots->chunk].weight[i] * input(slots, i);
     for (int i = 0; i < WIDTH; i++)
@@ -45,25 +43,32 @@ static Status forward(void *host, const PassSlots *slots, Error *error)
             toy->loss += 0.5 * y[i] * y[i] / MICROBATCHES;
             ((double *)slots->stash)[i] = y[i];
         }
-    return STATUS_OK;
 }
 
-static Status backward_input(void *host, const PassSlots *slots, Error *error)
+static void backward_input(Toy *toy, const PassSlots *slots)
 {
     const double *dy = slots->dy ? slots->dy : slots->context;
-    (void)error;
     for (int i = 0; i < WIDTH; i++)
         if (slots->dx)
-            ((double *)slots->dx)[(i + 1) % WIDTH] = ((Toy *)host)->layers[slots->chunk].weight[i] * dy[i];
-    return STATUS_OK;
+            ((double *)slots->dx)[(i + 1) % WIDTH] = toy->layers[slots->chunk].weight[i] * dy[i];
 }
 
-static Status backward_weight(void *host, const PassSlots *slots, Error *error)
+static void backward_weight(Toy *toy, const PassSlots *slots)
 {
     const double *dy = slots->dy ? slots->dy : slots->stash;
-    (void)error;
     for (int i = 0; i < WIDTH; i++)
-        ((Toy *)host)->layers[slots->chunk].gradient[i] += dy[i] * input(slots, i);
+        toy->layers[slots->chunk].gradient[i] += dy[i] * input(slots, i);
+}
+
+static Status run_pass(void *host, StagePass pass, const PassSlots *slots, Error *error)
+{
+    (void)error;
+    if (pass == STAGE_FORWARD)
+        forward(host, slots);
+    if (pass == STAGE_BACKWARD || pass == STAGE_BACKWARD_INPUT)
+        backward_input(host, slots);
+    if (pass == STAGE_BACKWARD || pass == STAGE_BACKWARD_WEIGHT)
+        backward_weight(host, slots);
     return STATUS_OK;
 }
 
@@ -85,9 +90,7 @@ static void initialize(Layer *layer, uint32_t stage)
 }
 
 static const StageTable toy_stages = {
-    .forward = forward,
-    .backward_input = backward_input,
-    .backward_weight = backward_weight,
+    .pass = run_pass,
     .weight_gradient = weight_gradient,
     .update = update,
 };
