@@ -2,10 +2,10 @@
 
 #include "library/internal.h"
 
-#include "compiler/command/advise.h"
+#include "study/trials/advise.h"
 #include "compiler/command/check.h"
-#include "compiler/command/compare.h"
-#include "compiler/command/trial.h"
+#include "study/trials/compare.h"
+#include "study/trials/trial.h"
 
 #include <string.h>
 
@@ -18,8 +18,8 @@ typedef struct Request {
     size_t *length;
 } Request;
 
-/* Translates a request of the caller into the struct of dpc's command-line options. */
-static Status take_request(dps *d, const Request *request, Options *taken)
+/* Translates a request of the caller into the settings of dpc's trials. */
+static Status take_request(dps *d, const Request *request, TrialSettings *taken)
 {
     dps_options options = {0};
     Arena *const arena = &d->working;
@@ -38,17 +38,17 @@ static Status take_request(dps *d, const Request *request, Options *taken)
     char **const inputs = arena_array(arena, request->count, sizeof *inputs);
     for (size_t i = 0; i < request->count; i++)
         inputs[i] = arena_format(arena, "%s", host_path(request->paths[i]));
-    *taken = (Options){.inputs = inputs,
-                       .input_count = (int)request->count,
-                       .own = arena_array(arena, request->count + 1, sizeof *taken->own),
-                       .program = "dpc",
-                       .allow_async = request->allow & DPS_ALLOW_ASYNC,
-                       .allow_naive = request->allow & DPS_ALLOW_NAIVE,
-                       .seconds = request->seconds ? request->seconds : DPS_ADVISE_SECONDS,
-                       .replicas = options.replicas,
-                       .costs = costs_unit,
-                       .cost_count = (int)options.cost_count,
-                       .cost_texts = arena_array(arena, options.cost_count, sizeof *taken->cost_texts)};
+    *taken = (TrialSettings){.inputs = inputs,
+                             .input_count = (int)request->count,
+                             .own = arena_array(arena, request->count + 1, sizeof *taken->own),
+                             .program = "dpc",
+                             .allow_async = request->allow & DPS_ALLOW_ASYNC,
+                             .allow_naive = request->allow & DPS_ALLOW_NAIVE,
+                             .seconds = request->seconds ? request->seconds : DPS_ADVISE_SECONDS,
+                             .replicas = options.replicas,
+                             .costs = costs_unit,
+                             .cost_count = (int)options.cost_count,
+                             .cost_texts = arena_array(arena, options.cost_count, sizeof *taken->cost_texts)};
     taken->costs.front_end = taken->parameters.front_end = taken->memory.front_end = d->front_end;
     for (uint32_t i = 0; i < options.cost_count; i++)
         taken->cost_texts[i] = options.costs[i];
@@ -78,10 +78,10 @@ static Status give_text(dps *d, const Request *request)
 static Status compare_body(dps *d, void *arguments)
 {
     const Request *request = arguments;
-    Options options;
+    TrialSettings settings;
     CompareTable table;
-    TRY(take_request(d, request, &options));
-    const Status status = compare(&options, &d->working, &table, &d->error);
+    TRY(take_request(d, request, &settings));
+    const Status status = compare(&settings, &d->working, &table, &d->error);
     if (status != STATUS_OK)
         return fail(d, status, table.diagnostics);
     compare_put_json(&table, text_begin(d));
@@ -98,8 +98,8 @@ dps_status dps_compare(dps *d, const char *const *paths, size_t count, const dps
 static Status check_body(dps *d, void *arguments)
 {
     const Request *request = arguments;
-    Options options;
-    TRY(take_request(d, request, &options));
+    Options options = {.channels = CHANNELS_RENDEZVOUS};
+    TRY(take_request(d, request, &options.trials));
     CheckedOrder *orders = arena_array(&d->working, request->count, sizeof *orders);
     TRY(check_orders(&options, &d->working, NULL, NULL, orders, &d->error));
     check_put_json(&options, orders, &d->working, text_begin(d));
@@ -117,13 +117,13 @@ static Status advise_body(dps *d, void *arguments)
 {
     const Request *request = arguments;
     const TrialsControl control = {.installed = false};
-    Options options;
+    TrialSettings settings;
     Advice advice = {.diagnostics = NULL};
-    TRY(take_request(d, request, &options));
-    if (!options.parameters.has_ranks || !options.parameters.has_microbatches)
+    TRY(take_request(d, request, &settings));
+    if (!settings.parameters.has_ranks || !settings.parameters.has_microbatches)
         return error_set(&d->error, STATUS_BAD_USAGE,
                          "dps_advise needs `ranks` and `microbatches`: the numbers for which to compare the schedules");
-    const Status status = advise(&options, &control, &d->working, &advice, &d->error);
+    const Status status = advise(&settings, &control, &d->working, &advice, &d->error);
     if (status != STATUS_OK)
         return fail(d, status, advice.diagnostics);
     advice_put_json(&advice, &d->working, text_begin(d));

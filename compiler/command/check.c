@@ -30,13 +30,15 @@ static Status check_order(const Options *options, Compilation *c, FILE *sweeps, 
 Status check_orders(const Options *options, Arena *arena, FILE *sweeps, FILE *errors, CheckedOrder *orders,
                     Error *error)
 {
-    Compilation *compilations = arena_array(arena, (size_t)options->input_count, sizeof *compilations);
-    Source *sources = arena_array(arena, (size_t)options->input_count, sizeof *sources);
-    for (int i = 0; i < options->input_count; i++) {
+    Compilation *compilations = arena_array(arena, (size_t)options->trials.input_count, sizeof *compilations);
+    Source *sources = arena_array(arena, (size_t)options->trials.input_count, sizeof *sources);
+    for (int i = 0; i < options->trials.input_count; i++) {
         CheckedOrder *checked = &orders[i];
-        TRY(source_read(options->inputs[i], arena, &sources[i], error));
-        compilations[i] = (Compilation){
-            .arena = arena, .source = &sources[i], .parameters = &options->parameters, .costs = &options->costs};
+        TRY(source_read(options->trials.inputs[i], arena, &sources[i], error));
+        compilations[i] = (Compilation){.arena = arena,
+                                        .source = &sources[i],
+                                        .parameters = &options->trials.parameters,
+                                        .costs = &options->trials.costs};
         *checked = (CheckedOrder){.path = sources[i].path};
         TRY(check_order(options, &compilations[i], sweeps, errors, checked, error));
     }
@@ -47,7 +49,7 @@ bool check_is_safe(const Options *options, const CheckedOrder *orders)
 {
     const Channels asked = options->channels < CHANNEL_MODELS ? options->channels : CHANNELS_KIND;
     bool safe = true;
-    for (int i = 0; i < options->input_count; i++)
+    for (int i = 0; i < options->trials.input_count; i++)
         safe = safe && !orders[i].refused && orders[i].weakest <= asked;
     return safe;
 }
@@ -63,7 +65,7 @@ static void put_verdict(const CheckedOrder *checked, Channels channels, const ch
 
 void check_put_text(const Options *options, const CheckedOrder *orders, Arena *arena, FILE *stream)
 {
-    for (int i = 0; i < options->input_count; i++) {
+    for (int i = 0; i < options->trials.input_count; i++) {
         const CheckedOrder *checked = &orders[i];
         const Channels weakest = checked->weakest, asked = options->channels;
         if (checked->refused) {
@@ -127,7 +129,7 @@ static void put_detail(const CheckedOrder *checked, Channels channels, Arena *ar
 void check_put_json(const Options *options, const CheckedOrder *orders, Arena *arena, FILE *stream)
 {
     fputs("{\"orders\": [", stream);
-    for (int i = 0; i < options->input_count; i++) {
+    for (int i = 0; i < options->trials.input_count; i++) {
         const CheckedOrder *checked = &orders[i];
         fputs(i ? ",\n  {\"file\": " : "\n  {\"file\": ", stream);
         json_put_string(checked->path, stream);

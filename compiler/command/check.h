@@ -15,7 +15,7 @@ typedef struct CheckedOrder {
     SweepResult swept; /* with --sweep: dpc places the messages, so what is proven is safe under all models */
 } CheckedOrder;
 
-/* Checks each input: fills in orders[options->input_count]. With --sweep, prints each sweep on `sweeps`, and its
+/* Checks each input: fills in orders[options->trials.input_count]. With --sweep, prints each sweep on `sweeps`, and its
    failures and a progress bar on `errors`; NULL: prints nothing. STATUS_BAD_INPUT: a file cannot be read. */
 Status check_orders(const Options *options, Arena *arena, FILE *sweeps, FILE *errors, CheckedOrder *orders,
                     Error *error);

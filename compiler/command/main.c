@@ -1,9 +1,9 @@
 /* The program dpc: takes a schedule from source to program, and runs the other commands. */
 
-#include "compiler/command/advise.h"
+#include "study/trials/advise.h"
 #include "compiler/command/check.h"
-#include "compiler/command/compare.h"
-#include "compiler/command/fit.h"
+#include "study/trials/compare.h"
+#include "study/trials/fit.h"
 #include "compiler/command/format.h"
 #include "compiler/command/options.h"
 #include "compiler/command/proof.h"
@@ -109,7 +109,7 @@ static Emission emission_of(const Job *job)
                       .times = &job->times,
                       .gap = job->gap,
                       .proven = job->options.prove.seconds ? &job->proof.proven : NULL,
-                      .memory = &job->options.memory,
+                      .memory = &job->options.trials.memory,
                       .svg_width = (uint32_t)job->options.width};
 }
 
@@ -269,7 +269,7 @@ static Status run(Job *job, Error *error)
 static Status predict(Job *job, const Trace *measured, Comparison *comparison, Error *error)
 {
     Compilation *c = &job->compilation;
-    Parameters *parameters = &job->options.parameters;
+    Parameters *parameters = &job->options.trials.parameters;
     char first = 0;
     TRY(source_read(job->options.input, c->arena, &job->source, error));
     if (sscanf(job->source.text, " %c", &first) == 1 && first == '{') {
@@ -349,13 +349,13 @@ static Status run_diff_inside(Job *job, const KinetoMap *map, Error *error)
     Compilation *c = &job->compilation;
     KinetoTrace trace;
     KinetoProfile profile;
-    if (job->options.emit_count || job->options.step || job->options.input_count != 2)
+    if (job->options.emit_count || job->options.step || job->options.trials.input_count != 2)
         return error_set(
             error, STATUS_BAD_USAGE,
             "%s maps kernels to components. With such a map, dpc diff prints the inside of an F&B: it takes "
             "one schedule and one trace, and neither --emit nor --step",
             map->path);
-    TRY(kineto_read(job->options.inputs[1], c->arena, &trace, error));
+    TRY(kineto_read(job->options.trials.inputs[1], c->arena, &trace, error));
     TRY(kineto_profile(&trace, map, c->arena, &profile, error));
     text_put_lines("dpc: note: ", kineto_notes(&trace, c->arena), stderr);
     TRY(source_read(job->options.input, c->arena, &job->source, error));
@@ -387,9 +387,9 @@ static Status run_diff(Job *job, Error *error)
         TRY(kineto_map_read(options->map, c->arena, &map, error));
         if (kineto_map_has_components(&map))
             return run_diff_inside(job, &map, error);
-        TRY(kineto_passes(&map, options->input_count - 1, options->inputs + 1, c->arena, &trace, error));
+        TRY(kineto_passes(&map, options->trials.input_count - 1, options->trials.inputs + 1, c->arena, &trace, error));
     } else {
-        TRY(trace_read(options->inputs[1], c->arena, &trace, error));
+        TRY(trace_read(options->trials.inputs[1], c->arena, &trace, error));
     }
     text_put_lines("dpc: note: ", trace.notes, stderr);
     comparison.step = trace_typical_step(&trace, c->arena);
@@ -412,7 +412,7 @@ static Status run_diff(Job *job, Error *error)
 static Status run_compare(const Options *options, Arena *arena, Error *error)
 {
     CompareTable table;
-    const Status status = compare(options, arena, &table, error);
+    const Status status = compare(&options->trials, arena, &table, error);
     fputs(table.diagnostics, stderr);
     if (table.rows && options->json)
         compare_put_json(&table, stdout);
@@ -428,7 +428,7 @@ static Status run_compare(const Options *options, Arena *arena, Error *error)
 
 static Status run_check(const Options *options, Arena *arena, Error *error)
 {
-    CheckedOrder *orders = arena_array(arena, (size_t)options->input_count, sizeof *orders);
+    CheckedOrder *orders = arena_array(arena, (size_t)options->trials.input_count, sizeof *orders);
     keep_freed_memory();
     TRY(check_orders(options, arena, options->json ? NULL : stdout, stderr, orders, error));
     if (options->json)
@@ -445,7 +445,7 @@ static Status run_advise(const Options *options, Arena *arena, Error *error)
         .installed = true, .begins = take_interrupts, .interrupted = &interrupted, .progress = stderr};
     Advice advice = {.options = NULL};
     keep_freed_memory();
-    const Status status = advise(options, &control, arena, &advice, error);
+    const Status status = advise(&options->trials, &control, arena, &advice, error);
     if (!advice.options)
         return status;
     sigaction(SIGINT, &before_search, NULL);
@@ -479,14 +479,14 @@ static Status obey(Job *job, int argc, char **argv, Error *error)
     else if (options->command == COMMAND_CHECK)
         return run_check(options, arena, error);
     else if (options->command == COMMAND_FIT)
-        return fit(options, arena, &job->compilation.diagnostics, stdout, error);
+        return fit(&options->trials, arena, &job->compilation.diagnostics, stdout, error);
     else if (options->command == COMMAND_DIFF)
         return run_diff(job, error);
     else if (options->command == COMMAND_CALIBRATE && options->map)
-        return calibrate_mapped(options->map, options->input_count, options->inputs, (uint32_t)options->fastest,
-                                options->output ? options->output : "-", arena, error);
+        return calibrate_mapped(options->map, options->trials.input_count, options->trials.inputs,
+                                (uint32_t)options->fastest, options->output ? options->output : "-", arena, error);
     else if (options->command == COMMAND_CALIBRATE)
-        return calibrate(options->input_count, options->inputs, (uint32_t)options->fastest,
+        return calibrate(options->trials.input_count, options->trials.inputs, (uint32_t)options->fastest,
                          options->output ? options->output : "-", arena, error);
     else
         return run(job, error);
@@ -506,9 +506,9 @@ int main(int argc, char **argv)
     const SearchControl control = {.stop = &interrupted, .progress = show_search, .context = &job.progress};
     job.compilation = (Compilation){.arena = &arena,
                                     .source = &job.source,
-                                    .parameters = &job.options.parameters,
-                                    .memory = &job.options.memory,
-                                    .costs = &job.options.costs,
+                                    .parameters = &job.options.trials.parameters,
+                                    .memory = &job.options.trials.memory,
+                                    .costs = &job.options.trials.costs,
                                     .search = &control,
                                     .reached = show,
                                     .context = &job.options};

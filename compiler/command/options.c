@@ -1,7 +1,7 @@
 #include "compiler/command/options.h"
 
-#include "compiler/command/installed.h"
-#include "compiler/command/trial.h"
+#include "study/trials/installed.h"
+#include "study/trials/trial.h"
 #include "compiler/output/emit.h"
 #include "base/file.h"
 #include "base/names.h"
@@ -66,7 +66,7 @@ static Status parse_allow(const char *text, Options *options, Error *error)
         const bool async = length == 5 && memcmp(text, "async", 5) == 0;
         if (!async && !(length == 5 && memcmp(text, "naive", 5) == 0))
             return error_set(error, STATUS_BAD_USAGE, "--allow: '%.*s' is neither async nor naive", (int)length, text);
-        *(async ? &options->allow_async : &options->allow_naive) = true;
+        *(async ? &options->trials.allow_async : &options->trials.allow_naive) = true;
     }
     return STATUS_OK;
 }
@@ -123,7 +123,8 @@ static Status check_outputs(const Options *options, Error *error)
         outputs[count++] = options->prove.file;
     for (int i = 0; i < options->emit_count; i++)
         outputs[count++] = options->emit[i].file;
-    TRY(file_keep_apart(outputs, count, (const char *const *)options->inputs, (size_t)options->input_count, error));
+    TRY(file_keep_apart(outputs, count, (const char *const *)options->trials.inputs,
+                        (size_t)options->trials.input_count, error));
     const char *dot = options->output ? strrchr(options->output, '.') : NULL;
     if (dot && strcmp(dot, ".dps") == 0)
         return error_set(error, STATUS_BAD_USAGE, "-o %s: the output would be named like a schedule; name it %.*s.%s",
@@ -161,8 +162,8 @@ static Status check_width(const Options *options, Error *error)
 /* Reports a schedule that does not exist if an installed schedule has the same or a similar name. */
 static Status check_schedules(const Options *options, Arena *arena, Error *error)
 {
-    for (int i = 0; i < options->input_count; i++)
-        TRY(installed_check(options->inputs[i], arena, error));
+    for (int i = 0; i < options->trials.input_count; i++)
+        TRY(installed_check(options->trials.inputs[i], arena, error));
     return STATUS_OK;
 }
 
@@ -171,19 +172,19 @@ static Status check_inputs(const Options *options, Arena *arena, Error *error)
     switch (options->command) {
     case COMMAND_COMPARE:
     case COMMAND_ADVISE:
-        TRY(trial_check_replicas((uint32_t)options->replicas, &options->costs, error));
-        if (options->input_count < 1 && options->command == COMMAND_COMPARE)
+        TRY(trial_check_replicas((uint32_t)options->trials.replicas, &options->trials.costs, error));
+        if (options->trials.input_count < 1 && options->command == COMMAND_COMPARE)
             return missing("no schedules given", "compare A.dps B.dps ...", error);
-        if (options->own[options->input_count].count)
+        if (options->trials.own[options->trials.input_count].count)
             return error_set(error, STATUS_BAD_USAGE,
                              "-D %s: no schedule follows it; a -D before the first schedule is for all schedules, a -D "
                              "before another schedule is for that schedule only",
-                             options->own[options->input_count].others[0].name);
+                             options->trials.own[options->trials.input_count].others[0].name);
         return check_schedules(options, arena, error);
     case COMMAND_DIFF:
-        if (options->map && options->input_count < 2)
+        if (options->map && options->trials.input_count < 2)
             return missing("a schedule and traces are needed", "diff --map FILE FILE.dps TRACE...", error);
-        if (options->input_count != 2 && !options->map)
+        if (options->trials.input_count != 2 && !options->map)
             return missing(
                 "two files are needed, a schedule or a trace of dpc --emit=trace, and a trace of dprun --trace",
                 "diff FILE.dps TRACE", error);
@@ -193,23 +194,23 @@ static Status check_inputs(const Options *options, Arena *arena, Error *error)
                                  "dpc diff takes only --emit=html and --emit=svg; without --emit it prints a table");
         return STATUS_OK;
     case COMMAND_CALIBRATE:
-        if (options->input_count < 1)
+        if (options->trials.input_count < 1)
             return missing("no trace given",
                            options->map ? "calibrate --map FILE TRACE..."
                                         : "calibrate TRACE..., with --map FILE if they are of the PyTorch profiler",
                            error);
         return STATUS_OK;
     case COMMAND_CHECK:
-        if (options->input_count < 1)
+        if (options->trials.input_count < 1)
             return missing("no orders given", "check FILE.csv ...", error);
         return check_schedules(options, arena, error);
     default:
-        if (options->word && options->input_count != 1)
-            return missing(options->input_count ? "give one schedule" : "no schedule given",
+        if (options->word && options->trials.input_count != 1)
+            return missing(options->trials.input_count ? "give one schedule" : "no schedule given",
                            arena_format(arena, "%s FILE.dps", options->word), error);
-        TRY(refuse_commands(options->inputs, options->input_count, error));
-        if (options->input_count != 1)
-            return not_one_schedule(options->inputs, options->input_count, error);
+        TRY(refuse_commands(options->trials.inputs, options->trials.input_count, error));
+        if (options->trials.input_count != 1)
+            return not_one_schedule(options->trials.inputs, options->trials.input_count, error);
         return check_schedules(options, arena, error);
     }
 }
@@ -231,7 +232,7 @@ TAKE(input)
 {
     Parsed *parsed = target;
     (void)option, (void)arena, (void)error;
-    parsed->inputs[parsed->options.input_count++] = (char *)value; /* a string of argv, so not constant */
+    parsed->inputs[parsed->options.trials.input_count++] = (char *)value; /* a string of argv, so not constant */
     return STATUS_OK;
 }
 
@@ -250,9 +251,9 @@ TAKE(definition)
     if (errno)
         return error_set(error, STATUS_BAD_USAGE, "-D: %s does not fit into 64 bits", equals + 1);
     const bool several = options->command == COMMAND_COMPARE || options->command == COMMAND_ADVISE;
-    const bool for_next = several && options->input_count > 0;
+    const bool for_next = several && options->trials.input_count > 0;
     (void)option;
-    parameters_set(for_next ? &parsed->own[options->input_count] : &options->parameters, arena,
+    parameters_set(for_next ? &parsed->own[options->trials.input_count] : &options->trials.parameters, arena,
                    arena_text(arena, value, (size_t)(equals - value)), number);
     return STATUS_OK;
 }
@@ -261,7 +262,7 @@ TAKE(ranks)
 {
     Parsed *parsed = target;
     TRY(option_count(option, value, target, arena, error));
-    parameters_set_ranks(&parsed->options.parameters, parsed->number);
+    parameters_set_ranks(&parsed->options.trials.parameters, parsed->number);
     return STATUS_OK;
 }
 
@@ -269,7 +270,7 @@ TAKE(microbatches)
 {
     Parsed *parsed = target;
     TRY(option_count(option, value, target, arena, error));
-    parameters_set_microbatches(&parsed->options.parameters, parsed->number);
+    parameters_set_microbatches(&parsed->options.trials.parameters, parsed->number);
     return STATUS_OK;
 }
 
@@ -277,8 +278,8 @@ TAKE(costs)
 {
     Options *options = &((Parsed *)target)->options;
     (void)option;
-    TRY(costs_set(&options->costs, value, arena, error));
-    options->cost_texts[options->cost_count++] = value;
+    TRY(costs_set(&options->trials.costs, value, arena, error));
+    options->trials.cost_texts[options->trials.cost_count++] = value;
     return STATUS_OK;
 }
 
@@ -311,13 +312,13 @@ TAKE(dump)
 TAKE(slot_bytes)
 {
     (void)option, (void)arena;
-    return memory_set_sizes(&((Parsed *)target)->options.memory, value, error);
+    return memory_set_sizes(&((Parsed *)target)->options.trials.memory, value, error);
 }
 
 TAKE(memory_limit)
 {
     (void)option, (void)arena;
-    return memory_set_limit(&((Parsed *)target)->options.memory, value, error);
+    return memory_set_limit(&((Parsed *)target)->options.trials.memory, value, error);
 }
 
 TAKE(allow)
@@ -391,7 +392,7 @@ static const Option rows[] = {
      .help = "writes the program that dprun executes; dpc calibrate writes the costs"},
     {"ranks", "N", take_ranks, FIELD(number), FOR(COMPILE | COMPARE | ADVISE | DIFF | CHECK),
      .least = 1, .most = INT64_MAX, .help = "ranks, instead of the file's own number"},
-    {"stages", "N", option_count, FIELD(options.stages), FOR(COMPARE), .least = 1, .most = PROGRAM_STAGES_MAX,
+    {"stages", "N", option_count, FIELD(options.trials.stages), FOR(COMPARE), .least = 1, .most = PROGRAM_STAGES_MAX,
      .excludes = "ranks", .because = "compares schedules at the same number of stages, not of ranks",
      .help = "every schedule cuts the model into so many stages"},
     {"microbatches", "N", take_microbatches, FIELD(number), FOR(COMPILE | COMPARE | ADVISE | DIFF | CHECK),
@@ -407,13 +408,14 @@ static const Option rows[] = {
              "weight_version (each further copy of them; also version)"},
     {"memory-limit", "N", take_memory_limit, FOR(COMPILE | COMPARE | ADVISE),
      .help = "refuses a program that needs more bytes on a rank (24G), or more than activations=N"},
-    {"replicas", "D", option_count, FIELD(options.replicas), FOR(COMPARE | ADVISE), .least = 1,
+    {"replicas", "D", option_count, FIELD(options.trials.replicas), FOR(COMPARE | ADVISE), .least = 1,
      .most = PROGRAM_RANKS_MAX,
      .help = "counts the sums of gradients over D replicas of the pipeline (dprun --replicas)"},
-    {"sort", "COLUMN", option_text, FIELD(options.sort), FOR(COMPARE), .help = "by a column of the table, or by file"},
+    {"sort", "COLUMN", option_text, FIELD(options.trials.sort), FOR(COMPARE),
+     .help = "by a column of the table, or by file"},
     {"allow", "async,naive", take_allow, FOR(ADVISE), 
      .help = "also tries schedules that update weights within the step (async), and the schedule naive (naive)"},
-    {"seconds", "N", option_count, FIELD(options.seconds), FOR(ADVISE), .least = 1, .most = INT32_MAX,
+    {"seconds", "N", option_count, FIELD(options.trials.seconds), FOR(ADVISE), .least = 1, .most = INT32_MAX,
      .help = "for all trials together (default 60)"},
     {"step", "N", option_count, FIELD(options.step), FOR(DIFF), .most = INT64_MAX,
      .help = "which step of the trace (default: the typical one)"},
@@ -501,11 +503,11 @@ static Status check(const Options *options, const OptionsGiven *given, Arena *ar
         !(options_given(&table, given, "ranks") && options_given(&table, given, "microbatches")))
         return missing("--ranks and --microbatches are needed", "advise --ranks 16 --microbatches 64", error);
     TRY(check_inputs(options, arena, error));
-    TRY(costs_check_parts(&options->costs, error));
+    TRY(costs_check_parts(&options->trials.costs, error));
     TRY(check_outputs(options, error));
     if (options_given(&table, given, "width"))
         TRY(check_width(options, error));
-    return memory_check_options(&options->memory, error);
+    return memory_check_options(&options->trials.memory, error);
 }
 
 Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error)
@@ -515,14 +517,14 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         .inputs = arena_array(arena, (size_t)argc, sizeof *parsed.inputs),
         .own = arena_array(arena, (size_t)argc, sizeof *parsed.own),
         .options = {.command = command_of(argc, argv),
-                    .costs = costs_unit,
-                    .program = argv[0],
-                    .seconds = ADVISE_SECONDS,
                     .channels = CHANNEL_MODELS,
-                    .cost_texts = arena_array(arena, (size_t)argc, sizeof *options->cost_texts)},
+                    .trials = {.program = argv[0],
+                               .seconds = ADVISE_SECONDS,
+                               .costs = costs_unit,
+                               .cost_texts = arena_array(arena, (size_t)argc, sizeof(const char *))}},
     };
-    parsed.options.inputs = parsed.inputs;
-    parsed.options.own = parsed.own;
+    parsed.options.trials.inputs = parsed.inputs;
+    parsed.options.trials.own = parsed.own;
     const bool shows = argc > 1 && strcmp(argv[1], "show") == 0;
     /* 1: argv[1] is a command, not an option or a file */
     const int named = shows || parsed.options.command != COMMAND_COMPILE;
@@ -536,11 +538,11 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         return status;
     options->help = options_given(&table, &given, "help");
     options->version = options_given(&table, &given, "version");
-    if (options->help || options->version || (!options->input_count && options->dump[DUMP_OPCODES]))
+    if (options->help || options->version || (!options->trials.input_count && options->dump[DUMP_OPCODES]))
         return STATUS_OK;
     if (shows)
         options_give(&table, &given, "emit", "text");
-    options->input = options->input_count ? options->inputs[0] : NULL;
+    options->input = options->trials.input_count ? options->trials.inputs[0] : NULL;
     const Status checked = check(options, &given, arena, error);
     if (checked != STATUS_OK && shows && options_given(&table, &given, "sweep"))
         error_prefix(error, "dpc show is dpc --emit=text: ");

@@ -2,8 +2,8 @@
 
 /* The command line of dpc. */
 
-#include "compiler/command/sweep.h"
-#include "compiler/lower/memory.h"
+#include "study/trials/settings.h"
+#include "study/trials/sweep.h"
 #include "compiler/output/emit.h"
 #include "compiler/prove/channels.h"
 #include "compiler/schedule/timeline.h"
@@ -41,22 +41,13 @@ enum { OUTPUTS_MAX = 64 };
 typedef struct Options {
     bool help, version;
     Command command;
-    const char *word;  /* the command as on the command line, such as "show"; NULL: none */
-    const char *input; /* inputs[0]; NULL: there is no input, or --help or --version is given */
-    char *const *inputs;
-    int input_count;
-    const Parameters *own; /* compare, advise: [input_count], the -D given for each input alone */
-    const char *sort;      /* compare: the column to sort by; NULL: makespan */
-    /* compare: number of stages of every schedule; 0: they have the same number of ranks instead */
-    int64_t stages;
-    int64_t replicas;    /* compare, advise: replicas of the pipeline that sum gradients; 0: sums are not counted */
-    bool json;           /* compare, advise, check */
-    Channels channels;   /* check; CHANNEL_MODELS: all */
-    const char *program; /* argv[0] */
-    bool allow_async, allow_naive; /* advise */
-    int64_t seconds;               /* advise: limit for all trials together */
-    const char *output;            /* -o */
-    int64_t step;                  /* diff: the step of the trace to compare; 0: the step of median makespan */
+    const char *word;     /* the command as on the command line, such as "show"; NULL: none */
+    const char *input;    /* trials.inputs[0]; NULL: there is no input, or --help or --version is given */
+    TrialSettings trials; /* what several commands share: the files, parameters, costs and limits */
+    bool json;            /* compare, advise, check */
+    Channels channels;    /* check; CHANNEL_MODELS: all */
+    const char *output;   /* -o */
+    int64_t step;         /* diff: the step of the trace to compare; 0: the step of median makespan */
     /* calibrate: only this many of the shortest steps of each trace count; 0: all steps. Step 1 never counts if there
        are others */
     int64_t fastest;
@@ -75,11 +66,6 @@ typedef struct Options {
     int64_t width; /* width of a picture: as text in columns, as svg in pixels; 0: the default width */
     bool dump[DUMP_FORMS];
     bool dumps; /* some --dump is given */
-    Costs costs;
-    const char **cost_texts; /* [cost_count]: each --cost as the user wrote it */
-    int cost_count;
-    Parameters parameters;
-    Memory memory;
     Sweep sweep;
 } Options;
 

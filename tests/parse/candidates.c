@@ -1,6 +1,6 @@
 /* The parameter values that dpc advise tries. */
 
-#include "compiler/command/candidates.h"
+#include "study/trials/candidates.h"
 #include "tests/parse/front.h"
 
 typedef struct Tried {

@@ -2,8 +2,8 @@
    the domain that is named beside them. And dpc fit finds every published bubble: at random sizes and times in the
    domain of a published formula, a fitted one holds, and has the same value. */
 
-#include "compiler/command/fit.h"
-#include "compiler/command/published.h"
+#include "study/trials/fit.h"
+#include "study/trials/published.h"
 #include "tests/search/costs_of.h"
 #include "tests/timeline/compiled.h"
 
@@ -194,9 +194,9 @@ static void fit_file(const char *path, char **output)
     Diagnostics *diagnostics;
     size_t size = 0;
     FILE *stream = open_memstream(output, &size);
-    const Options options = {.input = path, .costs = costs_unit};
+    const TrialSettings settings = {.inputs = (char *[]){(char *)path}, .input_count = 1, .costs = costs_unit};
     assert_non_null(stream);
-    assert_int_equal(fit(&options, &arena, &diagnostics, stream, &error), STATUS_OK);
+    assert_int_equal(fit(&settings, &arena, &diagnostics, stream, &error), STATUS_OK);
     fclose(stream);
     arena_free(&arena);
 }

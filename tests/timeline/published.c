@@ -1,7 +1,7 @@
 /* Published formulas of bubbles, with random times and many sizes. In its domain each formula is exact, or a lower
    bound if it is published as one; outside of it the timeline differs in at least 20 cases. */
 
-#include "compiler/command/published.h"
+#include "study/trials/published.h"
 #include "tests/search/costs_of.h"
 #include "tests/timeline/compiled.h"
 

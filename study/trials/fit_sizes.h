@@ -2,8 +2,8 @@
 
 /* The sizes at which dpc fit evaluates a schedule, each compiled in an arena of its own. */
 
-#include "compiler/command/fit_domains.h"
-#include "compiler/command/options.h"
+#include "study/trials/fit_domains.h"
+#include "study/trials/settings.h"
 #include "compiler/compile.h"
 
 typedef struct FitSize {
@@ -21,7 +21,7 @@ typedef struct FitSize {
 } FitSize;
 
 typedef struct FitSizes {
-    const Options *options; /* the parameters (-D) of the options apply to all sizes */
+    const TrialSettings *options; /* the parameters (-D) of the options apply to all sizes */
     const Source *source;
     FitSize *all;
     uint32_t count;

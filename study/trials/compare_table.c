@@ -1,4 +1,4 @@
-#include "compiler/command/compare_table.h"
+#include "study/trials/compare_table.h"
 
 #include "base/counted.h"
 #include "base/names.h"

@@ -5,13 +5,13 @@
    bytes) are for 1/ranks of the model, or for one of N stages if they give or suggest a number N (trial_costs_stages).
    --slot-bytes are for 1/ranks of the model. */
 
-#include "compiler/command/advise_trials.h"
+#include "study/trials/advise_trials.h"
 
 #include <stdio.h>
 
 /* The result of the trials. */
 typedef struct Advice {
-    const Options *options;
+    const TrialSettings *options;
     const char *diagnostics; /* printed diagnostics of the files that are wrong; "": no file is wrong */
     const CompareRow *rows;  /* [row_count]: each advised schedule with its best parameters, the fastest first */
     size_t row_count;
@@ -23,7 +23,7 @@ typedef struct Advice {
 /* Tries the schedules. STATUS_OK: the advice is filled in. Attempts that the time limit or ctrl-C cut short do not
    count. STATUS_BAD_INPUT: the advice is filled in, but some file does not compile (the advice has its diagnostics) or
    cannot be read (its row has the reason), or no schedule is advised. Any other status: there is no advice. */
-Status advise(const Options *options, const TrialsControl *control, Arena *arena, Advice *advice, Error *error);
+Status advise(const TrialSettings *options, const TrialsControl *control, Arena *arena, Advice *advice, Error *error);
 
 /* Prints the advised schedules as a table, the reasons of rows[row_count..all_count-1], and the command that compiles
    the first row of the table, if it has rows. */

@@ -2,9 +2,9 @@
 
 /* The attempts of dpc advise: files, each with several values of its parameters. */
 
-#include "compiler/command/candidates.h"
-#include "compiler/command/options.h"
-#include "compiler/command/trial.h"
+#include "study/trials/candidates.h"
+#include "study/trials/settings.h"
+#include "study/trials/trial.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ typedef struct TrialsControl {
 } TrialsControl;
 
 typedef struct Trials {
-    const Options *options;
+    const TrialSettings *options;
     const TrialsControl *control;
     Arena *arena;
     int64_t deadline;      /* when the trials end, in ns of the monotonic clock */
@@ -61,7 +61,8 @@ typedef struct Trials {
    end, and the call ends as arena_exhausted does. STATUS_BAD_USAGE: there is nothing
    to try, a -D for all files sets a parameter that no schedule has, or a -D for one file sets a parameter that this
    file does not have. */
-Status trials_run(const Options *options, const TrialsControl *control, Arena *arena, Trials *trials, Error *error);
+Status trials_run(const TrialSettings *options, const TrialsControl *control, Arena *arena, Trials *trials,
+                  Error *error);
 
 /* Whether advise leaves the row out because it has no backward, or needs --allow, which is not given. */
-bool trials_exclude(const Options *options, const CompareRow *row);
+bool trials_exclude(const TrialSettings *options, const CompareRow *row);

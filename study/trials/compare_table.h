@@ -2,7 +2,7 @@
 
 /* The table of dpc compare, as text and as JSON. dpc advise prints its table as text with compare_put_text, too. */
 
-#include "compiler/command/trial.h"
+#include "study/trials/trial.h"
 
 #include <stdio.h>
 

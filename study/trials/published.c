@@ -1,4 +1,4 @@
-#include "compiler/command/published.h"
+#include "study/trials/published.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-#include "compiler/command/advise_trials.h"
+#include "study/trials/advise_trials.h"
 
-#include "compiler/command/cores.h"
-#include "compiler/command/installed.h"
+#include "study/trials/cores.h"
+#include "study/trials/installed.h"
 #include "compiler/output/terminal.h"
 #include "compiler/tree/check.h"
 #include "compiler/tree/parse.h"
@@ -42,7 +42,7 @@ static void check_time(void *trials, const SearchProgress *progress)
 
 /* Reads a file and finds its candidates. `own`: the -D given for this file alone. If the file cannot be read,
    contender->unreadable says why. STATUS_BAD_USAGE: `own` sets a parameter that the file does not have. */
-static Status open_contender(const Options *options, const char *path, const Parameters *own, Arena *arena,
+static Status open_contender(const TrialSettings *options, const char *path, const Parameters *own, Arena *arena,
                              Contender *contender, Error *error)
 {
     const Parameters *given = &options->parameters;
@@ -89,7 +89,7 @@ static Status add_contender(Trials *trials, const char *path, const Parameters *
 static Status open_contenders(Trials *trials, Arena *arena, Error *error)
 {
     static const Parameters none = {0};
-    const Options *options = trials->options;
+    const TrialSettings *options = trials->options;
     FileList files;
     files = (FileList){0};
     const Status found = trials->control->installed ? installed_schedules(arena, &files, error) : STATUS_OK;
@@ -129,7 +129,7 @@ static Status check_taken(const Trials *trials, Error *error)
 
 static Status try_parameters(Trials *trials, Attempt *attempt, const Parameters *parameters, CompareRow *row)
 {
-    const Options *options = trials->options;
+    const TrialSettings *options = trials->options;
     const SearchControl until_over = {.stop = &trials->end, .progress = check_time, .context = trials};
     const Trial trial = {.source = &attempt->contender->source,
                          .parameters = *parameters,
@@ -162,7 +162,7 @@ static int64_t less_memory(const Memory *given, const CompareRow *row, int64_t t
    limit; if none does, that of the last value tried. */
 static void fit_memory(Trials *trials, Attempt *attempt)
 {
-    const Options *options = trials->options;
+    const TrialSettings *options = trials->options;
     const Contender *contender = attempt->contender;
     const Item *const knob = memory_parameter(contender->tree);
     Parameters parameters = contender->candidates.all[attempt->candidate];
@@ -247,7 +247,7 @@ static void add_candidates(Trials *trials, bool searched, size_t first, size_t l
         }
 }
 
-bool trials_exclude(const Options *options, const CompareRow *row)
+bool trials_exclude(const TrialSettings *options, const CompareRow *row)
 {
     return row->forward_only || (row->asynchronous && !options->allow_async) ||
            (!options->allow_naive && strcmp(row->name, "naive") == 0);
@@ -311,7 +311,8 @@ static void try_all(Trials *trials)
     progress_bar_clear(&work.progress);
 }
 
-Status trials_run(const Options *options, const TrialsControl *control, Arena *arena, Trials *trials, Error *error)
+Status trials_run(const TrialSettings *options, const TrialsControl *control, Arena *arena, Trials *trials,
+                  Error *error)
 {
     size_t most = 0;
     *trials = (Trials){.options = options, .control = control, .arena = arena};

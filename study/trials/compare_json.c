@@ -1,4 +1,4 @@
-#include "compiler/command/compare_table.h"
+#include "study/trials/compare_table.h"
 
 #include "base/text.h"
 #include "program/times/costs_resolve.h"

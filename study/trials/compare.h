@@ -10,10 +10,10 @@
    takes the largest number among the orders (.csv), which admit no other sizes; without orders, the largest default of
    the schedules. */
 
-#include "compiler/command/compare_table.h"
-#include "compiler/command/options.h"
+#include "study/trials/compare_table.h"
+#include "study/trials/settings.h"
 
 /* Makes the table, with its rows sorted. A schedule that does not admit the sizes has a row with the reason.
    STATUS_BAD_INPUT: some file is wrong, and the table is complete and has the file's diagnostics; or a file cannot be
    read, and the table has no rows. Any other status except STATUS_OK: the table has no rows. */
-Status compare(const Options *options, Arena *arena, CompareTable *table, Error *error);
+Status compare(const TrialSettings *options, Arena *arena, CompareTable *table, Error *error);

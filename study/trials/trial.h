@@ -4,7 +4,7 @@
    a table, or the reason why there are none. All state is in the arguments, so several trials may run at once, each
    with an arena of its own. */
 
-#include "compiler/command/published.h"
+#include "study/trials/published.h"
 #include "compiler/lower/gap.h"
 #include "compiler/schedule/gradient_sums.h"
 #include "compiler/search/search.h"

@@ -1,4 +1,4 @@
-#include "compiler/command/installed.h"
+#include "study/trials/installed.h"
 
 #include "base/names.h"
 

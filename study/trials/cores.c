@@ -1,4 +1,4 @@
-#include "compiler/command/cores.h"
+#include "study/trials/cores.h"
 
 #include <locale.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
-#include "compiler/command/sweep.h"
+#include "study/trials/sweep.h"
 
-#include "compiler/command/cores.h"
+#include "study/trials/cores.h"
 #include "compiler/order/require.h"
 #include "compiler/output/terminal.h"
 #include "compiler/tree/check.h"

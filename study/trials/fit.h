@@ -12,8 +12,8 @@
    A searched order (`order auto`) is fitted only where it is as short as the search's lower bound: such an order does
    not depend on how long the search runs. */
 
-#include "compiler/command/options.h"
+#include "study/trials/settings.h"
 
 /* Prints the formulas. STATUS_BAD_INPUT: the file is wrong or cannot be read; `diagnostics` or `error` say why.
    STATUS_BAD_USAGE: the file is an order (.csv), or has no parameter of a given name. */
-Status fit(const Options *options, Arena *arena, Diagnostics **diagnostics, FILE *stream, Error *error);
+Status fit(const TrialSettings *options, Arena *arena, Diagnostics **diagnostics, FILE *stream, Error *error);

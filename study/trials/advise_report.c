@@ -1,6 +1,6 @@
-#include "compiler/command/advise.h"
+#include "study/trials/advise.h"
 
-#include "compiler/command/compare_table.h"
+#include "study/trials/compare_table.h"
 #include "base/text.h"
 #include "program/times/costs_resolve.h"
 
@@ -22,7 +22,7 @@ static const char *quoted(const char *word, Arena *arena)
 }
 
 /* The number of stages for which the costs are given (trial_costs_stages). *assumed: this number is a guess. */
-static uint32_t costs_stages(const Options *options, bool *assumed)
+static uint32_t costs_stages(const TrialSettings *options, bool *assumed)
 {
     return trial_costs_stages(&options->costs, (uint32_t)options->parameters.ranks, assumed);
 }
@@ -30,7 +30,7 @@ static uint32_t costs_stages(const Options *options, bool *assumed)
 /* The --cost options of the command for a row. The command needs them if the program depends on the costs
    (CompareRow.by_costs). Adds stages=N if the costs do not say that they are for N stages, and the row has another
    number of stages. */
-static const char *costs_text(const Options *options, const CompareRow *row, Arena *arena)
+static const char *costs_text(const TrialSettings *options, const CompareRow *row, Arena *arena)
 {
     const char *text = "";
     bool assumed;
@@ -42,7 +42,7 @@ static const char *costs_text(const Options *options, const CompareRow *row, Are
                : arena_format(arena, "%s --cost stages=%u", text, stages);
 }
 
-static const char *command_text(const Options *options, const CompareRow *row, Arena *arena)
+static const char *command_text(const TrialSettings *options, const CompareRow *row, Arena *arena)
 {
     const char *text = quoted(options->program, arena);
     if (!row->is_order)
@@ -58,7 +58,7 @@ static const char *command_text(const Options *options, const CompareRow *row, A
 
 void advice_put_text(const Advice *advice, Arena *arena, FILE *stream)
 {
-    const Options *options = advice->options;
+    const TrialSettings *options = advice->options;
     CompareTable table = {.rows = advice->rows, .count = advice->all_count, .brief = true};
     table.parts = (uint32_t)options->parameters.ranks;
     table.replicas = (uint32_t)options->replicas;
@@ -74,7 +74,7 @@ void advice_put_text(const Advice *advice, Arena *arena, FILE *stream)
 
 /* --- as JSON --- */
 
-static void put_row(const Options *options, const CompareRow *row, Arena *arena, FILE *stream)
+static void put_row(const TrialSettings *options, const CompareRow *row, Arena *arena, FILE *stream)
 {
     fputs("{\"schedule\": ", stream);
     json_put_string(row->name, stream);

@@ -1,4 +1,4 @@
-#include "compiler/command/fit_system.h"
+#include "study/trials/fit_system.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,9 +1,11 @@
-#include "compiler/command/compare.h"
+#include "study/trials/compare.h"
+
+#include "program/times/costs_resolve.h"
 
 #include <string.h>
 
 typedef struct Comparison {
-    const Options *options;
+    const TrialSettings *options;
     Arena *arena;
     const Source *sources; /* [options->input_count]: the files */
     Parameters sizes;      /* ranks and microbatches, if they are known */
@@ -13,7 +15,7 @@ typedef struct Comparison {
 
 static Trial trial_of(const Comparison *comparison, int input)
 {
-    const Options *options = comparison->options;
+    const TrialSettings *options = comparison->options;
     Trial trial = {.source = &comparison->sources[input],
                    .parameters = options->own[input],
                    .optional = &options->parameters,
@@ -98,7 +100,7 @@ static Status fill_rows(const Comparison *comparison, CompareRow *rows, const ch
     return status;
 }
 
-Status compare(const Options *options, Arena *arena, CompareTable *table, Error *error)
+Status compare(const TrialSettings *options, Arena *arena, CompareTable *table, Error *error)
 {
     const size_t count = (size_t)options->input_count;
     Source *sources = arena_array(arena, count, sizeof *sources);

@@ -1,4 +1,4 @@
-#include "compiler/command/fit_domains.h"
+#include "study/trials/fit_domains.h"
 
 #include <inttypes.h>
 

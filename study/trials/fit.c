@@ -1,7 +1,7 @@
-#include "compiler/command/fit.h"
+#include "study/trials/fit.h"
 
-#include "compiler/command/fit_sizes.h"
-#include "compiler/command/fit_text.h"
+#include "study/trials/fit_sizes.h"
+#include "study/trials/fit_text.h"
 #include "compiler/search/random.h"
 #include "base/counted.h"
 
@@ -389,10 +389,10 @@ static void fit_quantity(Fitter *f, FILE *stream)
         fprintf(stream, "%-8s  no formula found\n", quantity_names[f->quantity]);
 }
 
-Status fit(const Options *options, Arena *arena, Diagnostics **diagnostics, FILE *stream, Error *error)
+Status fit(const TrialSettings *options, Arena *arena, Diagnostics **diagnostics, FILE *stream, Error *error)
 {
     Source *source = arena_allocate(arena, sizeof *source);
-    TRY(source_read(options->input, arena, source, error));
+    TRY(source_read(options->inputs[0], arena, source, error));
     if (source_is_order(source))
         return error_set(error, STATUS_BAD_USAGE, "%s is an order of one size; fit takes a .dps file", source->path);
     Compilation own = {.arena = arena, .source = source, .parameters = &options->parameters, .costs = &options->costs};

@@ -1,4 +1,4 @@
-#include "compiler/command/combinations.h"
+#include "study/trials/combinations.h"
 
 #include "program/program.h"
 

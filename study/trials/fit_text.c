@@ -1,4 +1,4 @@
-#include "compiler/command/fit_text.h"
+#include "study/trials/fit_text.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-#include "compiler/command/advise.h"
+#include "study/trials/advise.h"
 
-#include "compiler/command/advise_trials.h"
-#include "compiler/command/compare_table.h"
+#include "study/trials/advise_trials.h"
+#include "study/trials/compare_table.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -66,12 +66,12 @@ static void add_untried(Outcome *outcome, const Attempt *attempt, Arena *arena)
 
 /* The memory of the rank that needs most, in the unit of the limit: bytes, or saved activations of 1/ranks of the
    model. */
-static double needs(const Options *options, const CompareRow *row)
+static double needs(const TrialSettings *options, const CompareRow *row)
 {
     return options->memory.limit ? row->memory : (double)row->peak * row->ranks / row->stages;
 }
 
-static const char *excess_text(const Options *options, const CompareRow *row, Arena *arena)
+static const char *excess_text(const TrialSettings *options, const CompareRow *row, Arena *arena)
 {
     const Memory *limits = &options->memory;
     if (row->fit == FIT_UNKNOWN)
@@ -87,14 +87,14 @@ static const char *excess_text(const Options *options, const CompareRow *row, Ar
 /* Whether an attempt with other parameter values than the file's own has more than CHUNKS_MAX stages per rank or more
    than COPIES_MAX copies of the weights. Such values make many schedules faster, but most models have too few layers,
    or GPUs too little memory. If the memory limit and the weights are given in bytes, COPIES_MAX does not apply. */
-static bool is_extreme(const Options *options, const Attempt *attempt)
+static bool is_extreme(const TrialSettings *options, const Attempt *attempt)
 {
     const CompareRow *row = &attempt->row;
     const bool limited = options->memory.limit && options->memory.weights;
     return attempt->candidate > 0 && (row->stages > CHUNKS_MAX * row->ranks || (!limited && row->copies > COPIES_MAX));
 }
 
-static const char *exclusion(const Options *options, const Attempt *attempt, Arena *arena)
+static const char *exclusion(const TrialSettings *options, const Attempt *attempt, Arena *arena)
 {
     const CompareRow *row = &attempt->row;
     if (trials_exclude(options, row))
@@ -108,7 +108,7 @@ static const char *exclusion(const Options *options, const Attempt *attempt, Are
     return NULL;
 }
 
-static void judge(const Options *options, const Attempt *attempt, Arena *arena, Outcome *outcome)
+static void judge(const TrialSettings *options, const Attempt *attempt, Arena *arena, Outcome *outcome)
 {
     const CompareRow *row = &attempt->row;
     if (!attempt->finished)
@@ -210,7 +210,7 @@ static Advice conclude(const Trials *trials, Arena *arena, Status *status)
                     .all_count = row_count + left_out_count};
 }
 
-Status advise(const Options *options, const TrialsControl *control, Arena *arena, Advice *advice, Error *error)
+Status advise(const TrialSettings *options, const TrialsControl *control, Arena *arena, Advice *advice, Error *error)
 {
     Trials trials;
     TRY(trials_run(options, control, arena, &trials, error));

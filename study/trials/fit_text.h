@@ -2,8 +2,8 @@
 
 /* Writes the formulas of dpc fit as text. */
 
-#include "compiler/command/fit_domains.h"
-#include "compiler/command/fit_system.h"
+#include "study/trials/fit_domains.h"
+#include "study/trials/fit_system.h"
 
 /* A linear form in the variables of a domain of costs: of[v] is the coefficient of variable v. */
 typedef struct Piece {

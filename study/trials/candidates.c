@@ -1,4 +1,4 @@
-#include "compiler/command/candidates.h"
+#include "study/trials/candidates.h"
 
 #include <string.h>
 

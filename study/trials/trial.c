@@ -1,4 +1,4 @@
-#include "compiler/command/trial.h"
+#include "study/trials/trial.h"
 
 #include "compiler/compile.h"
 #include "compiler/schedule/rank_load.h"

@@ -2,7 +2,7 @@
 
 /* Proves one schedule for many combinations of parameters. */
 
-#include "compiler/command/combinations.h"
+#include "study/trials/combinations.h"
 #include "compiler/compile.h"
 
 /* The combinations that failed for one reason: with the same message at the same position (diag_kind). */

@@ -1,4 +1,4 @@
-#include "compiler/command/fit_sizes.h"
+#include "study/trials/fit_sizes.h"
 
 #include "base/counted.h"
 
