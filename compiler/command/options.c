@@ -72,11 +72,10 @@ static Status parse_allow(const char *text, Options *options, Error *error)
 }
 
 /* The commands that argv[1] may name; "": a compilation, which has no command word. Those up to "check" are in the
-   order of enum Command. `show` means --emit=text; fmt and balance have command lines of their own. */
+   order of enum Command, and only they have rows in the table of options. `show` means --emit=text; fmt and balance
+   have command lines of their own. */
 static const char *const commands[] = {"",      "compare", "advise", "diff",    "calibrate", "fit",
                                        "check", "show",    "fmt",    "balance", NULL};
-/* The commands whose options are in the table of options, in the order of enum Command. */
-static const char *const own_commands[] = {"", "compare", "advise", "diff", "calibrate", "fit", "check", NULL};
 
 /* Reports a command line that lacks something or has too many files; `usage`: a right command line. */
 static Status missing(const char *what, const char *usage, Error *error)
@@ -450,7 +449,7 @@ static const Option rows[] = {
 
 static const OptionTable table = {
     .program = "dpc",
-    .commands = own_commands,
+    .commands = commands,
     .column = 26,
     .usage =
         "dpc: compiles a pipeline schedule into a proven program\n"
