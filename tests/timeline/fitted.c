@@ -314,18 +314,6 @@ static Costs times_at_ends(uint64_t *seed)
     return costs;
 }
 
-/* Whether the schedule admits these sizes. Its orders may depend on the costs. */
-static bool compiled_for(const Source *source, int64_t ranks, int64_t microbatches, const Costs *costs, Arena *arena,
-                         Compilation *c)
-{
-    Parameters *parameters = arena_allocate(arena, sizeof *parameters);
-    Error error = {""};
-    parameters_set_ranks(parameters, ranks);
-    parameters_set_microbatches(parameters, microbatches);
-    *c = (Compilation){.arena = arena, .source = source, .parameters = parameters, .costs = costs};
-    return compile(c, &error) == STATUS_OK;
-}
-
 static uint32_t same(const Compilation *c, const Costs *costs, const char *what, double formula, double value)
 {
     if (fabs(formula - value) > 1e-9 * (1 + value))
@@ -403,7 +391,7 @@ TEST(test_ends_of_domains)
                     Arena arena = {0};
                     Compilation c;
                     const Costs costs = times_at_ends(&seed);
-                    if (compiled_for(&source, p, microbatches[m], &costs, &arena, &c))
+                    if (compiled_for(path, p, microbatches[m], &costs, &arena, &c))
                         inside += compare_formulas(output, row, &c, &costs, &arena);
                     arena_free(&arena);
                 }
