@@ -261,21 +261,14 @@ static void take_step(void *context, const StepReport *step)
 {
     Report *report = context;
     report->seconds += step->seconds;
-    report->steps = step->step;
-    report->last_loss = step->loss;
-    report->last_makespan = step->makespan;
-    report->last_load = step->expert_load;
+    report->last = *step;
     report->first_load = step->step == 1 ? step->expert_load : report->first_load;
-    report->last_balance_loss = step->balance_loss;
     report->all_to_all_seconds += step->all_to_all_seconds;
     report->all_to_all_waited += step->all_to_all_waited;
     report->rank_loads[report->placements > 0] += step->rank_load;
     report->unplaced += report->placements == 0;
     report->placements += step->placed;
     report->moved += step->moved;
-    report->has_held_out = step->has_held_out;
-    report->held_out_loss = step->held_out_loss;
-    report->held_out_tokens = step->held_out_tokens;
     const uint64_t tenth = (report->options->steps + 9) / 10;
     if (report->line->json) {
         print_json(report, step);
@@ -304,7 +297,7 @@ void report_open(Report *report, const CommandLine *line, atomic_bool *stop, Obs
    later steps. Prints nothing if the steps reported no such load. */
 static void print_placing(const Report *report)
 {
-    const uint64_t before = report->unplaced, after = report->steps - before;
+    const uint64_t before = report->unplaced, after = report->last.step - before;
     if (report->rank_loads[0] <= 0)
         return;
     fprintf(report->words, "ranks      the busiest of a layer gets %.2f times the mean number of tokens",
@@ -321,7 +314,7 @@ static void print_hidden(const Report *report)
 {
     const double all = report->all_to_all_seconds, waited = report->all_to_all_waited;
     /* the factor from seconds of all ranks and steps to ms of one rank and step */
-    const double each = 1e3 / all_ranks(&report->facts) / (double)report->steps;
+    const double each = 1e3 / all_ranks(&report->facts) / (double)report->last.step;
     if (all > 0)
         fprintf(report->words,
                 "hidden     %.1f %% of the time of all-to-alls: of their %.3g ms in a step a rank computed for %.3g ms "
@@ -332,21 +325,22 @@ static void print_hidden(const Report *report)
 static void print_results(const Report *report)
 {
     FILE *const words = report->words;
-    fprintf(words, "steps      %llu in %.1f s, ", (unsigned long long)report->steps, report->seconds);
+    fprintf(words, "steps      %llu in %.1f s, ", (unsigned long long)report->last.step, report->seconds);
     if (report->options->simulated)
-        fprintf(words, "makespan of the last step %.2f ms\n", report->last_makespan * 1e3);
+        fprintf(words, "makespan of the last step %.2f ms\n", report->last.makespan * 1e3);
     else
-        fprintf(words, "last loss %.4f\n", report->last_loss);
-    if (report->last_load > 0)
+        fprintf(words, "last loss %.4f\n", report->last.loss);
+    if (report->last.expert_load > 0)
         fprintf(words,
                 "experts    the busiest of a layer gets %.2f times the mean number of tokens (first step %.2f); "
                 "balance loss %.2g\n",
-                report->last_load, report->first_load, report->last_balance_loss);
+                report->last.expert_load, report->first_load, report->last.balance_loss);
     print_placing(report);
     print_hidden(report);
-    if (report->has_held_out)
+    if (report->last.has_held_out)
         fprintf(words, "held out   loss %.4f nats a byte over %llu bytes; byte frequencies alone give %.4f\n",
-                report->held_out_loss, (unsigned long long)report->held_out_tokens, report->facts.byte_entropy);
+                report->last.held_out_loss, (unsigned long long)report->last.held_out_tokens,
+                report->facts.byte_entropy);
 }
 
 Status report_close(Report *report, Status status, Error *error)

@@ -15,21 +15,16 @@ typedef struct Report {
     bool speaks;   /* this process runs rank 0, which alone prints */
     bool terminal; /* standard error is a terminal: each progress line overwrites the one before */
     RunFacts facts;
-    double tokens;  /* per step */
-    double seconds; /* how long all steps so far have taken together */
-    bool has_held_out;
-    uint64_t held_out_tokens;
-    double held_out_loss, last_loss, last_makespan;
-    /* first_load, last_load: StepReport.expert_load, the load of the busiest expert, of the first and the last step;
-       all are 0 if the model has no experts */
-    double first_load, last_load, last_balance_loss;
+    double tokens;                                /* per step */
+    double seconds;                               /* how long all steps so far have taken together */
+    StepReport last;                              /* of the last step so far; what it points to is no longer valid */
+    double first_load;                            /* StepReport.expert_load of the first step */
     double all_to_all_seconds, all_to_all_waited; /* of all steps; see StepReport */
     /* sums of StepReport.rank_load over steps: [0] up to the first placement of experts by load, [1] after it */
     double rank_loads[2];
     /* unplaced: number of steps before the first placement, which comes after a step; placements: number of placements;
        moved: number of experts that moved, summed over all placements */
     uint64_t unplaced, placements, moved;
-    uint64_t steps;   /* number of steps that have run */
     int output_error; /* errno of the first failure of standard output; 0: none */
 } Report;
 

@@ -94,8 +94,7 @@ static void nccl_disconnect(Communicator *communicator)
 }
 
 static const CommunicatorTable table = {
-    .send = nccl_post,
-    .receive = nccl_post,
+    .post = nccl_post,
     .wait = nccl_wait,
     .sum_post = nccl_sum_post,
     .sum_wait = nccl_sum_wait,

@@ -6,7 +6,7 @@ static Status post(const Exchange *exchange, const Instruction *instruction, boo
     Message *message = &exchange->messages[instruction->message];
     message->peer = instruction->peer;
     message->is_send = is_send;
-    return is_send ? pipeline->run->send(pipeline, message, error) : pipeline->run->receive(pipeline, message, error);
+    return pipeline->run->post(pipeline, message, error);
 }
 
 static Status reduce(const ExchangeSum *sum, Error *error)

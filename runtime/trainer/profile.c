@@ -152,9 +152,9 @@ static void sum_steps(Profile *profile)
 static Status pass_on(Rank *rank, int peer, bool send, size_t bytes, Error *error)
 {
     Message message = {.block = executor_block(rank->executor, 0), .bytes = bytes, .peer = peer, .is_send = send};
-    TRY(send ? rank->communicators.pipeline->run->send(rank->communicators.pipeline, &message, error)
-             : rank->communicators.pipeline->run->receive(rank->communicators.pipeline, &message, error));
-    return rank->communicators.pipeline->run->wait(rank->communicators.pipeline, &message, error);
+    Communicator *pipeline = rank->communicators.pipeline;
+    TRY(pipeline->run->post(pipeline, &message, error));
+    return pipeline->run->wait(pipeline, &message, error);
 }
 
 static int64_t pause_from(int64_t begun)

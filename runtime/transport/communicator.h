@@ -56,11 +56,10 @@ struct CommunicatorConfig {
 };
 
 typedef struct CommunicatorTable {
-    /* Posts a message and returns at once. The communicator owns *message->block until the wait has returned. It may
+    /* Posts a send or a receive (Message.is_send) and returns at once. The communicator owns *message->block until the wait has returned. It may
        exchange the blocks of sender and receiver instead of copying: all blocks that are posted have the same size and
        are interchangeable. After the wait use the block that is then in *message->block. */
-    Status (*send)(Communicator *communicator, Message *message, Error *error);
-    Status (*receive)(Communicator *communicator, Message *message, Error *error);
+    Status (*post)(Communicator *communicator, Message *message, Error *error);
 
     /* Waits until the block can be used again (send) or holds the message (receive). Fails with STATUS_RUN_FAILED if
        the deadline passes (the error names the peer), if the run was aborted (except with NCCL, the error names the

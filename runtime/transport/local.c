@@ -120,25 +120,16 @@ static Status post(LocalCommunicator *side, LocalChannel *channel, uint64_t *pos
     return STATUS_OK;
 }
 
-static Status no_channel(const Communicator *communicator, const Message *message, Error *error)
+static Status local_post(Communicator *communicator, Message *message, Error *error)
 {
+    LocalCommunicator *side = (LocalCommunicator *)communicator;
+    const int self = communicator->self, peer = message->peer;
+    LocalChannel *channel = channel_of(side->shared, message->is_send ? self : peer, message->is_send ? peer : self);
+    if (channel)
+        return post(side, channel, message->is_send ? &channel->sent : &channel->received, message, error);
     return error_set(error, STATUS_NO_MEMORY, "no memory for the queue of messages %s %s",
                      message->is_send ? "to" : "from",
-                     world_member_name(&communicator->world->config, communicator->members[message->peer]).text);
-}
-
-static Status local_send(Communicator *communicator, Message *message, Error *error)
-{
-    LocalCommunicator *side = (LocalCommunicator *)communicator;
-    LocalChannel *channel = channel_of(side->shared, communicator->self, message->peer);
-    return channel ? post(side, channel, &channel->sent, message, error) : no_channel(communicator, message, error);
-}
-
-static Status local_receive(Communicator *communicator, Message *message, Error *error)
-{
-    LocalCommunicator *side = (LocalCommunicator *)communicator;
-    LocalChannel *channel = channel_of(side->shared, message->peer, communicator->self);
-    return channel ? post(side, channel, &channel->received, message, error) : no_channel(communicator, message, error);
+                     world_member_name(&communicator->world->config, communicator->members[peer]).text);
 }
 
 static Status local_wait(Communicator *communicator, Message *message, Error *error)
@@ -277,8 +268,7 @@ static void local_disconnect(Communicator *communicator)
 }
 
 static const CommunicatorTable table = {
-    .send = local_send,
-    .receive = local_receive,
+    .post = local_post,
     .wait = local_wait,
     .sum_post = local_sum_post,
     .sum_wait = local_sum_wait,

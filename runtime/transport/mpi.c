@@ -8,7 +8,7 @@
 /* after a call of progress, further calls do nothing for this time */
 enum { POKE_NANOSECONDS = 5000 };
 
-static Status post(Communicator *communicator, bool is_send, Message *message, Error *error)
+static Status mpi_post(Communicator *communicator, Message *message, Error *error)
 {
     MpiCommunicator *side = (MpiCommunicator *)communicator;
     MpiTransfer *transfer = side->free_message;
@@ -16,18 +16,8 @@ static Status post(Communicator *communicator, bool is_send, Message *message, E
         return communicator_overrun(communicator, "messages", error);
     side->free_message = transfer->next;
     message->request = transfer;
-    return mpi_start(side->world, is_send, side->tag, *message->block, message->bytes,
+    return mpi_start(side->world, message->is_send, side->tag, *message->block, message->bytes,
                      communicator->members[message->peer], transfer, error);
-}
-
-static Status mpi_send(Communicator *communicator, Message *message, Error *error)
-{
-    return post(communicator, true, message, error);
-}
-
-static Status mpi_receive(Communicator *communicator, Message *message, Error *error)
-{
-    return post(communicator, false, message, error);
 }
 
 static Status mpi_wait(Communicator *communicator, Message *message, Error *error)
@@ -72,8 +62,7 @@ static void disconnect(Communicator *communicator)
 }
 
 static const CommunicatorTable table = {
-    .send = mpi_send,
-    .receive = mpi_receive,
+    .post = mpi_post,
     .wait = mpi_wait,
     .sum_post = mpi_sum_post,
     .sum_wait = mpi_sum_wait,

@@ -65,10 +65,10 @@ static void measure_latency(const Rank *rank)
     for (int batch = 0; batch < BATCHES; batch++) {
         const int64_t start = clock_nanoseconds();
         for (int trip = 0; trip < BATCH; trip++) {
-            must(rank->both->run->receive(rank->both, &in, &error), &error);
+            must(rank->both->run->post(rank->both, &in, &error), &error);
             if (rank->rank == 1)
                 must(rank->both->run->wait(rank->both, &in, &error), &error);
-            must(rank->both->run->send(rank->both, &out, &error), &error);
+            must(rank->both->run->post(rank->both, &out, &error), &error);
             if (rank->rank == 0)
                 must(rank->both->run->wait(rank->both, &in, &error), &error);
             must(rank->both->run->wait(rank->both, &out, &error), &error);
@@ -86,10 +86,7 @@ static void post(const Rank *rank, Message *message)
     Error error;
     message->peer = 1 - rank->rank;
     message->is_send = rank->rank == 0;
-    if (message->is_send)
-        must(rank->both->run->send(rank->both, message, &error), &error);
-    else
-        must(rank->both->run->receive(rank->both, message, &error), &error);
+    must(rank->both->run->post(rank->both, message, &error), &error);
 }
 
 static void measure_bandwidth(const Rank *rank)
@@ -193,8 +190,8 @@ static void exchange_both(const Rank *rank, const char *send, char *receive)
     void *blocks[2] = {receive + other, (char *)(uintptr_t)send + other};
     Message in = {.block = &blocks[0], .bytes = PIECE_BYTES, .peer = 1 - rank->rank};
     Message out = {.block = &blocks[1], .bytes = PIECE_BYTES, .peer = 1 - rank->rank, .is_send = true};
-    must(rank->both->run->receive(rank->both, &in, &error), &error);
-    must(rank->both->run->send(rank->both, &out, &error), &error);
+    must(rank->both->run->post(rank->both, &in, &error), &error);
+    must(rank->both->run->post(rank->both, &out, &error), &error);
     memcpy(receive + own, send + own, PIECE_BYTES);
     must(rank->both->run->wait(rank->both, &in, &error), &error);
     must(rank->both->run->wait(rank->both, &out, &error), &error);

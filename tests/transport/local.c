@@ -172,8 +172,7 @@ static bool waiting_body(Rank *self)
     const int64_t end = clock_nanoseconds() + 20000000000;
     while (rank == 1 && (atomic_load(&shared->ready) == 0 || atomic_load(&shared->finished) < shared->units))
         EXPECT(clock_nanoseconds() < end);
-    EXPECT_GOOD(
-        (rank == 1 ? self->everybody->run->send : self->everybody->run->receive)(self->everybody, &message, &error));
+    EXPECT_GOOD(self->everybody->run->post(self->everybody, &message, &error));
     EXPECT_GOOD(self->everybody->run->wait(self->everybody, &message, &error));
     EXPECT(memcmp(sum.buffer, sum.expected, most_elements * sizeof(float)) == 0);
     EXPECT(wait_for_sum(&sum, rank));
@@ -298,7 +297,7 @@ static bool vain_body(Rank *self)
     uint64_t words[4] = {0};
     void *block = words;
     Message message = {.block = &block, .bytes = sizeof words, .peer = 1};
-    EXPECT_GOOD(self->everybody->run->receive(self->everybody, &message, &error));
+    EXPECT_GOOD(self->everybody->run->post(self->everybody, &message, &error));
     EXPECT(self->everybody->run->wait(self->everybody, &message, &error) == STATUS_RUN_FAILED);
     EXPECT(is_no_answer(&error, "rank 1"));
     return true;
@@ -314,7 +313,7 @@ static bool unreceived_body(Rank *self)
     int word = 0;
     void *block = &word;
     Message message = {.block = &block, .bytes = sizeof word, .peer = 1, .is_send = true};
-    EXPECT_GOOD(self->everybody->run->send(self->everybody, &message, &error));
+    EXPECT_GOOD(self->everybody->run->post(self->everybody, &message, &error));
     EXPECT(self->everybody->run->wait(self->everybody, &message, &error) == STATUS_RUN_FAILED);
     EXPECT(is_no_answer(&error, "rank 1"));
     return true;
@@ -393,11 +392,11 @@ static bool replica_body(Rank *self)
     Message message = {.block = &block, .bytes = sizeof word, .peer = 1 - rank % 2, .is_send = rank % 2};
     EXPECT_GOOD(self->world->connect(self->world, &config, &replica, &error));
     EXPECT(replica->self == rank % 2 && replica->count == 2);
-    EXPECT_GOOD((rank % 2 ? replica->run->send : replica->run->receive)(replica, &message, &error));
+    EXPECT_GOOD(replica->run->post(replica, &message, &error));
     Status status = replica->run->wait(replica, &message, &error);
     const uint64_t got = *(uint64_t *)block;
     if (status == STATUS_OK && rank == 2) {
-        EXPECT_GOOD(replica->run->receive(replica, &message, &error));
+        EXPECT_GOOD(replica->run->post(replica, &message, &error));
         status = replica->run->wait(replica, &message, &error);
     }
     replica->run->close(replica);
@@ -477,7 +476,7 @@ TEST(too_many_messages_are_refused)
     void *block = &word;
     for (int i = 0; i <= MOST; i++) {
         messages[i] = (Message){.block = &block, .bytes = sizeof word, .peer = 1, .is_send = true};
-        assert_int_equal(ranks[0].everybody->run->send(ranks[0].everybody, &messages[i], &error),
+        assert_int_equal(ranks[0].everybody->run->post(ranks[0].everybody, &messages[i], &error),
                          i < MOST ? STATUS_OK : STATUS_RUN_FAILED);
     }
     assert_string_equal(error.text, "internal error, rank 0 has more messages in flight than it announced");
@@ -496,8 +495,8 @@ TEST(a_thousand_ranks_open)
         Message out = {.block = &blocks[0], .bytes = sizeof(int), .peer = rank + 1, .is_send = true};
         Message in = {.block = &blocks[1], .bytes = sizeof(int), .peer = rank};
         Communicator *from = ranks[rank].everybody, *to = ranks[rank + 1].everybody;
-        assert_int_equal(from->run->send(from, &out, &error), STATUS_OK);
-        assert_int_equal(to->run->receive(to, &in, &error), STATUS_OK);
+        assert_int_equal(from->run->post(from, &out, &error), STATUS_OK);
+        assert_int_equal(to->run->post(to, &in, &error), STATUS_OK);
         assert_int_equal(from->run->wait(from, &out, &error), STATUS_OK);
         assert_int_equal(to->run->wait(to, &in, &error), STATUS_OK);
         assert_int_equal(*(int *)blocks[1], 1 + rank % 2);

@@ -77,7 +77,7 @@ static bool all_wait_in_vain(Communicator *everybody, int rank)
     Message message = {.block = &block, .bytes = sizeof words, .peer = rank == 1 ? 0 : 1};
     char expected[100];
     snprintf(expected, sizeof expected, "no answer from rank %d within 0.5 s (--deadline)", message.peer);
-    EXPECT_GOOD(everybody->run->receive(everybody, &message, &error));
+    EXPECT_GOOD(everybody->run->post(everybody, &message, &error));
     EXPECT(everybody->run->wait(everybody, &message, &error) == STATUS_RUN_FAILED);
     EXPECT(strcmp(error.text, expected) == 0);
     return true;
@@ -135,12 +135,10 @@ static bool compute_for_long(Communicator *everybody, int rank, int ranks)
     const int64_t end = clock_nanoseconds() + 6000000000;
     while (rank == 1 && clock_nanoseconds() < end)
         ;
-    if (rank == 1)
-        EXPECT_GOOD(everybody->run->send(everybody, &message, &error));
-    if (rank == 0)
-        EXPECT_GOOD(everybody->run->receive(everybody, &message, &error));
-    if (rank < 2)
+    if (rank < 2) {
+        EXPECT_GOOD(everybody->run->post(everybody, &message, &error));
         EXPECT_GOOD(everybody->run->wait(everybody, &message, &error));
+    }
     EXPECT_GOOD(everybody->world->run->gather(everybody->world, &mine, sizeof mine, all, &error));
     return all[ranks - 1] == (uint64_t)ranks - 1;
 }
@@ -170,8 +168,7 @@ static bool stop_and_go_on(Communicator *everybody, int rank)
     EXPECT(waker > 0);
     if (rank == 1)
         EXPECT(waitpid(waker, NULL, 0) == waker);
-    EXPECT_GOOD(rank == 1 ? everybody->run->send(everybody, &message, &error)
-                          : everybody->run->receive(everybody, &message, &error));
+    EXPECT_GOOD(everybody->run->post(everybody, &message, &error));
     EXPECT_GOOD(everybody->run->wait(everybody, &message, &error));
     if (rank == 0)
         EXPECT(waitpid(waker, NULL, 0) == waker);

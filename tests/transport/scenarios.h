@@ -118,8 +118,7 @@ static inline bool exchange_at_random(Communicator *everybody, int rank, int ran
             flight->message.peer = from == rank ? to : from;
             for (size_t word = 0; from == rank && word < words; word++)
                 ((uint64_t *)flight->block)[word] = number * BLOCK_WORDS + word;
-            EXPECT_GOOD(
-                (from == rank ? everybody->run->send : everybody->run->receive)(everybody, &flight->message, &error));
+            EXPECT_GOOD(everybody->run->post(everybody, &flight->message, &error));
             busy++;
         }
         if (everybody->run->progress)
@@ -306,8 +305,8 @@ static inline bool sum_at_once(Communicator *everybody, int rank, int ranks)
         Message in = {.block = &blocks[1], .bytes = sizeof(uint64_t), .peer = (rank + ranks - 1) % ranks};
         *(uint64_t *)blocks[0] = (uint64_t)rank;
         if (ranks > 1) {
-            EXPECT_GOOD(everybody->run->receive(everybody, &in, &error));
-            EXPECT_GOOD(everybody->run->send(everybody, &out, &error));
+            EXPECT_GOOD(everybody->run->post(everybody, &in, &error));
+            EXPECT_GOOD(everybody->run->post(everybody, &out, &error));
         }
         for (int i = 0; i < count; i++) {
             EXPECT(post_sum(&sums[i], rank, elements, round % 2, 100 * (uint64_t)round));
@@ -495,8 +494,8 @@ static inline bool exchange_pieces(Communicator *everybody, int rank, int ranks)
             if (!ones[i].busy)
                 EXPECT(post_all_to_all(communicator, rank, &ones[i], number));
         if (ranks > 1) {
-            EXPECT_GOOD(everybody->run->receive(everybody, &in, &error));
-            EXPECT_GOOD(everybody->run->send(everybody, &out, &error));
+            EXPECT_GOOD(everybody->run->post(everybody, &in, &error));
+            EXPECT_GOOD(everybody->run->post(everybody, &out, &error));
             EXPECT_GOOD(everybody->run->wait(everybody, &in, &error));
             EXPECT_GOOD(everybody->run->wait(everybody, &out, &error));
         }
@@ -569,7 +568,7 @@ static inline bool messages_take_their_time(Communicator *everybody, int rank)
         *(uint64_t *)blocks[i] = 77 + (uint64_t)(rank == 0 ? i : 0);
         messages[i] = (Message){
             .block = &blocks[i], .bytes = LINK_WORDS * sizeof(uint64_t), .peer = 1 - rank, .is_send = rank == 0};
-        EXPECT_GOOD((rank ? everybody->run->receive : everybody->run->send)(everybody, &messages[i], &error));
+        EXPECT_GOOD(everybody->run->post(everybody, &messages[i], &error));
     }
     for (int i = 0; i < MESSAGES && rank < 2; i++) {
         EXPECT_GOOD(everybody->run->wait(everybody, &messages[i], &error));
@@ -642,14 +641,14 @@ static inline bool be_aborted(Communicator *everybody, int rank, int ranks)
     uint64_t words[2][4] = {0}, mine = 0;
     void *blocks[2] = {words[0], words[1]};
     Message message = {.block = &blocks[0], .bytes = sizeof words[0], .peer = 1};
-    EXPECT_GOOD(everybody->run->receive(everybody, &message, &error));
+    EXPECT_GOOD(everybody->run->post(everybody, &message, &error));
     EXPECT(everybody->run->wait(everybody, &message, &error) == STATUS_RUN_FAILED);
     if (strcmp(error.text, abort_message) != 0)
         fprintf(stderr, "rank %d: \"%s\" instead of \"%s\"\n", rank, error.text, abort_message);
     EXPECT(strcmp(error.text, abort_message) == 0);
 
     Message later = {.block = &blocks[1], .bytes = sizeof words[1], .peer = 1, .is_send = true};
-    EXPECT_GOOD(everybody->run->send(everybody, &later, &error));
+    EXPECT_GOOD(everybody->run->post(everybody, &later, &error));
     error = (Error){""};
     EXPECT(everybody->run->wait(everybody, &later, &error) == STATUS_RUN_FAILED);
     EXPECT(strcmp(error.text, abort_message) == 0);
