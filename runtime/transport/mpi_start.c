@@ -65,18 +65,6 @@ static Status wrong_processes(Mesh mesh, int processes, Error *error)
                      other);
 }
 
-static bool is_permutation(const int *map, int count)
-{
-    for (int rank = 0; rank < count; rank++) {
-        int named = 0;
-        for (int process = 0; process < count; process++)
-            named += map[process] == rank;
-        if (named != 1)
-            return false;
-    }
-    return true;
-}
-
 static Status start_mpi(const WorldConfig *config, World **members, Error *error)
 {
     int provided = 0, processes = 0, process = 0, here = 0;
@@ -86,10 +74,6 @@ static Status start_mpi(const WorldConfig *config, World **members, Error *error
     MPI_Comm_rank(MPI_COMM_WORLD, &process);
     if (processes != config->size)
         return wrong_processes(world_mesh(config), processes, error);
-    if (config->map && !is_permutation(config->map, processes)) {
-        MPI_Finalize();
-        return error_set(error, STATUS_BAD_USAGE, "--rank-map must name each of the ranks 0 to %d once", processes - 1);
-    }
     if (provided < MPI_THREAD_SERIALIZED) {
         mpi_leave_at_exit();
         return error_set(error, STATUS_RUN_FAILED, "this MPI was built without threads: use another MPI");

@@ -17,7 +17,8 @@ typedef struct CommunicatorConfig CommunicatorConfig;
 typedef struct WorldConfig {
     int size;     /* number of members */
     int replicas; /* how many replicas of the pipeline the members form, for their names and coordinates; 0: one */
-    /* [size]: process i is member map[i]; NULL: member i. Used only if members are processes. Outlives the world */
+    /* [size]: process i is member map[i], and each member is named once; NULL: member i. Used only if members are
+       processes. Outlives the world */
     const int *map;
     /* seconds after which a wait fails; <= 0: never. If members are processes, the progress of any other member
        restarts this time, but not while a call of NCCL is waited for */
@@ -35,8 +36,7 @@ typedef Status Connect(World *world, const CommunicatorConfig *config, Communica
 
 typedef struct WorldTable {
     /* Opens the members that are in this process into members[number]; the others become NULL. STATUS_BAD_USAGE: the
-       number of processes is not the number of members, `map` does not name each member once, or with `link` the
-       processes are on several machines. */
+       number of processes is not the number of members, or with `link` the processes are on several machines. */
     Status (*open)(const WorldConfig *config, World **members, Error *error);
 
     /* Every member passes `bytes` bytes, and receives the bytes of all members in the order of their numbers. A

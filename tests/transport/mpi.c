@@ -207,7 +207,6 @@ static int run_process(const char *scenario, int ranks, const char *folder)
     Communicator *everybody;
     Error error;
     int reversed[64], in_order[64];
-    const int nonsense[64] = {0};
     for (int i = 0; i < ranks; i++)
         reversed[i] = ranks - 1 - (in_order[i] = i);
     WorldConfig config = {.size = ranks, .deadline = 60, .deadline_option = "--deadline", .quiet_deadline = 60};
@@ -218,8 +217,6 @@ static int run_process(const char *scenario, int ranks, const char *folder)
     if (strcmp(scenario, "slow") == 0 || strcmp(scenario, "machines") == 0)
         config.link = slow_link;
     finds_itself_alone = strcmp(scenario, "machines") == 0;
-    if (strcmp(scenario, "wrong-map") == 0)
-        config.map = nonsense;
     if (strcmp(scenario, "vain") == 0 || strcmp(scenario, "pieces-vain") == 0 || strcmp(scenario, "stopped") == 0)
         config.deadline = 0.5;
     if (strcmp(scenario, "long") == 0 || strcmp(scenario, "ends-before-close") == 0)
@@ -411,8 +408,6 @@ TEST(a_foreign_launcher_is_named)
     expect_run(0, "sums", 4, 2, "4 processes were started, but not by the MPI that dprun was built with");
     unsetenv("PMI_SIZE");
 }
-
-TEST(a_wrong_map_is_refused) { expect_run(2, "wrong-map", 2, 2, "--rank-map must name each of the ranks 0 to 1 once"); }
 
 /* A failed run exits with 3, whatever the program returns, and does not wait for the ranks that are missing. */
 TEST(a_deadline_names_who_is_missing)
