@@ -6,6 +6,7 @@
 #include "runtime/command/options.h"
 #include "tests/cuda/mock/mock.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,14 +51,15 @@ static inline void on_step(void *context, const StepReport *report)
     outcome->held_out = report->held_out_loss;
 }
 
-/* Compiles schedules/`schedule`.dps and returns the path of the program. `options` are those of dpc; with "" the
-   numbers of ranks and microbatches are the schedule's own. */
+/* Compiles schedules/`schedule`.dps and returns the path of the program, which no other test uses: they run at the same
+   time. `options` are those of dpc; with "" the numbers of ranks and microbatches are the schedule's own. */
 static inline const char *compile(const char *schedule, const char *options)
 {
     static char path[256];
     char command[1024];
     const char *build = getenv("BUILD");
-    snprintf(path, sizeof path, "%s/tests/cuda/%s.bin", build ? build : "build", schedule);
+    snprintf(path, sizeof path, "%s/tests/cuda/%s.%s.bin", build ? build : "build", program_invocation_short_name,
+             schedule);
     snprintf(command, sizeof command, "%s/dpc %s schedules/%s.dps -o %s >%s.log", build ? build : "build", options,
              schedule, path, path);
     assert_int_equal(system(command), 0);
