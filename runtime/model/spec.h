@@ -1,6 +1,6 @@
 #pragma once
 
-/* A built-in model and its training data. To add a model: a file that defines its ModelSpec, and a row in MODEL_LIST. */
+/* A built-in model and its training data. To add a model: a file with its ModelSpec, and a row in MODEL_LIST. */
 
 #include "base/arena.h"
 #include "runtime/model/component.h"

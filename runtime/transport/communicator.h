@@ -56,9 +56,10 @@ struct CommunicatorConfig {
 };
 
 typedef struct CommunicatorTable {
-    /* Posts a send or a receive (Message.is_send) and returns at once. The communicator owns *message->block until the wait has returned. It may
-       exchange the blocks of sender and receiver instead of copying: all blocks that are posted have the same size and
-       are interchangeable. After the wait use the block that is then in *message->block. */
+    /* Posts a send or a receive (Message.is_send) and returns at once. The communicator owns *message->block until the
+       wait has returned. It may exchange the blocks of sender and receiver instead of copying: all blocks that are
+       posted have the same size and are interchangeable. After the wait use the block that is then in
+       *message->block. */
     Status (*post)(Communicator *communicator, Message *message, Error *error);
 
     /* Waits until the block can be used again (send) or holds the message (receive). Fails with STATUS_RUN_FAILED if
