@@ -127,3 +127,9 @@ void json_put_text(const char *text, size_t length, FILE *stream)
 }
 
 void json_put_string(const char *text, FILE *stream) { json_put_text(text, strlen(text), stream); }
+
+void json_put_member(const char *before, const char *text, FILE *stream)
+{
+    fputs(before, stream);
+    json_put_string(text, stream);
+}

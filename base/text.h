@@ -37,3 +37,5 @@ void text_put_lines(const char *head, const char *lines, FILE *stream);
 void json_put_text(const char *text, size_t length, FILE *stream);
 /* The same of a text that ends with a 0. */
 void json_put_string(const char *text, FILE *stream);
+/* Prints `before`, such as ", \"key\": ", as it is, and then the text as a string. */
+void json_put_member(const char *before, const char *text, FILE *stream);

@@ -131,14 +131,12 @@ void check_put_json(const Options *options, const CheckedOrder *orders, Arena *a
     fputs("{\"orders\": [", stream);
     for (int i = 0; i < options->trials.input_count; i++) {
         const CheckedOrder *checked = &orders[i];
-        fputs(i ? ",\n  {\"file\": " : "\n  {\"file\": ", stream);
-        json_put_string(checked->path, stream);
+        json_put_member(i ? ",\n  {\"file\": " : "\n  {\"file\": ", checked->path, stream);
         if (options->sweep.text)
             fprintf(stream, ", \"proven\": %" PRIu64 ", \"failed\": %" PRIu64, checked->swept.proven,
                     checked->swept.failed);
         if (checked->refused) {
-            fputs(", \"refused\": ", stream);
-            json_put_string(checked->refused, stream);
+            json_put_member(", \"refused\": ", checked->refused, stream);
         }
         for (Channels channels = 0; !checked->refused && channels < CHANNEL_MODELS; channels++) {
             fprintf(stream, ", \"%s\": \"%s\"", channel_names[channels],

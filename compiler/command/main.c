@@ -17,7 +17,6 @@
 #include "compiler/output/terminal.h"
 #include "compiler/placement/balance_command.h"
 #include "compiler/tree/parse.h"
-#include "base/text.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/version.h"

@@ -21,8 +21,7 @@ static const char page_end[] = "<script>\n\"use strict\";\n"
 static void put_source(const Source *source, FILE *stream)
 {
     const char *slash = strrchr(source->path, '/'), *file = slash ? slash + 1 : source->path;
-    fputs(",\n\"source\":{\"file\":", stream);
-    json_put_string(file, stream);
+    json_put_member(",\n\"source\":{\"file\":", file, stream);
     fputs(",\"lines\":[", stream);
     for (uint32_t i = 0; i < source->line_count; i++) {
         const uint32_t begin = source->line_starts[i];

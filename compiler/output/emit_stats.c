@@ -119,8 +119,7 @@ void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE
     const Schedule *schedule = picture->schedule;
     const Bubble bubble = timeline_bubble(schedule, picture->times);
     const BubbleCauses causes = timeline_bubble_causes(schedule, picture->table, picture->times, arena);
-    fputs("{\"schedule\": ", stream);
-    json_put_string(schedule->name, stream);
+    json_put_member("{\"schedule\": ", schedule->name, stream);
     fprintf(stream,
             ", \"ranks\": %u, \"microbatches\": %u, \"makespan\": %.17g, \"bound\": %.17g, \"gap\": %.17g, \"cost\": "
             "%.17g, "

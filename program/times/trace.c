@@ -377,10 +377,8 @@ bool trace_step(const Program *program, Mesh mesh, int member, uint64_t step, ui
 
 void trace_begin(const Program *program, const TraceFacts *facts, FILE *stream)
 {
-    fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schedule\":", stream);
-    json_put_string(program->schedule, stream);
-    fputs(",\"source\":", stream);
-    json_put_string(program->source, stream);
+    json_put_member("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schedule\":", program->schedule, stream);
+    json_put_member(",\"source\":", program->source, stream);
     fprintf(stream, ",\"ranks\":%u,", program->rank_count);
     if (facts->replicas > 1)
         fprintf(stream, "\"replicas\":%d,", facts->replicas);

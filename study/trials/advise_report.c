@@ -76,10 +76,8 @@ void advice_put_text(const Advice *advice, Arena *arena, FILE *stream)
 
 static void put_row(const TrialSettings *options, const CompareRow *row, Arena *arena, FILE *stream)
 {
-    fputs("{\"schedule\": ", stream);
-    json_put_string(row->name, stream);
-    fputs(", \"file\": ", stream);
-    json_put_string(row->path, stream);
+    json_put_member("{\"schedule\": ", row->name, stream);
+    json_put_member(", \"file\": ", row->path, stream);
     fputs(", \"parameters\": ", stream);
     compare_put_parameters(row, stream);
     fprintf(stream, ",\n   \"makespan\": %.17g, \"bound\": %.17g, \"gap\": %.17g, \"bubble_rate\": %.17g, \"memory\": ",
@@ -110,10 +108,9 @@ void advice_put_json(const Advice *advice, Arena *arena, FILE *stream)
     }
     fputs("],\n \"left_out\": [", stream);
     for (size_t i = advice->row_count; i < advice->all_count; i++) {
-        fputs(i > advice->row_count ? ",\n  {\"schedule\": " : "\n  {\"schedule\": ", stream);
-        json_put_string(advice->rows[i].name, stream);
-        fputs(", \"reason\": ", stream);
-        json_put_string(advice->rows[i].reason, stream);
+        json_put_member(i > advice->row_count ? ",\n  {\"schedule\": " : "\n  {\"schedule\": ", advice->rows[i].name,
+                        stream);
+        json_put_member(", \"reason\": ", advice->rows[i].reason, stream);
         putc('}', stream);
     }
     putc(']', stream);

@@ -7,10 +7,8 @@
 
 static void put_published(const PublishedBubble *published, FILE *stream)
 {
-    fputs(",\n   \"published\": {\"formula\": ", stream);
-    json_put_string(published->formula, stream);
-    fputs(", \"source\": ", stream);
-    json_put_string(published->source, stream);
+    json_put_member(",\n   \"published\": {\"formula\": ", published->formula, stream);
+    json_put_member(", \"source\": ", published->source, stream);
     fprintf(stream, ", \"bound\": %s, \"bubble\": %.17g, \"outside_domain\": ", published->is_bound ? "true" : "false",
             published->value);
     if (*published->breach)
@@ -24,8 +22,7 @@ void compare_put_parameters(const CompareRow *row, FILE *stream)
 {
     putc('{', stream);
     for (uint32_t i = 0; i < row->parameter_count; i++) {
-        fputs(i ? ", " : "", stream);
-        json_put_string(row->parameters[i].name, stream);
+        json_put_member(i ? ", " : "", row->parameters[i].name, stream);
         fprintf(stream, ": %" PRId64, row->parameters[i].value);
     }
     putc('}', stream);
@@ -73,15 +70,12 @@ void compare_put_json(const CompareTable *table, FILE *stream)
     fputs("\"schedules\": [", stream);
     for (size_t i = 0; i < table->count; i++) {
         const CompareRow *row = &table->rows[i];
-        fputs(i ? ",\n  {\"file\": " : "\n  {\"file\": ", stream);
-        json_put_string(row->path, stream);
-        fputs(", \"schedule\": ", stream);
-        json_put_string(row->name, stream);
+        json_put_member(i ? ",\n  {\"file\": " : "\n  {\"file\": ", row->path, stream);
+        json_put_member(", \"schedule\": ", row->name, stream);
         fputs(", \"parameters\": ", stream);
         compare_put_parameters(row, stream);
         if (row->reason) {
-            fputs(", \"refused\": ", stream);
-            json_put_string(row->reason, stream);
+            json_put_member(", \"refused\": ", row->reason, stream);
             putc('}', stream);
             continue;
         }

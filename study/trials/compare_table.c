@@ -12,40 +12,43 @@
 
 /* --- columns --- */
 
-typedef enum Column {
-    SCHEDULE,
-    RANKS,
-    STAGES,
-    MAKESPAN,
-    GAP,
-    MESSAGES,
-    SUMS,
-    HIDDEN,
-    BUBBLE,
-    RATE,
-    IMBALANCE,
-    ORDER,
-    PEAK,
-    MODELS,
-    COPIES,
-    SENT,
-    BYTES,
-    SUMMED,
-    MEMORY,
-    LIMIT,
-    COLUMNS
-} Column;
+/* The columns of the text, from the left: a name for this file, the title, the style and the value in a row. */
+#define COLUMN_LIST                                                       \
+    COLUMN(SCHEDULE, "schedule", WORDS, 0)                                \
+    COLUMN(RANKS, "ranks", COUNT, row->ranks)                             \
+    COLUMN(STAGES, "stages", COUNT, row->stages)                          \
+    COLUMN(MAKESPAN, "makespan", TIME, row->makespan)                     \
+    COLUMN(GAP, "gap", PERCENT, row->gap.gap)                             \
+    COLUMN(MESSAGES, "messages", TIME, row->causes.messages)              \
+    COLUMN(SUMS, "sums", TIME, row->sums.added)                           \
+    COLUMN(HIDDEN, "hidden", PERCENT, gradient_sums_hidden(&row->sums))   \
+    COLUMN(BUBBLE, "bubble", TIME, bubble_of(row))                        \
+    COLUMN(RATE, "rate", PERCENT, row->bubble.rate)                       \
+    COLUMN(IMBALANCE, "imbalance", PERCENT, row->causes.imbalance)        \
+    COLUMN(ORDER, "order", PERCENT, row->causes.order)                    \
+    COLUMN(PEAK, "peak", COUNT, row->peak)                                \
+    COLUMN(MODELS, "models", HUNDREDTHS, (double)row->peak / row->stages) \
+    COLUMN(COPIES, "copies", SHORT, row->copies)                          \
+    COLUMN(SENT, "sent", COUNT, (double)row->messages)                    \
+    COLUMN(BYTES, "bytes", SIZE, row->bytes)                              \
+    COLUMN(SUMMED, "summed", SIZE, row->sums.bytes)                       \
+    COLUMN(MEMORY, "memory", SIZE, row->memory)                           \
+    COLUMN(LIMIT, "limit", WORDS, row->fit)
+
+#define COLUMN(column, name, style, value) column,
+typedef enum Column { COLUMN_LIST COLUMNS } Column;
+#undef COLUMN
 
 typedef enum Style { WORDS, COUNT, TIME, PERCENT, HUNDREDTHS, SHORT, SIZE } Style;
 
 static const struct {
     const char *name;
     Style style;
-} columns[COLUMNS] = {{"schedule", WORDS}, {"ranks", COUNT},       {"stages", COUNT},      {"makespan", TIME},
-                      {"gap", PERCENT},    {"messages", TIME},     {"sums", TIME},         {"hidden", PERCENT},
-                      {"bubble", TIME},    {"rate", PERCENT},      {"imbalance", PERCENT}, {"order", PERCENT},
-                      {"peak", COUNT},     {"models", HUNDREDTHS}, {"copies", SHORT},      {"sent", COUNT},
-                      {"bytes", SIZE},     {"summed", SIZE},       {"memory", SIZE},       {"limit", WORDS}};
+} columns[COLUMNS] = {
+#define COLUMN(column, name, style, value) {name, style},
+    COLUMN_LIST
+#undef COLUMN
+};
 
 static double bubble_of(const CompareRow *row) { return row->bubble.cost - row->bubble.work; }
 
@@ -60,25 +63,10 @@ uint32_t compare_derived_costs(const CompareRow *rows, size_t count)
 static double value_of(const CompareRow *row, Column column)
 {
     switch (column) {
-    case RANKS: return row->ranks;
-    case STAGES: return row->stages;
-    case MAKESPAN: return row->makespan;
-    case GAP: return row->gap.gap;
-    case MESSAGES: return row->causes.messages;
-    case SUMS: return row->sums.added;
-    case HIDDEN: return gradient_sums_hidden(&row->sums);
-    case BUBBLE: return bubble_of(row);
-    case RATE: return row->bubble.rate;
-    case IMBALANCE: return row->causes.imbalance;
-    case ORDER: return row->causes.order;
-    case PEAK: return row->peak;
-    case MODELS: return (double)row->peak / row->stages;
-    case COPIES: return row->copies;
-    case SENT: return (double)row->messages;
-    case BYTES: return row->bytes;
-    case SUMMED: return row->sums.bytes;
-    case MEMORY: return row->memory;
-    case LIMIT: return row->fit;
+#define COLUMN(column, name, style, value) \
+    case column: return value;
+        COLUMN_LIST
+#undef COLUMN
     default: return 0;
     }
 }
