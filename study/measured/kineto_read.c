@@ -222,7 +222,6 @@ static void read_arguments(JsonReader *json, Event *event)
 
 /* The keys of an event in Chrome's trace format. */
 typedef enum EventKey {
-    KEY_OTHER,
     KEY_PHASE,
     KEY_CATEGORY,
     KEY_NAME,
@@ -230,20 +229,17 @@ typedef enum EventKey {
     KEY_THREAD,
     KEY_TIME,
     KEY_DURATION,
-    KEY_ARGUMENTS
+    KEY_ARGUMENTS,
+    KEY_OTHER
 } EventKey;
 
 static EventKey event_key(const JsonReader *json)
 {
-    static const struct {
-        const char *word;
-        EventKey key;
-    } keys[] = {{"ph", KEY_PHASE},   {"cat", KEY_CATEGORY}, {"name", KEY_NAME},    {"pid", KEY_PROCESS},
-                {"tid", KEY_THREAD}, {"ts", KEY_TIME},      {"dur", KEY_DURATION}, {"args", KEY_ARGUMENTS}};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (json_is(json, keys[i].word))
-            return keys[i].key;
-    return KEY_OTHER;
+    static const char *const words[KEY_OTHER] = {"ph", "cat", "name", "pid", "tid", "ts", "dur", "args"};
+    EventKey key = 0;
+    while (key < KEY_OTHER && !json_is(json, words[key]))
+        key++;
+    return key;
 }
 
 static void take_text(const JsonReader *json, char *text, size_t size)
