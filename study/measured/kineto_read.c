@@ -24,17 +24,10 @@ typedef struct Event {
     int64_t process, thread, correlation, stream, device, blocks;
 } Event;
 
-/* A growing array, owned by the arena. */
-typedef struct List {
-    void *items;
-    size_t count;
-} List;
-
 typedef struct Reader {
     JsonReader json;
     Arena *arena;
     KinetoTrace *trace;
-    List kernels, launches, annotations, names;
     /* [bucket_count]: hash table of names. An entry is the index of a name + 1; 0: the bucket is free */
     uint32_t *buckets;
     size_t bucket_count;
@@ -42,11 +35,12 @@ typedef struct Reader {
     Event event;
 } Reader;
 
-static void *list_add(List *list, size_t size, Arena *arena)
-{
-    list->items = arena_extend(arena, list->items, list->count, size);
-    return (char *)list->items + list->count++ * size;
-}
+/* Adds a value at the end of an array of the trace. */
+#define ADD(reader, array, count, ...)                                              \
+    do {                                                                            \
+        (array) = arena_extend((reader)->arena, (array), (count), sizeof *(array)); \
+        (array)[(count)++] = __VA_ARGS__;                                           \
+    } while (0)
 
 /* --- names, each kept once --- */
 
@@ -60,7 +54,7 @@ static size_t hash_text(const char *text)
 
 static uint32_t *find_bucket(const Reader *reader, const char *name)
 {
-    const char *const *names = reader->names.items;
+    const char *const *names = reader->trace->names;
     size_t bucket = hash_text(name) & (reader->bucket_count - 1);
     while (reader->buckets[bucket] && strcmp(names[reader->buckets[bucket] - 1], name) != 0)
         bucket = (bucket + 1) & (reader->bucket_count - 1);
@@ -69,22 +63,21 @@ static uint32_t *find_bucket(const Reader *reader, const char *name)
 
 static void grow_buckets(Reader *reader)
 {
-    const char *const *names = reader->names.items;
+    const char *const *names = reader->trace->names;
     reader->bucket_count = reader->bucket_count ? 2 * reader->bucket_count : 1024;
     reader->buckets = arena_array(reader->arena, reader->bucket_count, sizeof *reader->buckets);
-    for (size_t i = 0; i < reader->names.count; i++)
+    for (size_t i = 0; i < reader->trace->name_count; i++)
         *find_bucket(reader, names[i]) = (uint32_t)i + 1;
 }
 
 static uint32_t number_of_name(Reader *reader, const char *name)
 {
-    if (2 * reader->names.count >= reader->bucket_count)
+    if (reader->trace->name_count >= reader->bucket_count / 2)
         grow_buckets(reader);
     uint32_t *bucket = find_bucket(reader, name);
     if (!*bucket) {
-        *(char **)list_add(&reader->names, sizeof(char *), reader->arena) =
-            arena_text(reader->arena, name, strlen(name));
-        *bucket = (uint32_t)reader->names.count;
+        ADD(reader, reader->trace->names, reader->trace->name_count, arena_text(reader->arena, name, strlen(name)));
+        *bucket = reader->trace->name_count;
     }
     return *bucket - 1;
 }
@@ -111,21 +104,22 @@ static void keep_event(Reader *reader)
     const uint32_t correlation = event->correlation > 0 ? (uint32_t)event->correlation : 0;
     const uint32_t process = (uint32_t)event->process, thread = (uint32_t)event->thread;
     if (event->use == USE_LAUNCH && correlation)
-        *(KinetoLaunch *)list_add(&reader->launches, sizeof(KinetoLaunch), reader->arena) =
-            (KinetoLaunch){event->start, correlation, process, thread, strstr(event->name, "LaunchKernel"), false};
+        ADD(reader, trace->launches, trace->launch_count,
+            (KinetoLaunch){event->start, correlation, process, thread, strstr(event->name, "LaunchKernel"), false});
     else if (event->use == USE_ANNOTATION)
-        *(KinetoAnnotation *)list_add(&reader->annotations, sizeof(KinetoAnnotation), reader->arena) =
-            (KinetoAnnotation){event->start, end, number_of_name(reader, event->name), process, thread};
+        ADD(reader, trace->annotations, trace->annotation_count,
+            (KinetoAnnotation){event->start, end, number_of_name(reader, event->name), process, thread});
     else if (event->use == USE_KERNEL)
-        *(KinetoKernel *)list_add(&reader->kernels, sizeof(KinetoKernel), reader->arena) = (KinetoKernel){
-            .start = event->start,
-            .end = end,
-            .name = number_of_name(reader, event->name),
-            .correlation = correlation,
-            .blocks = event->blocks > 0 && event->blocks < UINT32_MAX ? (uint32_t)event->blocks : 0,
-            .device = (uint16_t)(event->device >= 0 ? event->device : event->process),
-            .stream = (uint16_t)(event->stream >= 0 ? event->stream : event->thread),
-        };
+        ADD(reader, trace->kernels, trace->kernel_count,
+            (KinetoKernel){
+                .start = event->start,
+                .end = end,
+                .name = number_of_name(reader, event->name),
+                .correlation = correlation,
+                .blocks = event->blocks > 0 && event->blocks < UINT32_MAX ? (uint32_t)event->blocks : 0,
+                .device = (uint16_t)(event->device >= 0 ? event->device : event->process),
+                .stream = (uint16_t)(event->stream >= 0 ? event->stream : event->thread),
+            });
 }
 
 static EventUse use_of(const JsonReader *json)
@@ -391,16 +385,8 @@ Status kineto_read(const char *path, Arena *arena, KinetoTrace *trace, Error *er
     while (json_next(&reader->json) != JSON_END)
         ;
     TRY(json_close(&reader->json, error));
-    trace->kernels = reader->kernels.items;
-    trace->kernel_count = reader->kernels.count;
-    trace->launches = reader->launches.items;
-    trace->launch_count = reader->launches.count;
-    trace->annotations = reader->annotations.items;
-    trace->annotation_count = reader->annotations.count;
-    for (size_t i = 0; i < reader->names.count; i++)
-        text_make_printable(((char **)reader->names.items)[i]);
-    trace->names = reader->names.items;
-    trace->name_count = (uint32_t)reader->names.count;
+    for (uint32_t i = 0; i < trace->name_count; i++)
+        text_make_printable((char *)trace->names[i]);
     if (reader->base < 0)
         return error_set(error, STATUS_BAD_INPUT, "%s: baseTimeNanoseconds is not a whole number from 0 to %lld", path,
                          (long long)most_time);
