@@ -355,8 +355,10 @@ TEST(pictures_are_text)
         assert_true(at && at - text < 60);
         dps_release(d, text);
     }
-    assert_int_equal(dps_render(d, prediction, (dps_format)10, 0, &text, NULL), DPS_BAD_USAGE);
+    assert_int_equal(dps_render(d, prediction, (dps_format)(DPS_SHARDY + 1), 0, &text, NULL), DPS_BAD_USAGE);
     assert_null(text);
+    assert_int_equal(dps_render(d, prediction, DPS_JAXPP, 0, &text, NULL),
+                     DPS_BAD_INPUT); /* it has no copies of stages */
     assert_int_equal(dps_render(d, prediction, DPS_TEXT, 10, &text, NULL), DPS_BAD_USAGE);
     assert_int_equal(dps_render(d, prediction, DPS_SVG, 10, &text, NULL), DPS_BAD_USAGE);
     assert_int_equal(dps_render(d, prediction, DPS_TEXT, 60, &text, NULL), DPS_OK);
