@@ -50,7 +50,7 @@ class Header(unittest.TestCase):
             lines.append(f'printf("%zu\\n", sizeof({name}));')
             expected.append((name, ctypes.sizeof(struct)))
             for member, *_ in struct._fields_:
-                lines.append(f'printf("%zu\\n", offsetof({name}, {member}));')
+                lines.append(f'printf("%zu\\n", offsetof({name}, {member.rstrip("_")}));')
                 expected.append((f"{name}.{member}", getattr(struct, member).offset))
         declared = set(re.findall(r"^\} (dps_\w+);", HEADER, re.M))
         declared -= {"dps_status", "dps_severity", "dps_slot_class", "dps_opcode", "dps_format"}
