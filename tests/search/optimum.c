@@ -5,6 +5,7 @@
 #include "compiler/search/optimum.h"
 #include "compiler/search/search.h"
 #include "compiler/search/solver.h"
+#include "tests/sanitized.h"
 #include "tests/search/costs_of.h"
 #include "tests/search/placement.h"
 #include "tests/test.h"
@@ -89,7 +90,7 @@ static double search_cost(const Case *of, Problem *problem, Arena *arena)
     return found.cost;
 }
 
-static const Case cases[] = {
+static const Case examples[] = {
     {"2 ranks", 2, 1, false, 4, 1, 1, 1, 0, 0, 1, 1, 4, 0},
     {"3 ranks, memory of 1F1B", 3, 1, false, 5, 1, 1, 1, 0, 0, 1, 1, 6, 0},
     {"4 ranks, memory of 1F1B", 4, 1, false, 6, 1, 1, 1, 0, 0, 1, 1, 8, 0},
@@ -124,12 +125,12 @@ static const Case cases[] = {
 
 TEST(near_the_optimum)
 {
-    enum { CASES = sizeof cases / sizeof *cases };
+    enum { CASES = sizeof examples / sizeof *examples };
     int reached = 0;
     double most = 0, sum = 0;
     for (size_t i = 0; i < CASES; i++) {
         Arena arena = {0};
-        const Case *of = &cases[i];
+        const Case *of = &examples[i];
         Problem problem = problem_of(of, &arena);
         const double cost = search_cost(of, &problem, &arena);
         const OptimumTask task = {.schedule = &problem.schedule,
@@ -256,7 +257,7 @@ TEST(optima_with_pairs)
    optimum. In some cases a B takes less time than an I and a W. */
 TEST(random_problems)
 {
-    enum { CASES = 40 };
+    enum { CASES = SANITIZED ? 8 : 40 };
     uint64_t seed = 1;
     uint32_t reached = 0;
     for (int i = 0; i < CASES; i++) {
