@@ -52,7 +52,7 @@ ifneq ($(ONLY_TSAN),)
 GOLDEN := run-golden/advise run-golden/sweep run-golden/command
 endif
 # These start first.
-LONGEST := $(addprefix run-,exec/expert_parallel gpu/operations exec/command golden/command exec/schedules gpu/fused exec/transports golden/timeline)
+LONGEST := $(addprefix run-,exec/expert_parallel gpu/operations exec/command golden/command exec/schedules gpu/fused golden/docs exec/transports golden/timeline)
 .PHONY: run-golden/golden $(PROGRAMS) $(GOLDEN)
 run-golden/golden: $(GOLDEN)
 $(GOLDEN): run-golden/%: $(BUILD)/tests/golden/golden $(BUILD)/tests/limit/limit all
