@@ -164,8 +164,8 @@ $(BUILD)/grammar/schedule.lex.o: $(BUILD)/grammar/schedule.tab.h
 $(filter-out $(GRAMMAR),$(COMPILER)): | $(BUILD)/grammar/schedule.tab.h $(BUILD)/grammar/schedule.lex.h
 
 # These include other files, as strings of C.
-$(BUILD)/compiler/output/emit_html.o: $(patsubst %,$(BUILD)/%.text,$(wildcard compiler/output/page/*))
-$(BUILD)/compiler/output/emit_runtimes.o: $(patsubst %,$(BUILD)/%.text,$(wildcard compiler/output/runtimes/*))
+$(BUILD)/compiler/output/emit_html.o $(BUILD)/web/compiler/output/emit_html.o: $(patsubst %,$(BUILD)/%.text,$(wildcard compiler/output/page/*))
+$(BUILD)/compiler/output/emit_runtimes.o $(BUILD)/web/compiler/output/emit_runtimes.o: $(patsubst %,$(BUILD)/%.text,$(wildcard compiler/output/runtimes/*))
 $(BUILD)/%.text: %
 	@mkdir -p $(@D)
 	@sed 's/[\\"?]/\\&/g; s/.*/"&\\n"/' $< >$@

@@ -13,8 +13,6 @@ $(WEB)/%.o: %.c
 $(WEB)/%.o: $(BUILD)/%.c
 	$(compiled_for_web)
 $(WEB_OBJECTS): | $(BUILD)/grammar/schedule.tab.h $(BUILD)/grammar/schedule.lex.h
-$(WEB)/compiler/output/emit_html.o: $(patsubst %,$(BUILD)/%.text,$(wildcard compiler/output/page/*))
-$(WEB)/compiler/output/emit_runtimes.o: $(patsubst %,$(BUILD)/%.text,$(wildcard compiler/output/runtimes/*))
 $(WEB)/dpc.js: $(WEB_OBJECTS)
 	$(EMCC) -o $@ $^ -s MODULARIZE=1 -s EXPORT_NAME=Dpc -s EXPORTED_RUNTIME_METHODS=FS,callMain -s ALLOW_MEMORY_GROWTH=1 -s TOTAL_STACK=4MB \
 	    -s ENVIRONMENT=web,worker,node

@@ -61,6 +61,14 @@ static uint32_t *sent_at(const Walk *walk, uint32_t stage, uint32_t microbatch, 
     return &walk->sent[2 * ((size_t)stage * pipe->microbatches + microbatch) + gradient];
 }
 
+/* NULL: the action is no SEND. */
+static uint32_t *sent_by(const Walk *walk, const Action *action)
+{
+    return action_is_message(action) && action_is_send(action)
+               ? sent_at(walk, action->stage, action->microbatch, action_is_gradient(action))
+               : NULL;
+}
+
 static bool take_cell(Walk *walk, const TorchCell *cell)
 {
     const uint32_t stage = cell->stage;
@@ -122,9 +130,7 @@ static bool take_action(Walk *walk, uint32_t position)
                   action->stage);
         return false;
     }
-    uint32_t *const sent = action_is_message(action) && action_is_send(action)
-                               ? sent_at(walk, action->stage, action->microbatch, action_is_gradient(action))
-                               : NULL;
+    uint32_t *const sent = sent_by(walk, action);
     if (sent)
         *sent = position + 1;
     if (walk->waits) {
@@ -143,9 +149,7 @@ static bool end_row(const Walk *walk)
         return wrong(walk, walk->pending->span, "no WAIT_REDUCE_GRAD follows it");
     for (uint32_t i = 0; i < order->count; i++) {
         const Action *action = &order->actions[i];
-        const uint32_t *sent = action_is_message(action) && action_is_send(action)
-                                   ? sent_at(walk, action->stage, action->microbatch, action_is_gradient(action))
-                                   : NULL;
+        const uint32_t *sent = sent_by(walk, action);
         if (!sent || *sent != i + 1)
             continue;
         wrong(walk, action->span, "no WAIT_SEND follows this SEND, but others have one");

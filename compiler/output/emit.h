@@ -42,7 +42,7 @@ Status emit_fits(const Schedule *schedule, EmitKind kind, Error *error);
 void emit_note(const Schedule *schedule, EmitKind kind, const char *file, FILE *stream);
 /* Writes the flags with which Megatron-Core runs the order itself, or that it has no such order. */
 void emit_megatron(const Schedule *schedule, Arena *arena, FILE *stream);
-/* Write a Python module: runtimes/jaxpp.py or runtimes/shardy.py, after the order. */
+/* Each writes a Python module: the order as a text, then the lines of runtimes/jaxpp.py or runtimes/shardy.py. */
 void emit_jaxpp(const Schedule *schedule, Arena *arena, FILE *stream);
 void emit_shardy(const Schedule *schedule, Arena *arena, FILE *stream);
 

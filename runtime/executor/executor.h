@@ -107,7 +107,7 @@ typedef enum StagePass {
 /* The functions of the host. Each gets ExecutorConfig.host. A function may be NULL if there is nothing to do, except
    pass. An error ends the run; the executor adds rank and instruction to its message. */
 typedef struct StageTable {
-    /* Runs an F, B, I or W. A B is I, then W. */
+    /* Runs an F, B, I or W. A B computes what an I and then a W compute. */
     Status (*pass)(void *host, StagePass pass, const PassSlots *slots, Error *error);
     /* NULL: the executor runs the first half, then the second */
     Status (*overlap)(void *host, PassPair *pair, Error *error);
